@@ -18,6 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composePayments } from "./compose/payments.ts";
 import { composeResponses } from "./compose/responses.ts";
 import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
@@ -53,6 +54,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
+  const billing = composePayments(base, world);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
   const tuning = composeFineTuning({
@@ -86,7 +88,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
   const owned = { tuning, vectorStores, responses };
-  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
+  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const failedRequests = composeFailedRequests(base, endpoints);
@@ -100,5 +102,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
+  billing.payments.start();
   return { app, ...ending };
 }

@@ -3,6 +3,7 @@ import type { OrganizationActors } from "../actors/organization/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { type BillingServices, billingRoutes } from "./billing/routes.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
@@ -33,6 +34,8 @@ import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
 import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
+import { subscriptionRoutes } from "./subscriptions/routes.ts";
+import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -48,6 +51,7 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
+  readonly billing: Omit<BillingServices, "publicUrl">;
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -80,6 +84,8 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       clock,
     ),
     ...creditRoutes(sql),
+    ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
+    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),

@@ -7,10 +7,10 @@ import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
+import { type FeeTerms, feeOfTerms } from "../lib/plans.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
 import type { Hold, HoldRequest, LongHoldRequest, MoneyPort } from "../money/interface.ts";
-import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -201,7 +201,7 @@ function assertOwnKeys(places: readonly ServingPlace[]): void {
   if (foreign === undefined || places.some(isOwn)) return;
   throw new GatewayError(
     "insufficient_credits",
-    `The organization's plan is BYOK, and it has no provider key for ${foreign.providerId}.`,
+    `The organization's plan is BYOK, and it has no provider key of its own that serves this at ${foreign.providerId}.`,
   );
 }
 

@@ -9,6 +9,7 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
+import type { Payments } from "../payments/payments.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
@@ -39,6 +40,7 @@ export interface EndingParts {
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
   readonly orders: CreditOrders;
+  readonly billing: { readonly payments: Payments };
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
@@ -85,6 +87,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();
+      await parts.billing.payments.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

@@ -27,6 +27,7 @@ export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnve
       type: ERROR_TABLE[error.code].type,
       param: error.param,
       code: error.code,
+      ...error.fields,
     },
     request_id: requestId,
   };
@@ -133,6 +134,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   response_not_found: entry(404, "not_found_error"),
   conversation_not_found: entry(404, "not_found_error"),
   request_not_found: entry(404, "not_found_error"),
+  payment_method_not_found: entry(404, "not_found_error"),
+  payment_not_found: entry(404, "not_found_error"),
   item_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
