@@ -23,7 +23,7 @@ const THOROUGH_TIMEOUT_MS = 3_600_000;
 const INTERRUPTED = 130;
 const SLOWEST_FILES = 40;
 /** Most tests wait more than they compute: for processes, leases and outages. */
-const PROCESSES_PER_CORE = 3;
+const PROCESSES_PER_CORE = 2.5;
 /** How long a file is expected to take. Bun starts those first that take longest. */
 const LONGEST_FILE_MS = 60_000;
 const LONG_FILE_MS = 20_000;
@@ -53,7 +53,7 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     const args = [timeout(THOROUGH_TIMEOUT_MS), ...files.filter(isLong).map(asPath)];
     return [{ args, environment: THOROUGH_SETTINGS }];
   }
-  const parallel = `--parallel=${cpus().length * PROCESSES_PER_CORE}`;
+  const parallel = `--parallel=${Math.ceil(cpus().length * PROCESSES_PER_CORE)}`;
   const others = files.filter((file) => !isLong(file));
   const inParallel = others.filter((file) => !isMeasuring(file)).map(asPath);
   const measuring = (tier === "--all" ? files : others).filter(isMeasuring).map(asPath);

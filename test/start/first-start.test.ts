@@ -28,7 +28,7 @@ async function startReady(options: LaunchOptions) {
   const gateway = grounds.launch({ ...options, fromSource: true });
   const elapsedMs = startStopwatch(gateway.pid);
   const baseUrl = await gateway.listening;
-  expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200);
+  await until("it is ready", async () => (await fetch(`${baseUrl}/readyz`)).status === 200);
   return { gateway, baseUrl, startMs: elapsedMs() };
 }
 
