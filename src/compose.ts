@@ -15,7 +15,7 @@ import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges, watchBalances } from "./compose/gauges.ts";
+import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composePayments } from "./compose/payments.ts";
@@ -87,6 +87,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
+  const usage = startUsage({ ...base, sql: background, membership });
   const owned = { tuning, vectorStores, responses };
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
@@ -98,7 +99,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes, hosted },
+    ...{ modelLists: lists, notes: owed.notes, hosted, usage },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

@@ -39,6 +39,7 @@ import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
+import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
 import type { VectorStores } from "./vector-stores/vector-stores.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
@@ -87,6 +88,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
     ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),
+    ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),

@@ -61,6 +61,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/response-cache",
     "src/subscriptions",
     "src/system",
+    "src/usage",
     "src/vector-stores",
   ],
   // Translate their requests into those of chat completions.

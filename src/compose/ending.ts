@@ -13,6 +13,7 @@ import type { Payments } from "../payments/payments.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
+import type { UsageRollUp } from "../usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
@@ -39,6 +40,7 @@ export interface EndingParts {
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
+  readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
   readonly billing: { readonly payments: Payments };
   readonly notes: OwedRefunds;
@@ -84,6 +86,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.healthChecks.stop();
       parts.lag.stop();
       parts.balances.stop();
+      parts.usage.stop();
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();

@@ -89,6 +89,7 @@ const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type }
 /** The one place where a code becomes a status and a type. */
 export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_body: entry(400, "invalid_request_error"),
+  request_exceeds_rate_limit: entry(400, "invalid_request_error"),
   invalid_json: entry(400, "invalid_request_error"),
   invalid_query: entry(400, "invalid_request_error"),
   invalid_header: entry(400, "invalid_request_error"),

@@ -66,6 +66,7 @@ export type ErrorCode =
   | "range_not_satisfiable"
   | "precondition_failed"
   | "rate_limit_exceeded"
+  | "request_exceeds_rate_limit"
   | "too_many_background_responses"
   | "client_closed_request"
   | "internal"

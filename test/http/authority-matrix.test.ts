@@ -60,6 +60,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "DELETE /v1/keys/{id}": { unlimited: "keys:manage" },
   "GET /v1/credits": { either: "billing:read" },
   "GET /v1/credits/transactions": { either: "billing:read" },
+  "GET /v1/usage": { either: "usage:read" },
   "POST /v1/credits/topup": { either: "billing:write" },
   "GET /v1/billing/payment_methods": { either: "billing:read" },
   "POST /v1/billing/payment_methods": { either: "billing:write" },

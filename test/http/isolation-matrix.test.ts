@@ -137,6 +137,11 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
+  "GET /v1/usage": [
+    filtered(() => "group_by=model,key,provider,user"),
+    filtered(({ key }) => `group_by=key&key_id=${key}`),
+    filtered(({ model }) => `group_by=model&model=${encodeURIComponent(model)}`),
+  ],
   "GET /v1/requests": [
     filtered(({ key }) => `key_id=${key}`),
     filtered(({ model }) => `status=200&model=${encodeURIComponent(model)}`),
