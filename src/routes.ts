@@ -1,8 +1,11 @@
 import type { ApiKeyActors } from "../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { budgetRoutes } from "./budgets/routes.ts";
+import { SubjectBudgets } from "./budgets/subject-budgets.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
@@ -26,6 +29,7 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
@@ -51,7 +55,12 @@ export interface RouteDependencies {
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
-  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly world: {
+    readonly keys: ApiKeyActors;
+    readonly organizations: OrganizationActors;
+    readonly subjectBudgets: SubjectBudgetActors;
+  };
+  readonly budgetSubjects: BudgetSubjects;
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
@@ -79,6 +88,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
+    ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes(sql),
     ...requestRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),

@@ -9,7 +9,14 @@ import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
-import type { Hold, HoldRequest, LongHoldRequest, MoneyPort } from "../money/interface.ts";
+import type { BudgetSubjects, SubjectFields } from "../money/budget-subjects.ts";
+import type {
+  BudgetSubject,
+  Hold,
+  HoldRequest,
+  LongHoldRequest,
+  MoneyPort,
+} from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
 import type { CostBound } from "./endpoint.ts";
 
@@ -19,6 +26,7 @@ export interface AdmissionDependencies {
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
   readonly money: MoneyPort;
+  readonly budgetSubjects: BudgetSubjects;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
@@ -126,6 +134,11 @@ export class CallAdmission {
     };
   }
 
+  /** The end user and the tags of a request that have budgets; at once where that is known. */
+  subjectsOf({ key }: Caller, fields: SubjectFields): ReturnType<BudgetSubjects["of"]> {
+    return this.#dependencies.budgetSubjects.of(key.organizationId, fields);
+  }
+
   /**
    * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
    * Throws 402.
@@ -135,12 +148,14 @@ export class CallAdmission {
     { bounds, own }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
+    subjects?: readonly BudgetSubject[],
   ): Hold | Promise<Hold> {
     const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
     const request: HoldRequest = {
       requestId,
       organizationId: key.organizationId,
       keyId: key.id,
+      subjects,
       fixedFemto,
       perTokenFemto: perUnitFemto,
       outputTokens: units,

@@ -22,7 +22,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
-import type { Hold } from "../money/interface.ts";
+import type { BudgetSubject, Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { Guardrail } from "../screening/guardrail.ts";
@@ -224,12 +224,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
         ? planned
         : { ...planned, candidates: planned.candidates.filter(serves) };
     const statedLimit = this.endpoint.statedLimit(request);
+    const known = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
+    const subjects = known instanceof Promise ? await known : known;
     let hold: Hold;
     try {
-      hold = await this.#hold(call, plan, fees, statedLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects);
     } catch (error) {
       plan = withoutMoney(plan, error);
-      hold = await this.#hold(call, plan, fees, statedLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects);
     }
     const admitted: AdmittedCall<Request> = {
       requestId: call.requestId,
@@ -289,6 +291,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     plan: RoutePlan,
     fees: Fees,
     statedLimit: number | undefined,
+    subjects: readonly BudgetSubject[] | undefined,
   ): Hold | Promise<Hold> {
     const { request } = call;
     const { admission } = this.#dependencies;
@@ -296,7 +299,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const own = call.caller.key.budgetIncludesByok
       ? this.#ownBounds(request, plan, fees)
       : NO_BOUNDS;
-    return admission.hold(call, { bounds: this.#bounds(request, plan), own }, fees, isExplicit);
+    const bounds = { bounds: this.#bounds(request, plan), own };
+    return admission.hold(call, bounds, fees, isExplicit, subjects);
   }
 
   /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
