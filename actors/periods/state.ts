@@ -247,7 +247,9 @@ export function notePosted<Record extends Spender>(
 ): SpenderState<Record> {
   const day = withTotals(state.day, totals.get(state.day.accountId));
   const month = withTotals(state.month, totals.get(state.month.accountId));
-  return day === state.day && month === state.month ? state : spenderState({ ...state, day, month });
+  return day === state.day && month === state.month
+    ? state
+    : spenderState({ ...state, day, month });
 }
 
 function withTotals(account: PeriodAccount, totals: AccountTotals | undefined): PeriodAccount {

@@ -41,7 +41,8 @@ export const subjectBudgetActor = defineActor({
   },
 
   reload: keepHolds<Spender>,
-  mayPassivate: (state: SubjectBudgetState) => state.dayHeldNano === 0n && state.monthHeldNano === 0n,
+  mayPassivate: (state: SubjectBudgetState) =>
+    state.dayHeldNano === 0n && state.monthHeldNano === 0n,
 
   verbs: spenderVerbs<Spender>(),
 });

@@ -1,5 +1,9 @@
 import { Type } from "typebox";
-import type { SubjectBudget, SubjectLimits, SubjectType } from "../../db/queries/subject-budgets.ts";
+import type {
+  SubjectBudget,
+  SubjectLimits,
+  SubjectType,
+} from "../../db/queries/subject-budgets.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,

@@ -199,7 +199,8 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
   #giveBack(hold: Hold, hasAttempt: boolean): void {
     if (!holdsAnything(hold) && !hasAttempt) return;
-    const { requestId, orgAccount, dayAccount, monthAccount, subjectAccounts, organizationId } = hold;
+    const { requestId, orgAccount, dayAccount, monthAccount, subjectAccounts, organizationId } =
+      hold;
     const accounts = { orgAccount, dayAccount, monthAccount, subjectAccounts };
     const release = { requestId, ...accounts, hasAttempt };
     this.ledger.submit([{ kind: "release", release }]).then(

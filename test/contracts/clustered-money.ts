@@ -90,6 +90,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     ledger,
     keys,
     organizations,
+    subjectBudgets,
     orders,
     clamped,
     backgroundErrors,
@@ -108,12 +109,12 @@ export async function openClusteredMoney() {
   const books = await openBooks();
   const clock = new VirtualClock(START_MS);
   const shared = shareMoney(books, { clock, instance: books.instance });
-  const { keys, organizations, orders } = shared;
+  const { keys, organizations, subjectBudgets, orders } = shared;
   return {
     ...shared,
     clock,
     books,
-    ...payerChanges(books, keys, organizations, orders),
+    ...payerChanges(books, { keys, organizations, subjectBudgets, orders, clock }),
     async topUp(payer, amountNano) {
       await giveCredit(books.sql, payer, amountNano);
     },

@@ -94,7 +94,7 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
     notes,
     batches,
     isBusy: () => work.isBusy,
-    ...payerChanges(books, keys, organizations, orders),
+    ...payerChanges(books, { keys, organizations, subjectBudgets, orders, clock }),
     async topUp(payer, amountNano) {
       await giveCredit(books.sql, payer, amountNano);
       organizations.forget(payer.organizationId);
