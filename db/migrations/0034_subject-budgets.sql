@@ -57,6 +57,22 @@ BEGIN
     estimated = EXCLUDED.estimated, latency_ms = EXCLUDED.latency_ms;
 END
 $$;--> statement-breakpoint
+-- Adds to what accounts of subjects hold and count, for a sender that does not name them: one of the previous release.
+CREATE FUNCTION ledger_move_subjects(p_accounts jsonb, p_org_account text, p_held bigint, p_posted bigint)
+RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  -- A single-node gateway makes the accounts of a request with its charge.
+  INSERT INTO accounts (id, kind, organization_id, budget_id, period_start)
+  SELECT s.id, split_part(s.id, ':', 1), split_part(p_org_account, ':', 2), split_part(s.id, ':', 2),
+    split_part(s.id, ':', 3)::date
+  FROM jsonb_array_elements_text(p_accounts) AS s (id) ORDER BY s.id
+  ON CONFLICT (id) DO NOTHING;
+  PERFORM 1 FROM accounts WHERE id IN (SELECT jsonb_array_elements_text(p_accounts)) ORDER BY id FOR UPDATE;
+  UPDATE accounts SET held_nano = held_nano + p_held, posted_nano = posted_nano + p_posted
+  WHERE id IN (SELECT jsonb_array_elements_text(p_accounts));
+END
+$$;--> statement-breakpoint
 -- As in 0019, with the accounts of subjects: accounts of ended and of holds has theirs from the fourth place on,
 -- and subjects is set where any has. A refusal has subjects: the amounts of these accounts, in their order.
 -- blocked says whether the row stands behind one that waits for a balance or a key ('key'), or for a subject alone.
@@ -92,6 +108,8 @@ DECLARE
   v_at integer;
   v_nano bigint;
   v_subjects integer[];
+  v_unnamed jsonb[];
+  v_accounts jsonb;
   v_is_behind boolean;
   v_is_only_held boolean;
   h record;
@@ -150,10 +168,14 @@ BEGIN
     WHERE holds.id = e.request_id AND holds.org_account = v_ids[e.accounts[1]]
       AND holds.day_account = v_ids[e.accounts[2]] AND holds.month_account = v_ids[e.accounts[3]]
     RETURNING e.position, e.accounts, holds.hold_nano,
-      coalesce(holds.budget_nano, holds.hold_nano) AS budget_nano
+      coalesce(holds.budget_nano, holds.hold_nano) AS budget_nano, holds.subject_accounts
   LOOP
     v_ended_nano[h.position] := h.hold_nano;
     v_ended_budget[h.position] := h.budget_nano;
+    IF h.subject_accounts IS NOT NULL AND cardinality(h.accounts) = 3 THEN
+      v_unnamed[h.position] := h.subject_accounts;
+      PERFORM ledger_move_subjects(h.subject_accounts, v_ids[h.accounts[1]], -h.budget_nano, 0);
+    END IF;
     FOREACH v_at IN ARRAY h.accounts LOOP
       v_nano := CASE WHEN v_at = h.accounts[1] THEN h.hold_nano ELSE h.budget_nano END;
       v_moved[v_at] := v_moved[v_at] - v_nano;
@@ -169,11 +191,14 @@ BEGIN
   LOOP
     -- A single-node gateway holds in its memory: of a dead one the attempt says what it held.
     IF v_ended_nano[h.position] IS NULL AND p_batch ? 'reaping' THEN
-      SELECT a.hold_nano, coalesce(a.budget_hold_nano, a.hold_nano) INTO v_size, v_budget
+      SELECT a.hold_nano, coalesce(a.budget_hold_nano, a.hold_nano),
+        CASE cardinality(h.accounts) WHEN 3 THEN a.subject_accounts END
+      INTO v_size, v_budget, v_accounts
       FROM attempts a JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
       WHERE a.request_id = h.request_id AND i.is_alone;
       v_ended_nano[h.position] := v_size;
       v_ended_budget[h.position] := v_budget;
+      v_unnamed[h.position] := v_accounts;
     END IF;
     v_budget := coalesce(h.budget_nano, ledger_reaped_budget(p_batch, h.request_id), h.charge_nano);
     IF h.charge_nano > coalesce(v_ended_nano[h.position], 0)
@@ -192,6 +217,9 @@ BEGIN
       v_unspent[v_at] := v_unspent[v_at] - v_nano;
       v_free[v_at] := v_free[v_at] - v_nano;
     END LOOP;
+    IF v_unnamed[h.position] IS NOT NULL THEN
+      PERFORM ledger_move_subjects(v_unnamed[h.position], v_ids[h.accounts[1]], 0, v_budget);
+    END IF;
   END LOOP;
 
   FOR h IN
@@ -378,39 +406,28 @@ DECLARE
   h record;
 BEGIN
   PERFORM ledger_fence(p_batch);
-  -- A single-node gateway makes the accounts of a request with its charge.
-  INSERT INTO accounts (id, kind, organization_id, budget_id, period_start)
-  SELECT DISTINCT s.id, split_part(s.id, ':', 1), a.organization_id, split_part(s.id, ':', 2),
-    split_part(s.id, ':', 3)::date
-  FROM attempts a CROSS JOIN jsonb_array_elements_text(a.subject_accounts) AS s (id)
-  WHERE a.request_id = ANY (v_requests) ORDER BY 1
-  ON CONFLICT (id) DO NOTHING;
-  PERFORM 1 FROM accounts
-  WHERE id IN (
-    SELECT jsonb_array_elements_text(p_batch->'account_ids')
-    UNION SELECT jsonb_array_elements_text(subject_accounts) FROM holds WHERE id = ANY (v_requests)
-    UNION SELECT jsonb_array_elements_text(subject_accounts) FROM attempts WHERE request_id = ANY (v_requests))
+  PERFORM 1 FROM accounts WHERE id IN (SELECT jsonb_array_elements_text(p_batch->'account_ids'))
   ORDER BY id FOR UPDATE;
   -- Behind the locks, where no other writer ends the same.
   v_left := (
-    SELECT jsonb_agg(jsonb_build_object('id', r.id, 'accounts', coalesce(h.subject_accounts, a.subject_accounts),
-      'held', coalesce(h.budget_nano, h.hold_nano), 'was_posted', t.request_id IS NOT NULL))
+    SELECT jsonb_agg(jsonb_build_object('id', r.id, 'accounts', coalesce(o.subject_accounts, a.subject_accounts),
+      'org', coalesce(o.org_account, a.org_account), 'held', coalesce(o.budget_nano, o.hold_nano),
+      'was_posted', t.request_id IS NOT NULL))
     FROM unnest(v_requests) AS r (id)
-    LEFT JOIN holds h ON h.id = r.id
+    LEFT JOIN holds o ON o.id = r.id
     LEFT JOIN attempts a ON a.request_id = r.id
     LEFT JOIN transactions t ON t.request_id = r.id
-    WHERE h.subject_accounts IS NOT NULL OR a.subject_accounts IS NOT NULL);
+    WHERE o.subject_accounts IS NOT NULL OR a.subject_accounts IS NOT NULL);
   v_answer := ledger_exchange_of_keys(p_batch);
   FOR h IN
-    SELECT l.accounts,
+    SELECT l.accounts, l.org,
       CASE WHEN l.held IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holds WHERE holds.id = l.id) THEN l.held
         ELSE 0 END AS ended,
       CASE WHEN l.was_posted THEN 0 ELSE coalesce(t.budget_nano, -t.amount_nano, 0) END AS charged
-    FROM jsonb_to_recordset(v_left) AS l (id text, accounts jsonb, held bigint, was_posted boolean)
+    FROM jsonb_to_recordset(v_left) AS l (id text, accounts jsonb, org text, held bigint, was_posted boolean)
     LEFT JOIN transactions t ON t.request_id = l.id
   LOOP
-    UPDATE accounts SET held_nano = held_nano - h.ended, posted_nano = posted_nano + h.charged
-    WHERE id IN (SELECT jsonb_array_elements_text(h.accounts));
+    PERFORM ledger_move_subjects(h.accounts, h.org, -h.ended, h.charged);
   END LOOP;
   RETURN v_answer;
 END
