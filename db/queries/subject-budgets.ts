@@ -64,8 +64,9 @@ export function budgetIdsOf(
     tables: ["subject_budgets"],
     async run(sql) {
       const rows = await sql<{ id: string | null }[]>`
-        SELECT b.id FROM jsonb_to_recordset(${JSON.stringify(subjects)}::text::jsonb)
-          WITH ORDINALITY AS s (type text, value text, place)
+        SELECT b.id FROM ROWS FROM (
+          jsonb_to_recordset(${JSON.stringify(subjects)}::text::jsonb) AS (type text, value text)
+        ) WITH ORDINALITY AS s (type, value, place)
         LEFT JOIN subject_budgets b ON b.organization_id = ${organizationId}
           AND b.subject_type = s.type AND b.subject_value = s.value
         ORDER BY s.place`;
