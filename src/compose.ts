@@ -15,9 +15,10 @@ import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges, watchBalances } from "./compose/gauges.ts";
+import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composePayments } from "./compose/payments.ts";
 import { composeResponses } from "./compose/responses.ts";
 import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
@@ -53,6 +54,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
+  const billing = composePayments(base, world);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
   const tuning = composeFineTuning({
@@ -85,8 +87,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
+  const usage = startUsage({ ...base, sql: background, membership });
   const owned = { tuning, vectorStores, responses };
-  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
+  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const failedRequests = composeFailedRequests(base, endpoints);
@@ -96,9 +99,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes, hosted },
+    ...{ modelLists: lists, notes: owed.notes, hosted, usage },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
+  billing.payments.start();
   return { app, ...ending };
 }

@@ -4,6 +4,7 @@ import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { type BillingServices, billingRoutes } from "./billing/routes.ts";
 import { budgetRoutes } from "./budgets/routes.ts";
 import { SubjectBudgets } from "./budgets/subject-budgets.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
@@ -37,9 +38,12 @@ import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
 import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
+import { subscriptionRoutes } from "./subscriptions/routes.ts";
+import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
+import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
 import type { VectorStores } from "./vector-stores/vector-stores.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
@@ -52,6 +56,7 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
+  readonly billing: Omit<BillingServices, "publicUrl">;
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -90,7 +95,10 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes(sql),
+    ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
+    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),
+    ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),

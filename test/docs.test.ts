@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
-import { variablesTable } from "../src/config/variables.ts";
+import { CONFIG_VARIABLES, variablesTable } from "../src/config/variables.ts";
 import { MAX_LINE_BYTES } from "../src/files/json-lines-check.ts";
 import { uploadForm } from "../src/files/routes.ts";
 import { clientsTable } from "./clients/table.ts";
@@ -71,6 +71,33 @@ describe.each(pages)("%s", (page) => {
       .filter((path) => !existsSync(join(root, path)));
     expect(missing).toEqual([]);
   });
+});
+
+test("alerts and the Grafana dashboard name only metrics that the gateway has", async () => {
+  const sources = new Glob("src/**/*.ts").scan({ cwd: root });
+  const known = new Set(["process_cpu_seconds_total", "process_resident_memory_bytes"]);
+  for await (const path of sources) {
+    for (const [, name] of (await read(path)).matchAll(/"(gateway_[a-z_]+)"/g)) known.add(name!);
+  }
+  for (const path of [
+    "docs/deploy/prometheus-rules.yml",
+    "docs/deploy/grafana-dashboard.json",
+    "docs/operations.md",
+  ]) {
+    const named = (await read(path)).matchAll(/\b((?:gateway|process)_[a-z]+_[a-z_]+)/g);
+    const metrics = [...named].map(([, name]) => name!.replace(/_(bucket|sum|count)$/, ""));
+    expect({ path, count: metrics.length }).not.toEqual({ path, count: 0 });
+    expect(metrics.filter((name) => !known.has(name))).toEqual([]);
+  }
+});
+
+test("the files of deployments name only variables that the gateway reads", async () => {
+  const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  for await (const path of new Glob("docs/deploy/*").scan({ cwd: root })) {
+    const named = (await read(path)).matchAll(/\b((?:GATEWAY|S3)_[A-Z_]+|\w+_URL)\b/g);
+    const unknown = [...named].map(([, name]) => name!).filter((name) => !known.has(name));
+    expect({ path, unknown }).toEqual({ path, unknown: [] });
+  }
 });
 
 /** As GitHub makes them. */

@@ -24,7 +24,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "actors/subject-budget",
     "actors/webhook",
   ],
-  ["src/providers", "src/egress", "src/storage", "src/telemetry"],
+  ["src/providers", "src/egress", "src/storage", "src/payments", "src/telemetry"],
   ["src/money"],
   ["src/screening"],
   ["src/definitions/known-definitions.ts"],
@@ -48,6 +48,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/billing",
     "src/budgets",
     "src/credits",
     "src/endpoints/chat-completions",
@@ -61,7 +62,9 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/organizations",
     "src/requests",
     "src/response-cache",
+    "src/subscriptions",
     "src/system",
+    "src/usage",
     "src/vector-stores",
   ],
   // Translate their requests into those of chat completions.

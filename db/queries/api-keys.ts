@@ -19,6 +19,7 @@ export interface KeyRow {
   readonly key_prefix: string;
   readonly scopes: string[];
   readonly rate_limit_rpm: number | null;
+  readonly rate_limit_tpm: number | null;
   readonly daily_budget_nano: bigint | null;
   readonly monthly_budget_nano: bigint | null;
   readonly budget_includes_byok: boolean;
@@ -39,6 +40,7 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
     keyPrefix: row.key_prefix,
     scopes: shared.list(row.scopes),
     rateLimitRpm: row.rate_limit_rpm,
+    rateLimitTpm: row.rate_limit_tpm,
     dailyBudgetNano: row.daily_budget_nano,
     monthlyBudgetNano: row.monthly_budget_nano,
     budgetIncludesByok: row.budget_includes_byok,
@@ -378,6 +380,7 @@ function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never
   if (settings.name !== undefined) columns.name = settings.name;
   if (settings.scopes !== undefined) columns.scopes = [...settings.scopes];
   if (settings.rateLimitRpm !== undefined) columns.rate_limit_rpm = settings.rateLimitRpm;
+  if (settings.rateLimitTpm !== undefined) columns.rate_limit_tpm = settings.rateLimitTpm;
   if (settings.dailyBudgetNano !== undefined) columns.daily_budget_nano = settings.dailyBudgetNano;
   if (settings.monthlyBudgetNano !== undefined)
     columns.monthly_budget_nano = settings.monthlyBudgetNano;

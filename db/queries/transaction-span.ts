@@ -37,6 +37,18 @@ export async function sequenceSpan(
 const CLOCK_SLACK = "10 minutes";
 
 /**
+ * The number of the first transaction since a time, in the order of their numbers; the next number where there
+ * is none yet.
+ */
+export async function firstSequenceSince(
+  snapshot: DatabaseTransaction,
+  organizationId: string,
+  timeMs: number,
+): Promise<bigint> {
+  return (await firstSince(snapshot, organizationId, timeMs, "0")).low;
+}
+
+/**
  * The number of the first transaction since a time, by halving: some 25 reads of the primary key among ten
  * million. `low` and `high` are the same unless a number is missing.
  */

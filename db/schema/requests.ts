@@ -4,8 +4,10 @@ import {
   boolean,
   index,
   integer,
+  jsonb,
   pgTable,
   primaryKey,
+  smallint,
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
@@ -29,9 +31,13 @@ export const failedRequests = pgTable(
     errorCode: text("error_code").notNull(),
     user: text("user_name"),
     sessionId: text("session_id"),
+    /** Strings of metadata.tags. */
+    tags: jsonb("tags"),
     latencyMs: integer("latency_ms").notNull(),
     /** True where something of it was charged: then its transaction is listed. */
     isCharged: boolean("is_charged").notNull(),
+    /** Whether usage has it: 0 not yet, 1 as a request of its own, 2 as the error of a charged one. */
+    usageState: smallint("usage_state").notNull().default(0),
     /** To the millisecond, because a page begins behind it. */
     createdAt: timestamp("created_at", { withTimezone: true, precision: 3 }).notNull(),
   },
@@ -44,5 +50,6 @@ export const failedRequests = pgTable(
       .on(table.organizationId, table.keyId, table.position, table.createdAt, table.id)
       .where(sql`NOT is_charged`),
     index("failed_requests_removal").on(table.createdAt),
+    index("failed_requests_new").on(table.organizationId).where(sql`usage_state = 0`),
   ],
 );

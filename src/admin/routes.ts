@@ -3,7 +3,6 @@ import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
-import { PLANS } from "../config/settings.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,
@@ -15,6 +14,7 @@ import {
 } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
+import { PLANS } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
 import type {

@@ -31,6 +31,7 @@ import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { MoneyParts } from "./money.ts";
+import type { PaymentParts } from "./payments.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
@@ -38,6 +39,7 @@ interface AppParts {
   readonly node: ClusterNode;
   readonly coordination: Coordination;
   readonly accounts: MoneyParts;
+  readonly billing: PaymentParts;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly providerKeys: ProviderKeys;
@@ -83,6 +85,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     tunedModels,
     providers: parts.providers,
     fineTuning: tuning.fineTuning,
+    billing: parts.billing,
     sql,
     background: base.background,
     world,

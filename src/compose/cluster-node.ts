@@ -67,10 +67,17 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const { background: sql, lock } = connections;
   const lease = new OwnLease(undefined, options.heartbeats?.ageMs);
   const ownership = new PostgresOwnership({ sql, instance, ownLease: lease });
+  let declaredDead = 0;
+  telemetry.counter(
+    "gateway_instances_declared_dead_total",
+    "Silent instances that this one declared dead.",
+    () => declaredDead,
+  );
   const reaper = new Reaper({
     sql,
     instance,
     onBuried(ids) {
+      declaredDead += ids.length;
       telemetry.log.warn({ instances: ids }, "declared silent instances dead");
       void unowned.sweep();
     },
@@ -90,6 +97,11 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     onFenced: options.onFenced,
     onError,
   });
+  telemetry.gauge(
+    "gateway_instances",
+    "Instances that were alive at the last heartbeat, this one among them.",
+    () => membership.peers().count,
+  );
   const unowned = new UnownedWork({ ownership, membership, clock, onError });
   const cleaning = new Cleaning({
     sql,

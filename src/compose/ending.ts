@@ -9,9 +9,11 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
+import type { Payments } from "../payments/payments.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
+import type { UsageRollUp } from "../usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
@@ -38,7 +40,9 @@ export interface EndingParts {
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
+  readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
+  readonly billing: { readonly payments: Payments };
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
@@ -82,9 +86,11 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.healthChecks.stop();
       parts.lag.stop();
       parts.balances.stop();
+      parts.usage.stop();
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();
+      await parts.billing.payments.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

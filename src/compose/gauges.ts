@@ -7,6 +7,7 @@ import { usdNumber } from "../lib/money.ts";
 import { BalanceWatch } from "../money/balance-watch.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import { UsageRollUp } from "../usage/usage.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 /** What of this process is worth watching, for /metrics. */
@@ -80,4 +81,19 @@ export function watchBalances(parts: {
   );
   void watch.start();
   return watch;
+}
+
+/** Adds what is charged to usage, on one instance of several, until it is stopped. */
+export function startUsage(parts: {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly membership: { peers(): { readonly rank: number } };
+  onError(error: unknown): void;
+}): UsageRollUp {
+  const rollUp = new UsageRollUp({
+    ...parts,
+    isOurTurn: () => parts.membership.peers().rank === 0,
+  });
+  rollUp.start();
+  return rollUp;
 }

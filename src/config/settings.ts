@@ -1,9 +1,9 @@
 import type { NanoUsd } from "../lib/money.ts";
+import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
 
-export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
   schemes: ["postgres", "postgresql"],
@@ -26,7 +26,6 @@ const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
 const MAX_SEARCH_USD = 1_000;
 
-type PlanName = (typeof PLANS)[number];
 type LogLevel = (typeof LOG_LEVELS)[number];
 
 export interface Settings {

@@ -161,23 +161,3 @@ export class DownloadLinks {
     return key;
   }
 }
-
-const GIGABYTE = 1024 ** 3;
-
-/** What an organization may store (spec 8), by its plan; the plan of own provider keys has Free's, Enterprise has Pro's. */
-const QUOTA_BYTES: Readonly<Record<string, number>> = {
-  free: 100 * GIGABYTE,
-  pro: 1024 * GIGABYTE,
-  byok: 100 * GIGABYTE,
-  enterprise: 1024 * GIGABYTE,
-};
-
-/** Of an organization: its own, or that of its plan. */
-export function quotaOfTerms(terms: {
-  readonly plan: string;
-  readonly fileQuotaBytes: number | null;
-}): number {
-  const quota = terms.fileQuotaBytes ?? QUOTA_BYTES[terms.plan];
-  if (quota === undefined) throw new Error(`unknown plan ${terms.plan}`);
-  return quota;
-}

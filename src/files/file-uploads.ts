@@ -15,9 +15,9 @@ import { GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
 import { newId, timeOfId } from "../lib/ids.ts";
+import { fileQuotaOf } from "../lib/plans.ts";
 import { asStorageFailure, type FileStorage, type StorageWriter } from "../storage/interface.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./file-check.ts";
-import { quotaOfTerms } from "./file-library.ts";
 import { CheckingThread, type ThreadedCheck } from "./threaded-check.ts";
 
 const RENEW_MS = 10_000;
@@ -297,7 +297,7 @@ class StoredUpload {
     upload: { readonly storageKey: string; readonly organizationId: string },
   ): Promise<StoredUpload> {
     const terms = await beginFileUpload(dependencies.sql, dependencies.instance, upload);
-    return new StoredUpload(dependencies, upload.storageKey, quotaOfTerms(terms));
+    return new StoredUpload(dependencies, upload.storageKey, fileQuotaOf(terms));
   }
 
   private constructor(

@@ -27,6 +27,7 @@ export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnve
       type: ERROR_TABLE[error.code].type,
       param: error.param,
       code: error.code,
+      ...error.fields,
     },
     request_id: requestId,
   };
@@ -88,6 +89,7 @@ const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type }
 /** The one place where a code becomes a status and a type. */
 export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_body: entry(400, "invalid_request_error"),
+  request_exceeds_rate_limit: entry(400, "invalid_request_error"),
   invalid_json: entry(400, "invalid_request_error"),
   invalid_query: entry(400, "invalid_request_error"),
   invalid_header: entry(400, "invalid_request_error"),
@@ -134,6 +136,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   response_not_found: entry(404, "not_found_error"),
   conversation_not_found: entry(404, "not_found_error"),
   request_not_found: entry(404, "not_found_error"),
+  payment_method_not_found: entry(404, "not_found_error"),
+  payment_not_found: entry(404, "not_found_error"),
   item_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),

@@ -51,6 +51,8 @@ export type ErrorCode =
   | "response_not_found"
   | "conversation_not_found"
   | "request_not_found"
+  | "payment_method_not_found"
+  | "payment_not_found"
   | "item_not_found"
   | "route_not_found"
   | "method_not_allowed"
@@ -65,6 +67,7 @@ export type ErrorCode =
   | "range_not_satisfiable"
   | "precondition_failed"
   | "rate_limit_exceeded"
+  | "request_exceeds_rate_limit"
   | "too_many_background_responses"
   | "client_closed_request"
   | "internal"
@@ -83,6 +86,8 @@ export interface ErrorDetails {
   readonly cause?: unknown;
   /** Further response headers, such as the rate limit's. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** Further members of the error that the caller gets. */
+  readonly fields?: Readonly<Record<string, string>>;
 }
 
 export class GatewayError extends Error {
@@ -90,6 +95,7 @@ export class GatewayError extends Error {
   readonly param: string | null;
   readonly retryAfterSeconds: number | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
+  readonly fields: Readonly<Record<string, string>> | undefined;
 
   constructor(code: ErrorCode, publicMessage: string, details: ErrorDetails = {}) {
     super(publicMessage, details.cause === undefined ? undefined : { cause: details.cause });
@@ -101,6 +107,7 @@ export class GatewayError extends Error {
         ? undefined
         : Math.max(1, Math.ceil(details.retryAfterSeconds));
     this.headers = details.headers;
+    this.fields = details.fields;
   }
 }
 

@@ -22,7 +22,9 @@ export type IdPrefix =
   | "vs"
   | "vsf"
   | "vsfb"
-  | "cntr";
+  | "cntr"
+  | "pay"
+  | "pm";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

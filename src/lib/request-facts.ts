@@ -14,6 +14,7 @@ export interface AskedFields {
   readonly models?: unknown;
   readonly user?: unknown;
   readonly session_id?: unknown;
+  readonly metadata?: unknown;
 }
 
 /** What a handler adds to the log line and the metrics of its request. */

@@ -20,8 +20,8 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";
+import { planOf } from "../lib/plans.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
-import { initialCreditLimitNano } from "../money/plans.ts";
 
 interface OrganizationAdministrationDependencies {
   readonly sql: Database;
@@ -146,8 +146,8 @@ export function creditLimitAfter(
   { creditLimitNano, plan = before.plan }: OrganizationChange,
 ): bigint | null {
   if (creditLimitNano !== undefined) return creditLimitNano;
-  const isOfPlan = before.creditLimitNano === initialCreditLimitNano(before.plan);
-  return isOfPlan ? initialCreditLimitNano(plan) : before.creditLimitNano;
+  const isOfPlan = before.creditLimitNano === planOf(before.plan).creditLimitNano;
+  return isOfPlan ? planOf(plan).creditLimitNano : before.creditLimitNano;
 }
 
 export interface OrganizationRequest {
@@ -195,7 +195,7 @@ export function prepareOrganization(
           settings: { name: "Default secret key" },
         }),
       ],
-      creditLimitNano: initialCreditLimitNano(request.plan),
+      creditLimitNano: planOf(request.plan).creditLimitNano,
       startingCreditNano: request.startingCreditNano,
       creditTransactionId: newId("txn"),
     },

@@ -3,12 +3,11 @@ import type { Database } from "../../db/client.ts";
 import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
 import { storedFileBytes } from "../../db/queries/files.ts";
 import type { OperatedOrganization } from "../../db/queries/organizations.ts";
-import { quotaOfTerms } from "../files/file-library.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { nullable, type RouteDefinition } from "../http/route.ts";
 import { usdNumber } from "../lib/money.ts";
+import { feePercentOf, fileQuotaOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
-import { planFeeBasisPoints } from "../money/plans.ts";
 import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
 import type { OrganizationAdministration } from "./organizations.ts";
 
@@ -32,17 +31,15 @@ export const organizationFields = {
   created_at: Type.String(),
 };
 
-const BASIS_POINTS_PER_PERCENT = 100;
-
 /** What is in force: its own settings, or those of its plan or the gateway. */
 export function organizationTerms(organization: OperatedOrganization) {
-  const { plan, feeBasisPoints, creditLimitNano } = organization;
+  const { plan, creditLimitNano } = organization;
   return {
     id: organization.id,
     name: organization.name,
     plan,
-    fee_percent: (feeBasisPoints ?? Number(planFeeBasisPoints(plan))) / BASIS_POINTS_PER_PERCENT,
-    file_quota_bytes: quotaOfTerms(organization),
+    fee_percent: feePercentOf(organization),
+    file_quota_bytes: fileQuotaOf(organization),
     max_keys: organization.maxKeys ?? DEFAULT_MAX_KEYS,
     max_webhooks: organization.maxWebhooks ?? DEFAULT_MAX_WEBHOOKS,
     credit_limit_usd: creditLimitNano === null ? null : usdNumber(creditLimitNano),

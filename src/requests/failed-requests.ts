@@ -23,6 +23,7 @@ const MAX_QUEUED = 10_000;
 const MAX_QUEUED_OF_ONE = 5_000;
 const MAX_MODEL_LENGTH = 256;
 const MAX_TEXT_LENGTH = 512;
+const MAX_TAGS = 20;
 const MAX_LATENCY_MS = 2 ** 31 - 1;
 
 type Waiting = Omit<FailedRequest, "ageMs"> & { readonly endedMs: number };
@@ -73,6 +74,7 @@ export class FailedRequests {
       errorCode: code,
       user: storable(asked?.user, MAX_TEXT_LENGTH),
       sessionId: storable(asked?.session_id, MAX_TEXT_LENGTH),
+      tags: tagsIn(asked),
       latencyMs: Math.min(Math.round(request.latencyMs), MAX_LATENCY_MS),
       endedMs: steadyClock.nowMs(),
     });
@@ -137,6 +139,14 @@ function modelIn(asked: AskedFields | undefined): string | null {
   const models = asked?.models;
   const first = asked?.model ?? (Array.isArray(models) ? models[0] : undefined);
   return storable(first, MAX_MODEL_LENGTH);
+}
+
+function tagsIn(asked: AskedFields | undefined): string[] | undefined {
+  const metadata = asked?.metadata as { readonly tags?: unknown } | null | undefined;
+  const tags = typeof metadata === "object" ? metadata?.tags : undefined;
+  if (!Array.isArray(tags)) return undefined;
+  const texts = tags.slice(0, MAX_TAGS).map((tag) => storable(tag, MAX_TEXT_LENGTH));
+  return texts.filter((text) => text !== null);
 }
 
 /** What no endpoint has accepted may hold anything. */

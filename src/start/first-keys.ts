@@ -6,7 +6,7 @@ import { type FirstOrganization, findFirstOrganization } from "../../db/queries/
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { usdText } from "../lib/money.ts";
-import { planFeeBasisPoints } from "../money/plans.ts";
+import { feePercentOf } from "../lib/plans.ts";
 import { addOperatorKey, createFirstOrganization } from "../organizations/organizations.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { asDataFolderFault } from "./database.ts";
@@ -143,12 +143,9 @@ export function announce(
   telemetry.log.info({ port }, `listening on ${url}`);
 }
 
-const BASIS_POINTS_OF_A_PERCENT = 100;
-
 function describe(organization: FirstOrganization): string {
   const { id, name, plan, balanceNano, creditLimitNano } = organization;
-  const fee = organization.feeBasisPoints ?? planFeeBasisPoints(plan);
-  const percent = Number(fee) / BASIS_POINTS_OF_A_PERCENT;
+  const percent = feePercentOf(organization);
   const limit =
     creditLimitNano === null
       ? ", which may be overdrawn without limit"

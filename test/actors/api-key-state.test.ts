@@ -25,6 +25,7 @@ function record(over: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
     keyPrefix: "gateway_sk_Ab3d",
     scopes: SCOPES,
     rateLimitRpm: null,
+    rateLimitTpm: null,
     dailyBudgetNano: 1_000n,
     monthlyBudgetNano: 5_000n,
     budgetIncludesByok: false,

@@ -1,4 +1,5 @@
 import { connectDatabase, type Database } from "../../db/client.ts";
+import { usageFaults } from "../support/usage-faults.ts";
 
 /** A usage transaction, by the tag that its request was sent with. */
 export interface Bill {
@@ -77,6 +78,7 @@ export async function brokenRules(sql: Database): Promise<string[]> {
         GROUP BY request_id HAVING count(*) > 1`,
     ],
   ];
+  checks.push(["M2 usage is not what the ledger has", await usageFaults(sql)]);
   return checks.flatMap(([rule, rows]) => rows.map((row) => `${rule}: ${JSON.stringify(row)}`));
 }
 

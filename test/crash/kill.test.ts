@@ -22,7 +22,7 @@ import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.t
  */
 
 /** 60 is the full proof. */
-const ROUNDS = Number(process.env.GATEWAY_TEST_CRASH_ROUNDS ?? 4);
+const ROUNDS = Number(process.env.GATEWAY_TEST_CRASH_ROUNDS ?? 5);
 const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_000);
 const TIMEOUT_MS = 60_000 + ROUNDS * 10_000;
 const WORKERS = 24;

@@ -55,6 +55,7 @@ function* insertPayers(
       key_prefix: key.id,
       scopes: [],
       rate_limit_rpm: null,
+      rate_limit_tpm: null,
       daily_budget_nano: nano(key.dailyBudgetNano),
       monthly_budget_nano: nano(key.monthlyBudgetNano),
       budget_includes_byok: false,

@@ -1,7 +1,7 @@
 import { listOrganizations } from "../../../db/queries/organizations.ts";
 import { organizationShape } from "../../admin/routes.ts";
-import { PLANS } from "../../config/settings.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
+import { PLANS } from "../../lib/plans.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { OrganizationChange } from "../../organizations/organizations.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";

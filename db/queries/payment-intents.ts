@@ -1,0 +1,235 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { type PostedCredit, postCredit } from "../ledger/credits.ts";
+
+export type PaymentPurpose = "topup" | "auto_replenish";
+export type PaymentState = "pending" | "requires_action" | "succeeded" | "failed";
+
+export interface NewPaymentIntent {
+  readonly id: string;
+  readonly organizationId: string;
+  /** Null: the gateway itself ordered it. */
+  readonly keyId: string | null;
+  readonly idempotencyKey: string | null;
+  /** SHA-256 of the order, hex. */
+  readonly bodyHash: string | null;
+  readonly purpose: PaymentPurpose;
+  readonly amountNano: bigint;
+  readonly description: string;
+  readonly processor: string;
+  readonly customer: string | null;
+  readonly methodId: string | null;
+  /** As the processor names it. */
+  readonly method: string;
+  readonly returnUrl: string | null;
+}
+
+export interface PaymentIntent extends NewPaymentIntent {
+  readonly state: PaymentState;
+  /** As the processor names the payment. */
+  readonly reference: string | null;
+  readonly errorReason: string | null;
+  readonly errorMessage: string | null;
+  readonly transactionId: string | null;
+  readonly createdAtMs: number;
+}
+
+/** An instance that asks the processor has so long; then another may. */
+export const PAYMENT_BUSY_SECONDS = 60;
+const FIRST_LOOK_SECONDS = 10;
+const MAX_LOOK_SECONDS = 900;
+
+/**
+ * Writes a payment down before the processor is asked for it. False, and nothing is written, where its id or
+ * its idempotency key is taken. The key of a payment that succeeded is free after a day.
+ */
+export async function insertPaymentIntent(
+  sql: Database,
+  instanceId: string,
+  intent: NewPaymentIntent,
+): Promise<boolean> {
+  if (intent.keyId !== null && intent.idempotencyKey !== null) {
+    await sql`UPDATE payment_intents SET idempotency_key = NULL
+      WHERE key_id = ${intent.keyId} AND idempotency_key = ${intent.idempotencyKey}
+        AND state = 'succeeded' AND created_at < clock_timestamp() - interval '24 hours'`;
+  }
+  const inserted = await sql`
+    INSERT INTO payment_intents (id, organization_id, key_id, idempotency_key, body_hash, purpose,
+      amount_nano, description, processor, customer, method_id, method, return_url, instance_id,
+      busy_until, next_look_at)
+    SELECT ${intent.id}, ${intent.organizationId}, ${intent.keyId}, ${intent.idempotencyKey},
+      ${intent.bodyHash}, ${intent.purpose}, ${intent.amountNano.toString()}::bigint,
+      ${intent.description}, ${intent.processor}, ${intent.customer}, ${intent.methodId},
+      ${intent.method}, ${intent.returnUrl}, ${instanceId}, until, until
+    FROM (SELECT clock_timestamp() + make_interval(secs => ${PAYMENT_BUSY_SECONDS}) AS until) AS busy
+    ON CONFLICT DO NOTHING`;
+  return inserted.count > 0;
+}
+
+interface IntentRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly key_id: string | null;
+  readonly idempotency_key: string | null;
+  readonly body_hash: string | null;
+  readonly purpose: PaymentPurpose;
+  readonly amount_nano: bigint;
+  readonly description: string;
+  readonly processor: string;
+  readonly customer: string | null;
+  readonly method_id: string | null;
+  readonly method: string;
+  readonly return_url: string | null;
+  readonly state: PaymentState;
+  readonly reference: string | null;
+  readonly error_reason: string | null;
+  readonly error_message: string | null;
+  readonly transaction_id: string | null;
+  readonly created_at: Date;
+}
+
+export async function findPaymentIntent(
+  sql: Database,
+  id: string,
+): Promise<PaymentIntent | undefined> {
+  const [row] = await sql<IntentRow[]>`SELECT * FROM payment_intents WHERE id = ${id}`;
+  return row && intentOf(row);
+}
+
+export async function findPaymentByKey(
+  sql: Database,
+  keyId: string,
+  idempotencyKey: string,
+): Promise<PaymentIntent | undefined> {
+  const [row] = await sql<IntentRow[]>`SELECT * FROM payment_intents
+    WHERE key_id = ${keyId} AND idempotency_key = ${idempotencyKey}
+      AND NOT (state = 'succeeded' AND created_at < clock_timestamp() - interval '24 hours')`;
+  return row && intentOf(row);
+}
+
+/** Takes a payment whose outcome is open, to ask the processor; undefined while another instance does. */
+export async function claimPaymentIntent(
+  sql: Database,
+  instanceId: string,
+  id: string,
+): Promise<PaymentIntent | undefined> {
+  const [row] = await sql<IntentRow[]>`
+    UPDATE payment_intents p SET instance_id = ${instanceId}, looks = looks + 1,
+      busy_until = clock_timestamp() + make_interval(secs => ${PAYMENT_BUSY_SECONDS})
+    WHERE id = ${id} AND state IN ('pending', 'requires_action') AND (busy_until <= clock_timestamp()
+      OR NOT EXISTS (SELECT 1 FROM instances i WHERE i.id = p.instance_id AND i.alive))
+    RETURNING *`;
+  return row && intentOf(row);
+}
+
+/** The same of those that are to be looked up by now, and of those that dead instances left. */
+export async function claimOpenPayments(
+  sql: Database,
+  instanceId: string,
+  processor: string,
+  limit: number,
+): Promise<PaymentIntent[]> {
+  const rows = await sql<IntentRow[]>`
+    UPDATE payment_intents SET instance_id = ${instanceId}, looks = looks + 1,
+      busy_until = clock_timestamp() + make_interval(secs => ${PAYMENT_BUSY_SECONDS})
+    WHERE id IN (
+      SELECT id FROM payment_intents p
+      WHERE processor = ${processor} AND state IN ('pending', 'requires_action')
+        AND (next_look_at <= clock_timestamp() AND busy_until <= clock_timestamp()
+          OR NOT EXISTS (SELECT 1 FROM instances i WHERE i.id = p.instance_id AND i.alive))
+      ORDER BY next_look_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING *`;
+  return rows.map(intentOf);
+}
+
+export interface PaymentSuccess {
+  readonly id: string;
+  readonly transactionId: string;
+  readonly reference: string;
+  readonly receiptUrl: string | null;
+}
+
+/**
+ * Credits a payment in the transaction that marks it as succeeded: once, and also where it was marked as
+ * failed before. Undefined where it was credited before.
+ */
+export async function creditPayment(
+  sql: Database,
+  success: PaymentSuccess,
+): Promise<PostedCredit | undefined> {
+  return await sql.begin(async (transaction) => {
+    const [row] = await transaction<
+      { organization_id: string; amount_nano: bigint; description: string }[]
+    >`UPDATE payment_intents SET state = 'succeeded', reference = ${success.reference},
+        receipt_url = ${success.receiptUrl}, transaction_id = ${success.transactionId},
+        error_reason = NULL, error_message = NULL, settled_at = clock_timestamp()
+      WHERE id = ${success.id} AND state <> 'succeeded'
+      RETURNING organization_id, amount_nano, description`;
+    if (row === undefined) return undefined;
+    const credit = await postCredit(transaction, {
+      transactionId: success.transactionId,
+      organizationId: row.organization_id,
+      type: "topup",
+      amountNano: row.amount_nano,
+      description: row.description,
+    });
+    if (credit === undefined) throw new Error(`payment ${success.id} has no account`);
+    return credit;
+  });
+}
+
+/** Ends a payment that charged nothing, and frees its idempotency key. False where it has ended before. */
+export async function failPayment(
+  sql: Database | DatabaseTransaction,
+  failure: {
+    readonly id: string;
+    readonly reason: string;
+    readonly message: string;
+    readonly reference: string | undefined;
+  },
+): Promise<boolean> {
+  const failed = await sql`UPDATE payment_intents SET state = 'failed', idempotency_key = NULL,
+      error_reason = ${failure.reason}, error_message = ${failure.message},
+      reference = coalesce(${failure.reference ?? null}, reference), settled_at = clock_timestamp()
+    WHERE id = ${failure.id} AND state IN ('pending', 'requires_action')`;
+  return failed.count > 0;
+}
+
+/** The processor has answered, and the outcome is open: it is looked up again, ever less often. */
+export async function notePaymentOpen(
+  sql: Database,
+  open: {
+    readonly id: string;
+    readonly state: "pending" | "requires_action";
+    readonly reference: string | undefined;
+  },
+): Promise<void> {
+  await sql`UPDATE payment_intents SET state = ${open.state}, busy_until = clock_timestamp(),
+      reference = coalesce(${open.reference ?? null}, reference),
+      next_look_at = clock_timestamp()
+        + make_interval(secs => least(${MAX_LOOK_SECONDS}, ${FIRST_LOOK_SECONDS} * 2 ^ least(looks, 10)))
+    WHERE id = ${open.id} AND state IN ('pending', 'requires_action')`;
+}
+
+function intentOf(row: IntentRow): PaymentIntent {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    keyId: row.key_id,
+    idempotencyKey: row.idempotency_key,
+    bodyHash: row.body_hash,
+    purpose: row.purpose,
+    amountNano: row.amount_nano,
+    description: row.description,
+    processor: row.processor,
+    customer: row.customer,
+    methodId: row.method_id,
+    method: row.method,
+    returnUrl: row.return_url,
+    state: row.state,
+    reference: row.reference,
+    errorReason: row.error_reason,
+    errorMessage: row.error_message,
+    transactionId: row.transaction_id,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

@@ -1,0 +1,209 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+
+/** What an organization may pay with. */
+export interface PaymentMethod {
+  readonly id: string;
+  readonly organizationId: string;
+  /** As the processor names it. */
+  readonly reference: string;
+  readonly type: string;
+  readonly brand: string | null;
+  readonly last4: string | null;
+  readonly isDefault: boolean;
+  readonly createdAtMs: number;
+}
+
+interface MethodRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly reference: string;
+  readonly type: string;
+  readonly brand: string | null;
+  readonly last4: string | null;
+  readonly is_default: boolean;
+  readonly created_at: Date;
+}
+
+/** The methods of an organization at a processor. */
+export interface MethodOwner {
+  readonly organizationId: string;
+  readonly processor: string;
+}
+
+/** Oldest first. */
+export async function listPaymentMethods(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+): Promise<PaymentMethod[]> {
+  const rows = await sql<MethodRow[]>`SELECT * FROM payment_methods
+    WHERE organization_id = ${organizationId} AND processor = ${processor} AND state = 'active'
+    ORDER BY created_at, id`;
+  return rows.map(methodOf);
+}
+
+/** By its id, or by the processor's name for it; without one, the default. */
+export async function findPaymentMethod(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+  id: string | undefined,
+): Promise<PaymentMethod | undefined> {
+  const [row] = await sql<MethodRow[]>`SELECT * FROM payment_methods
+    WHERE organization_id = ${organizationId} AND processor = ${processor} AND state = 'active'
+      AND ${id === undefined ? sql`is_default` : sql`(id = ${id} OR reference = ${id})`}
+    ORDER BY id = ${id ?? ""} DESC LIMIT 1`;
+  return row && methodOf(row);
+}
+
+export async function insertPendingMethod(
+  sql: Database,
+  method: MethodOwner & { readonly id: string; readonly setupReference: string },
+): Promise<void> {
+  await sql`INSERT INTO payment_methods (id, organization_id, processor, state, setup_reference)
+    VALUES (${method.id}, ${method.organizationId}, ${method.processor}, 'pending',
+      ${method.setupReference})`;
+}
+
+export interface PendingMethod {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly setupReference: string;
+}
+
+/** Methods that are being entered on the processor's page; of many, any of them. */
+export async function pendingPaymentMethods(
+  sql: Database,
+  processor: string,
+  which: { readonly id: string } | { readonly limit: number },
+): Promise<PendingMethod[]> {
+  const rows = await sql<{ id: string; organization_id: string; setup_reference: string }[]>`
+    SELECT id, organization_id, setup_reference FROM payment_methods
+    WHERE state = 'pending' AND processor = ${processor}
+      ${"id" in which ? sql`AND id = ${which.id}` : sql``}
+    ORDER BY random() LIMIT ${"limit" in which ? which.limit : 1}`;
+  return rows.map((row) => ({
+    id: row.id,
+    organizationId: row.organization_id,
+    setupReference: row.setup_reference,
+  }));
+}
+
+export async function removePendingMethod(sql: Database, id: string): Promise<void> {
+  await sql`DELETE FROM payment_methods WHERE id = ${id} AND state = 'pending'`;
+}
+
+/**
+ * Adds a method, or completes a pending one, once; where the organization has no default, it becomes that.
+ * Of a method that it has already nothing changes.
+ */
+export async function activatePaymentMethod(
+  sql: Database,
+  method: MethodOwner & {
+    readonly id: string;
+    readonly reference: string;
+    readonly type: string;
+    readonly brand: string | null;
+    readonly last4: string | null;
+  },
+): Promise<PaymentMethod> {
+  return await sql.begin(async (transaction) => {
+    await lockMethods(transaction, method.organizationId);
+    const [known] = await transaction<MethodRow[]>`SELECT * FROM payment_methods
+      WHERE organization_id = ${method.organizationId} AND processor = ${method.processor}
+        AND state = 'active' AND reference = ${method.reference}`;
+    if (known !== undefined) {
+      await transaction`DELETE FROM payment_methods WHERE id = ${method.id} AND state = 'pending'`;
+      return methodOf(known);
+    }
+    const [row] = await transaction<MethodRow[]>`
+      INSERT INTO payment_methods AS m (id, organization_id, processor, state, reference, type, brand,
+        last4, is_default)
+      VALUES (${method.id}, ${method.organizationId}, ${method.processor}, 'active',
+        ${method.reference}, ${method.type}, ${method.brand}, ${method.last4},
+        NOT EXISTS (SELECT 1 FROM payment_methods WHERE organization_id = ${method.organizationId}
+          AND processor = ${method.processor} AND is_default))
+      ON CONFLICT (id) DO UPDATE SET state = 'active', reference = EXCLUDED.reference,
+        type = EXCLUDED.type, brand = EXCLUDED.brand, last4 = EXCLUDED.last4,
+        is_default = EXCLUDED.is_default
+      RETURNING *`;
+    return methodOf(row!);
+  });
+}
+
+/** False where the organization has no such method. */
+export async function makeDefaultMethod(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+  id: string,
+): Promise<boolean> {
+  return await sql.begin(async (transaction) => {
+    await lockMethods(transaction, organizationId);
+    const [row] = await transaction`SELECT 1 FROM payment_methods WHERE id = ${id}
+      AND organization_id = ${organizationId} AND processor = ${processor} AND state = 'active'`;
+    if (row === undefined) return false;
+    await transaction`UPDATE payment_methods SET is_default = false
+      WHERE organization_id = ${organizationId} AND processor = ${processor} AND is_default`;
+    await transaction`UPDATE payment_methods SET is_default = true WHERE id = ${id}`;
+    return true;
+  });
+}
+
+/** Gives a method up. Its row stays, for the payments that name it. False where there is no such. */
+export async function detachPaymentMethod(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+  id: string,
+): Promise<boolean> {
+  const detached = await sql`UPDATE payment_methods SET state = 'detached', is_default = false
+    WHERE id = ${id} AND organization_id = ${organizationId} AND processor = ${processor}
+      AND state = 'active'`;
+  return detached.count > 0;
+}
+
+/** The same of a method that its processor gave up. */
+export async function noteMethodDetached(
+  sql: Database,
+  processor: string,
+  reference: string,
+): Promise<void> {
+  await sql`UPDATE payment_methods SET state = 'detached', is_default = false
+    WHERE processor = ${processor} AND reference = ${reference} AND state = 'active'`;
+}
+
+export async function findPaymentCustomer(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+): Promise<string | undefined> {
+  const [row] = await sql<{ reference: string }[]>`SELECT reference FROM payment_customers
+    WHERE organization_id = ${organizationId} AND processor = ${processor}`;
+  return row?.reference;
+}
+
+/** The first one stays, also where two are made at once. */
+export async function keepPaymentCustomer(
+  sql: Database,
+  { organizationId, processor }: MethodOwner,
+  reference: string,
+): Promise<string> {
+  await sql`INSERT INTO payment_customers (organization_id, processor, reference)
+    VALUES (${organizationId}, ${processor}, ${reference}) ON CONFLICT DO NOTHING`;
+  const kept = await findPaymentCustomer(sql, { organizationId, processor });
+  return kept!;
+}
+
+/** Two methods that are added at once must not both become the default. */
+async function lockMethods(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
+}
+
+function methodOf(row: MethodRow): PaymentMethod {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    reference: row.reference,
+    type: row.type,
+    brand: row.brand,
+    last4: row.last4,
+    isDefault: row.is_default,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

@@ -1,0 +1,37 @@
+import type { Database } from "../client.ts";
+
+/**
+ * Adds the organization's next transactions, `most` at most, and as many failed requests, to its usage. True where
+ * there may be more. Any number of callers may do so at once: each transaction is added once.
+ */
+export async function rollUpUsage(
+  sql: Database,
+  organizationId: string,
+  most: number,
+): Promise<boolean> {
+  const [row] = await sql<{ has_more: boolean }[]>`
+    SELECT usage_roll_up(${organizationId}, ${most}::integer) AS has_more`;
+  return row!.has_more;
+}
+
+/** Organizations with transactions or failed requests that their usage does not have yet. */
+export async function organizationsWithNewUsage(sql: Database, atMost: number): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    SELECT o.id FROM organizations o LEFT JOIN usage_cursors c ON c.organization_id = o.id
+    WHERE ${hasNew(sql, sql`o.id`, sql`c.sequence`)} LIMIT ${atMost}`;
+  return rows.map(({ id }) => id);
+}
+
+export async function hasNewUsage(sql: Database, organizationId: string): Promise<boolean> {
+  const [row] = await sql<{ has_new: boolean }[]>`
+    SELECT ${hasNew(sql, sql`o.id`, sql`c.sequence`)} AS has_new
+    FROM (SELECT ${organizationId}::text AS id) o LEFT JOIN usage_cursors c ON c.organization_id = o.id`;
+  return row!.has_new;
+}
+
+function hasNew(sql: Database, id: ReturnType<Database>, sequence: ReturnType<Database>) {
+  return sql`(EXISTS (
+      SELECT FROM transactions t WHERE t.organization_id = ${id} AND t.sequence > coalesce(${sequence}, 0))
+    OR EXISTS (
+      SELECT FROM failed_requests f WHERE f.organization_id = ${id} AND f.usage_state = 0))`;
+}

@@ -1,0 +1,174 @@
+import { isoTime } from "../../src/lib/utc-time.ts";
+import type { Database, SqlFragment } from "../client.ts";
+
+export const USAGE_GROUPS = ["model", "key", "provider", "user", "tag"] as const;
+export type UsageGroup = (typeof USAGE_GROUPS)[number];
+export type UsageInterval = "hour" | "day" | "month";
+
+export interface UsageListing {
+  readonly organizationId: string;
+  readonly interval: UsageInterval;
+  /** Not both `user` and `tag`; with one of them not by the hour. */
+  readonly groups: readonly UsageGroup[];
+  readonly keyId: string | undefined;
+  readonly model: string | undefined;
+  /** The hour that it lies in is the first; of users and tags the day. */
+  readonly fromMs: number | undefined;
+  /** Hours, or days, that begin before it are listed. */
+  readonly beforeMs: number | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface UsageRow {
+  readonly startMs: number;
+  /** By group; null for requests that have none. */
+  readonly names: Readonly<Partial<Record<UsageGroup, string | null>>>;
+  readonly requests: number;
+  readonly errors: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number;
+  readonly reasoningTokens: number;
+  readonly images: number;
+  readonly characters: number;
+  readonly durationMs: number;
+  readonly costNano: bigint;
+}
+
+interface UsagePage {
+  readonly rows: UsageRow[];
+  readonly hasMore: boolean;
+}
+
+/** Users and tags of a day that are listed by themselves; the others are `other`. */
+const MAX_SUBJECTS_A_DAY = 1_000;
+const OTHERS = "other";
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** Earliest first, then by names. */
+export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
+  const { interval, groups, limit, offset } = listing;
+  const subject = groups.find((group) => group === "user" || group === "tag");
+  const lines = subject === undefined ? rollups(sql, listing) : subjects(sql, listing, subject);
+  const by = groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`);
+  const rows = await sql<SummedRow[]>`
+    SELECT date_trunc(${interval}, starts_at, 'UTC') AS starts_at
+      ${joined(sql, by)}, ${sums(sql)}
+    FROM (${lines}) lines
+    GROUP BY 1 ${joined(sql, by)} ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
+  return {
+    rows: rows.slice(0, limit).map((row) => usageRow(row, groups)),
+    hasMore: rows.length > limit,
+  };
+}
+
+const COLUMNS = {
+  model: "model",
+  key: "key_id",
+  provider: "provider",
+  user: "value",
+  tag: "value",
+} as const satisfies Record<UsageGroup, string>;
+
+function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
+  return fragments.reduce((all, one) => sql`${all}${one}`, sql``);
+}
+
+/** Whole days are read as such. */
+function rollups(sql: Database, listing: UsageListing): SqlFragment {
+  const { organizationId, interval, groups, keyId, fromMs, beforeMs } = listing;
+  const isHourly = interval === "hour" || !isDay(fromMs) || !isDay(beforeMs);
+  const isOfKeys = keyId !== undefined || groups.includes("key");
+  const grain = `${isOfKeys ? "key_" : ""}${isHourly ? "hour" : "day"}`;
+  return sql`SELECT * FROM usage_rollups
+    WHERE organization_id = ${organizationId} AND grain = ${grain} ${matching(sql, listing)}
+      ${fromMs === undefined ? sql`` : sql`AND starts_at >= ${new Date(startOf(fromMs, HOUR_MS))}`}
+      ${beforeMs === undefined ? sql`` : sql`AND starts_at < ${new Date(beforeMs)}`}`;
+}
+
+/** The largest by cost, or, where that is the same, by requests. */
+function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
+  const { organizationId, fromMs, beforeMs } = listing;
+  return sql`
+    SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at, model, key_id, provider,
+      CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
+        ELSE ${OTHERS} END AS value,
+      requests, errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images,
+      characters, duration_ms, cost_nano
+    FROM (
+      SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
+        ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
+      FROM (
+        SELECT *, sum(cost_nano) OVER of_value AS total_nano, sum(requests) OVER of_value AS total_requests
+        FROM usage_subjects
+        WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
+          ${matching(sql, listing)}
+          ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
+          ${beforeMs === undefined ? sql`` : sql`AND day <= ${dayOf(beforeMs - 1)}::date`}
+        WINDOW of_value AS (PARTITION BY kind, day, value)
+      ) summed
+    ) ranked`;
+}
+
+/** As usage_name shortens what is stored. */
+function matching(sql: Database, { keyId, model }: UsageListing): SqlFragment {
+  return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
+    ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}`;
+}
+
+function isDay(ms: number | undefined): boolean {
+  return ms === undefined || startOf(ms, DAY_MS) === ms;
+}
+
+function startOf(ms: number, unitMs: number): number {
+  return Math.floor(ms / unitMs) * unitMs;
+}
+
+function dayOf(ms: number): string {
+  return isoTime(ms).slice(0, 10);
+}
+
+function sums(sql: Database): SqlFragment {
+  return sql`sum(requests)::text AS requests, sum(errors)::text AS errors,
+    sum(prompt_tokens)::text AS prompt_tokens, sum(completion_tokens)::text AS completion_tokens,
+    sum(cached_tokens)::text AS cached_tokens, sum(reasoning_tokens)::text AS reasoning_tokens,
+    sum(images)::text AS images, sum(characters)::text AS characters,
+    sum(duration_ms)::text AS duration_ms, sum(cost_nano)::text AS cost_nano`;
+}
+
+interface SummedRow {
+  readonly starts_at: Date;
+  readonly model?: string;
+  readonly key_id?: string;
+  readonly provider?: string;
+  readonly value?: string;
+  readonly requests: string;
+  readonly errors: string;
+  readonly prompt_tokens: string;
+  readonly completion_tokens: string;
+  readonly cached_tokens: string;
+  readonly reasoning_tokens: string;
+  readonly images: string;
+  readonly characters: string;
+  readonly duration_ms: string;
+  readonly cost_nano: string;
+}
+
+function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
+  return {
+    startMs: row.starts_at.getTime(),
+    names: Object.fromEntries(groups.map((group) => [group, row[COLUMNS[group]] || null])),
+    requests: Number(row.requests),
+    errors: Number(row.errors),
+    promptTokens: Number(row.prompt_tokens),
+    completionTokens: Number(row.completion_tokens),
+    cachedTokens: Number(row.cached_tokens),
+    reasoningTokens: Number(row.reasoning_tokens),
+    images: Number(row.images),
+    characters: Number(row.characters),
+    durationMs: Number(row.duration_ms),
+    costNano: BigInt(row.cost_nano),
+  };
+}

@@ -1,0 +1,126 @@
+import { sql } from "drizzle-orm";
+import {
+  bigint,
+  boolean,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+  uniqueIndex,
+} from "drizzle-orm/pg-core";
+import { organizations } from "./organizations.ts";
+
+const organizationId = () =>
+  text("organization_id")
+    .notNull()
+    .references(() => organizations.id);
+const createdAt = () =>
+  timestamp("created_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`);
+
+/** Organizations as payment processors know them. */
+export const paymentCustomers = pgTable(
+  "payment_customers",
+  {
+    organizationId: organizationId(),
+    processor: text("processor").notNull(),
+    /** As the processor names it. */
+    reference: text("reference").notNull(),
+    createdAt: createdAt(),
+  },
+  (table) => [primaryKey({ columns: [table.organizationId, table.processor] })],
+);
+
+/** Ways to pay that a processor keeps: the gateway holds no number of a card. */
+export const paymentMethods = pgTable(
+  "payment_methods",
+  {
+    id: text("id").primaryKey(),
+    organizationId: organizationId(),
+    processor: text("processor").notNull(),
+    /** `pending` until it was entered on the processor's page, then `active`, in the end `detached`. */
+    state: text("state").notNull(),
+    /** The processor's page on which it is entered. */
+    setupReference: text("setup_reference"),
+    /** As the processor names it; null while it is pending. */
+    reference: text("reference"),
+    type: text("type"),
+    brand: text("brand"),
+    last4: text("last4"),
+    isDefault: boolean("is_default").notNull().default(false),
+    createdAt: createdAt(),
+  },
+  (table) => [
+    index("payment_methods_listing").on(table.organizationId, table.createdAt),
+    uniqueIndex("payment_methods_default")
+      .on(table.organizationId, table.processor)
+      .where(sql`is_default`),
+    uniqueIndex("payment_methods_reference")
+      .on(table.processor, table.reference, table.organizationId)
+      .where(sql`state = 'active'`),
+    index("payment_methods_pending").on(table.createdAt).where(sql`state = 'pending'`),
+  ],
+);
+
+/**
+ * A payment, from before the processor is asked for it. `pending`: charged or not is not known.
+ * `requires_action`: the payer is to authenticate. `succeeded`: credited, by the transaction that it names.
+ * `failed`: not charged; where the money comes after all, it is credited still.
+ */
+export const paymentIntents = pgTable(
+  "payment_intents",
+  {
+    /** The idempotency key at the processor. */
+    id: text("id").primaryKey(),
+    organizationId: organizationId(),
+    /** The API key that ordered it; null: the gateway itself did. */
+    keyId: text("key_id"),
+    /** Of the order; null where there was none, and once the payment failed: the key is free again. */
+    idempotencyKey: text("idempotency_key"),
+    /** SHA-256 of the order, hex. */
+    bodyHash: text("body_hash"),
+    /** `topup` or `auto_replenish`. */
+    purpose: text("purpose").notNull(),
+    amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
+    /** Of the transaction. */
+    description: text("description").notNull(),
+    processor: text("processor").notNull(),
+    customer: text("customer"),
+    /** Null where it is none of the organization's saved ones. */
+    methodId: text("method_id"),
+    /** As the processor names it. */
+    method: text("method").notNull(),
+    returnUrl: text("return_url"),
+    state: text("state").notNull().default("pending"),
+    /** As the processor names the payment. */
+    reference: text("reference"),
+    errorReason: text("error_reason"),
+    errorMessage: text("error_message"),
+    transactionId: text("transaction_id"),
+    receiptUrl: text("receipt_url"),
+    createdAt: createdAt(),
+    settledAt: timestamp("settled_at", { withTimezone: true }),
+    /** The instance that asks the processor, which has this long to do so. */
+    instanceId: text("instance_id").notNull(),
+    busyUntil: timestamp("busy_until", { withTimezone: true }).notNull(),
+    /** How often it was looked up since it was asked for. */
+    looks: integer("looks").notNull().default(0),
+    nextLookAt: timestamp("next_look_at", { withTimezone: true }).notNull(),
+  },
+  (table) => [
+    uniqueIndex("payment_intents_idempotency")
+      .on(table.keyId, table.idempotencyKey)
+      .where(sql`idempotency_key IS NOT NULL`),
+    index("payment_intents_open")
+      .on(table.nextLookAt)
+      .where(sql`state IN ('pending', 'requires_action')`),
+    index("payment_intents_of_organization").on(table.organizationId, table.createdAt),
+    uniqueIndex("payment_intents_transaction")
+      .on(table.transactionId)
+      .where(sql`transaction_id IS NOT NULL`),
+    index("payment_intents_reference")
+      .on(table.processor, table.reference)
+      .where(sql`reference IS NOT NULL`),
+  ],
+);

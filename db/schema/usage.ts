@@ -1,0 +1,127 @@
+import { sql } from "drizzle-orm";
+import {
+  bigint,
+  date,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  smallint,
+  text,
+  timestamp,
+} from "drizzle-orm/pg-core";
+
+/*
+ * Sums over the ledger and over failed requests, added up behind them (function usage_roll_up): of an organization's
+ * transactions, which are numbered without a gap, all up to the sequence of its cursor are in, each once, because the
+ * cursor moves in the transaction that adds them.
+ */
+export const usageCursors = pgTable("usage_cursors", {
+  organizationId: text("organization_id").primaryKey(),
+  /** Of the last transaction that was added. The row is locked while transactions are added. */
+  sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
+  /** Rows of `usage_subjects` since their number was looked at. */
+  newSubjects: integer("new_subjects").notNull().default(0),
+});
+
+const figures = () => {
+  const sum = (name: string) => bigint(name, { mode: "bigint" }).notNull();
+  return {
+    requests: sum("requests"),
+    /** Of these, requests that ended with a status of 400 or above. */
+    errors: sum("errors"),
+    promptTokens: sum("prompt_tokens"),
+    completionTokens: sum("completion_tokens"),
+    cachedTokens: sum("cached_tokens"),
+    reasoningTokens: sum("reasoning_tokens"),
+    images: sum("images"),
+    characters: sum("characters"),
+    durationMs: sum("duration_ms"),
+    /** Charges, less those that were given back because their answers never left. */
+    costNano: sum("cost_nano"),
+  };
+};
+
+/** By time and model, once for each key (`key_hour`, `key_day`) and once for all keys (`hour`, `day`). */
+export const usageRollups = pgTable(
+  "usage_rollups",
+  {
+    organizationId: text("organization_id").notNull(),
+    /** `hour`, `day`, `key_hour` or `key_day`; UTC. */
+    grain: text("grain").notNull(),
+    /** Empty in `hour` and `day`. */
+    keyId: text("key_id").notNull(),
+    startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
+    /** Empty where there is none; provider too. */
+    model: text("model").notNull(),
+    provider: text("provider").notNull(),
+    ...figures(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_rollups_pk",
+      columns: [
+        table.organizationId,
+        table.grain,
+        table.keyId,
+        table.startsAt,
+        table.model,
+        table.provider,
+      ],
+    }),
+    index("usage_rollups_time").on(table.organizationId, table.grain, table.startsAt),
+  ],
+);
+
+/**
+ * By UTC day and end user or tag. Of each day the largest values have rows of their own; the others are in one of
+ * the kinds `other_user` and `other_tag`.
+ */
+export const usageSubjects = pgTable(
+  "usage_subjects",
+  {
+    organizationId: text("organization_id").notNull(),
+    /** `user`, `tag`, `other_user` or `other_tag`. */
+    kind: text("kind").notNull(),
+    day: date("day").notNull(),
+    /** Empty for requests without a user, or without tags, and in `other_user` and `other_tag`. */
+    value: text("value").notNull(),
+    keyId: text("key_id").notNull(),
+    model: text("model").notNull(),
+    provider: text("provider").notNull(),
+    ...figures(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_subjects_pk",
+      columns: [
+        table.organizationId,
+        table.kind,
+        table.day,
+        table.value,
+        table.keyId,
+        table.model,
+        table.provider,
+      ],
+    }),
+  ],
+);
+
+/** How long answered requests of an hour took, counted in buckets (function usage_bucket). */
+export const usageLatencies = pgTable(
+  "usage_latencies",
+  {
+    organizationId: text("organization_id").notNull(),
+    /** `total`, or `first_token` of streams. */
+    measure: text("measure").notNull(),
+    hour: timestamp("hour", { withTimezone: true }).notNull(),
+    bucket: smallint("bucket").notNull(),
+    requests: bigint("requests", { mode: "bigint" }).notNull(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_latencies_pk",
+      columns: [table.organizationId, table.measure, table.hour, table.bucket],
+    }),
+  ],
+);

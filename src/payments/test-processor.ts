@@ -1,0 +1,137 @@
+import type {
+  Charge,
+  ChargeOutcome,
+  EarlierCharge,
+  PaymentProcessor,
+  RefundOutcome,
+  SavedMethod,
+  SetupOutcome,
+} from "./interface.ts";
+
+interface TestCard {
+  readonly brand: string;
+  readonly last4: string;
+  readonly declines?: { readonly reason: string; readonly message: string };
+  readonly asksPayer?: true;
+}
+
+const declined = (last4: string, reason: string, message: string): TestCard => ({
+  brand: "visa",
+  last4,
+  declines: { reason, message },
+});
+
+const DECLINED = declined("0002", "generic_decline", "Your card was declined.");
+const NO_FUNDS = declined("9995", "insufficient_funds", "Your card has insufficient funds.");
+const EXPIRED = declined("0069", "expired_card", "Your card has expired.");
+const WRONG_CVC = declined("0127", "incorrect_cvc", "Your card's security code is incorrect.");
+const PROCESSING = declined(
+  "0119",
+  "processing_error",
+  "An error occurred while processing your card. Try again in a little bit.",
+);
+const ASKS_PAYER: TestCard = { brand: "visa", last4: "3184", asksPayer: true };
+
+/** Where payers of test cards authenticate. */
+export const TEST_PAGES = "/v1/billing/test_payments";
+
+/** Stripe's names of test methods, and what they do there (https://docs.stripe.com/testing). */
+const CARDS: Readonly<Record<string, TestCard>> = {
+  pm_card_visa: { brand: "visa", last4: "4242" },
+  pm_card_visa_debit: { brand: "visa", last4: "5556" },
+  pm_card_us: { brand: "visa", last4: "4242" },
+  pm_card_mastercard: { brand: "mastercard", last4: "4444" },
+  pm_card_mastercard_debit: { brand: "mastercard", last4: "8210" },
+  pm_card_mastercard_prepaid: { brand: "mastercard", last4: "5100" },
+  pm_card_amex: { brand: "amex", last4: "8431" },
+  pm_card_discover: { brand: "discover", last4: "9424" },
+  pm_card_diners: { brand: "diners", last4: "3220" },
+  pm_card_jcb: { brand: "jcb", last4: "0505" },
+  pm_card_unionpay: { brand: "unionpay", last4: "0005" },
+  pm_card_chargeDeclined: DECLINED,
+  pm_card_visa_chargeDeclined: DECLINED,
+  pm_card_chargeCustomerFail: declined("0341", "generic_decline", "Your card was declined."),
+  pm_card_chargeDeclinedInsufficientFunds: NO_FUNDS,
+  pm_card_visa_chargeDeclinedInsufficientFunds: NO_FUNDS,
+  pm_card_visa_chargeDeclinedLostCard: declined("9987", "lost_card", "Your card was declined."),
+  pm_card_visa_chargeDeclinedStolenCard: declined("9979", "stolen_card", "Your card was declined."),
+  pm_card_visa_chargeDeclinedVelocityLimitExceeded: declined(
+    "6975",
+    "card_velocity_exceeded",
+    "Your card was declined for making repeated attempts too frequently.",
+  ),
+  pm_card_chargeDeclinedExpiredCard: EXPIRED,
+  pm_card_chargeDeclinedIncorrectCvc: WRONG_CVC,
+  pm_card_chargeDeclinedProcessingError: PROCESSING,
+  pm_card_radarBlock: declined("0019", "fraudulent", "Your card was declined."),
+  pm_card_authenticationRequired: ASKS_PAYER,
+  pm_card_threeDSecure2Required: { ...ASKS_PAYER, last4: "3220" },
+  pm_card_threeDSecureRequired: { ...ASKS_PAYER, last4: "3063" },
+  pm_card_authenticationRequiredOnSetup: { ...ASKS_PAYER, last4: "3155" },
+};
+
+/**
+ * Stands in for a payment processor where none is configured: no money moves. What a card does follows from
+ * its name alone, so that a charge has the same outcome however often and by whichever instance it is asked for.
+ */
+export class TestProcessor implements PaymentProcessor {
+  readonly name = "test";
+
+  async createCustomer(): Promise<undefined> {}
+
+  async charge(charge: Charge): Promise<ChargeOutcome> {
+    const reference = `test_${charge.intentId}`;
+    const card = cardOf(charge.method);
+    if (card === undefined) {
+      const message = "The test processor has no such payment method.";
+      return { kind: "declined", reference, reason: "invalid_payment_method", message };
+    }
+    if (card.declines !== undefined) return { kind: "declined", reference, ...card.declines };
+    if (card.asksPayer) return askPayer(charge, reference);
+    return { kind: "succeeded", reference };
+  }
+
+  lookUp(charge: EarlierCharge): Promise<ChargeOutcome> {
+    return this.charge(charge);
+  }
+
+  async cancel({ intentId }: EarlierCharge): Promise<ChargeOutcome> {
+    const message = "The payment was not authenticated in time.";
+    return { kind: "declined", reference: `test_${intentId}`, reason: "canceled", message };
+  }
+
+  async refund({ refundId }: { readonly refundId: string }): Promise<RefundOutcome> {
+    return { kind: "succeeded", reference: `test_${refundId}` };
+  }
+
+  lookUpRefund(refund: { readonly refundId: string }): Promise<RefundOutcome> {
+    return this.refund(refund);
+  }
+
+  async beginSetup(): Promise<undefined> {}
+
+  async readSetup(): Promise<SetupOutcome> {
+    return { kind: "ended" };
+  }
+
+  namedMethod(name: string): SavedMethod | undefined {
+    const card = cardOf(name);
+    return card && { reference: name, type: "card", brand: card.brand, last4: card.last4 };
+  }
+
+  async detach(): Promise<void> {}
+}
+
+/** The bank's page is one of the gateway's own. */
+function askPayer({ intentId, returnUrl }: Charge, reference: string): ChargeOutcome {
+  if (returnUrl === undefined) {
+    const message = "The card asks its holder for authentication.";
+    return { kind: "declined", reference, reason: "authentication_required", message };
+  }
+  const url = new URL(`${TEST_PAGES}/${intentId}`, returnUrl).href;
+  return { kind: "action", reference, url };
+}
+
+function cardOf(method: string): TestCard | undefined {
+  return Object.hasOwn(CARDS, method) ? CARDS[method] : undefined;
+}

@@ -1,0 +1,95 @@
+import type { Database } from "../../db/client.ts";
+import {
+  hasNewUsage,
+  organizationsWithNewUsage,
+  rollUpUsage,
+} from "../../db/queries/usage-roll-up.ts";
+import type { Clock } from "../lib/clock.ts";
+
+interface UsageRollUpDependencies {
+  readonly sql: Database;
+  readonly clock: Clock;
+  /** True on one instance of several: one is enough. */
+  isOurTurn(): boolean;
+  onError(error: unknown): void;
+}
+
+const ROLL_UP_MS = 1_000;
+/** A look over very many organizations is taken less often: at most a twentieth of the time. */
+const MAX_ROLL_UP_MS = 4_000;
+const PAUSES_A_LOOK = 20;
+const MAX_ORGANIZATIONS = 1_000;
+/** One step is one transaction of some ten milliseconds. */
+const MOST_A_STEP = 2_000;
+/** What one organization may take before others have their turn; more than comes together between two rounds. */
+const STEPS_A_TURN = 5;
+
+/**
+ * Adds transactions and failed requests to the usage of their organizations, every second: what the ledger has, what
+ * the release before this one writes there, and, behind an upgrade, all that was there already.
+ */
+export class UsageRollUp {
+  readonly #dependencies: UsageRollUpDependencies;
+  #cancel: (() => void) | undefined;
+  #isStopped = false;
+
+  constructor(dependencies: UsageRollUpDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  start(): void {
+    void this.#rollUp();
+  }
+
+  /** A round that is under way ends behind its next step. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancel?.();
+  }
+
+  /** Never rejects. */
+  async #rollUp(): Promise<void> {
+    const { clock, isOurTurn, onError } = this.#dependencies;
+    let pauseMs = MAX_ROLL_UP_MS;
+    try {
+      if (isOurTurn()) pauseMs = await this.#rollUpAll();
+    } catch (error) {
+      if (!this.#isStopped) onError(error);
+    }
+    if (!this.#isStopped) this.#cancel = clock.after(pauseMs, () => this.start());
+  }
+
+  /** Returns when to look again. */
+  async #rollUpAll(): Promise<number> {
+    const { sql, onError } = this.#dependencies;
+    const beganMs = performance.now();
+    const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
+    const lookMs = performance.now() - beganMs;
+    let hasMore = organizations.length === MAX_ORGANIZATIONS;
+    for (const organizationId of organizations) {
+      if (this.#isStopped) break;
+      try {
+        if (await rollUpSteps(sql, organizationId)) hasMore = true;
+      } catch (error) {
+        if (!this.#isStopped) onError(error);
+      }
+    }
+    return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
+  }
+}
+
+/** True where there is more. */
+async function rollUpSteps(sql: Database, organizationId: string): Promise<boolean> {
+  for (let step = 0; step < STEPS_A_TURN; step++) {
+    if (!(await rollUpUsage(sql, organizationId, MOST_A_STEP))) return false;
+  }
+  return true;
+}
+
+/**
+ * Adds what is new first, so that what is read then is all that was charged. The backlog of an upgrade is left to the
+ * rounds.
+ */
+export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<void> {
+  if (await hasNewUsage(sql, organizationId)) await rollUpSteps(sql, organizationId);
+}

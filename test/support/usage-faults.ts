@@ -1,0 +1,89 @@
+import { type Database, inOneSnapshot } from "../../db/client.ts";
+import { organizationsWithNewUsage, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
+
+/** Adds everything that is there to the usage of its organization. */
+export async function rollUpAll(sql: Database, most = 500): Promise<void> {
+  for (;;) {
+    const organizations = await organizationsWithNewUsage(sql, 1_000);
+    if (organizations.length === 0) return;
+    for (const organizationId of organizations) {
+      while (await rollUpUsage(sql, organizationId, most));
+    }
+  }
+}
+
+/**
+ * Where usage is not what the ledger and the failed requests have, of all that was there when this was called: by
+ * hour, key, model and provider to the nano-USD and the token, and alike in all sums of the same requests.
+ */
+export async function usageFaults(sql: Database): Promise<Record<string, unknown>[]> {
+  await rollUpAll(sql);
+  return inOneSnapshot(sql, async (snapshot) => [
+    ...(await snapshot`
+      WITH added AS (
+        SELECT t.* FROM transactions t JOIN usage_cursors c USING (organization_id)
+        WHERE t.sequence <= c.sequence
+      ), charged AS (
+        SELECT organization_id, date_trunc('hour', created_at, 'UTC') AS hour, coalesce(key_id, '') AS key_id,
+          usage_name(model) AS model, usage_name(provider) AS provider, -amount_nano AS nano,
+          coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) AS tokens,
+          coalesce((quantities->>'images')::bigint, 0) AS images
+        FROM added WHERE type = 'usage'
+        UNION ALL
+        SELECT c.organization_id, date_trunc('hour', c.created_at, 'UTC'), coalesce(c.key_id, ''),
+          usage_name(c.model), usage_name(c.provider), -r.amount_nano, 0, 0
+        FROM added r JOIN transactions c ON c.request_id = r.refunded_request_id
+      ), ledger AS (
+        SELECT organization_id, hour, key_id, model, provider, sum(nano) AS nano, sum(tokens) AS tokens,
+          sum(images) AS images
+        FROM charged GROUP BY 1, 2, 3, 4, 5
+      ), usage AS (
+        SELECT organization_id, starts_at AS hour, key_id, model, provider, cost_nano AS nano,
+          prompt_tokens + completion_tokens AS tokens, images
+        FROM usage_rollups WHERE grain = 'key_hour' AND (cost_nano, prompt_tokens, completion_tokens, images)
+          <> (0, 0, 0, 0)
+      )
+      SELECT 'usage is not the ledger' AS fault, organization_id, hour, key_id, model, provider,
+        l.nano::text AS ledger, u.nano::text AS usage
+      FROM ledger l FULL JOIN usage u USING (organization_id, hour, key_id, model, provider)
+      WHERE (coalesce(l.nano, 0), coalesce(l.tokens, 0), coalesce(l.images, 0))
+        <> (coalesce(u.nano, 0), coalesce(u.tokens, 0), coalesce(u.images, 0))`),
+    ...(await snapshot`
+      WITH sums AS (
+        SELECT grain AS source, organization_id, date_trunc('day', starts_at, 'UTC') AS day, model, provider,
+          cost_nano, requests, errors, prompt_tokens, completion_tokens
+        FROM usage_rollups
+        UNION ALL
+        SELECT 'users', organization_id, day::timestamp AT TIME ZONE 'UTC', model, provider,
+          cost_nano, requests, errors, prompt_tokens, completion_tokens
+        FROM usage_subjects WHERE kind IN ('user', 'other_user')
+      ), totals AS (
+        SELECT source, organization_id, day, model, provider, row(sum(cost_nano), sum(requests), sum(errors),
+          sum(prompt_tokens), sum(completion_tokens))::text AS figures
+        FROM sums GROUP BY 1, 2, 3, 4, 5
+      )
+      SELECT 'sums differ' AS fault, organization_id, day, model, provider,
+        array_to_string(array_agg(source || ' ' || figures), ', ') AS sums
+      FROM totals GROUP BY 2, 3, 4, 5 HAVING count(*) <> 5 OR count(DISTINCT figures) <> 1`),
+    ...(await snapshot`
+      WITH charged AS (
+        SELECT t.organization_id, t.request_id AS id, t.status >= 400 AS has_failed
+        FROM transactions t JOIN usage_cursors c USING (organization_id)
+        WHERE t.sequence <= c.sequence AND t.type = 'usage'
+      ), failed AS (
+        SELECT organization_id, id FROM failed_requests WHERE usage_state <> 0
+      ), counted AS (
+        SELECT coalesce(c.organization_id, f.organization_id) AS organization_id, count(*) AS requests,
+          count(*) FILTER (WHERE c.has_failed OR f.id IS NOT NULL) AS errors
+        FROM charged c FULL JOIN failed f ON f.id = c.id AND f.organization_id = c.organization_id
+        GROUP BY 1
+      ), usage AS (
+        SELECT organization_id, sum(requests) AS requests, sum(errors) AS errors
+        FROM usage_rollups WHERE grain = 'day' GROUP BY 1
+      )
+      SELECT 'requests are not counted once' AS fault, organization_id, c.requests::text AS requests,
+        u.requests::text AS usage, c.errors::text AS errors, u.errors::text AS usage_errors
+      FROM counted c FULL JOIN usage u USING (organization_id)
+      WHERE (coalesce(c.requests, 0), coalesce(c.errors, 0)) <> (coalesce(u.requests, 0), coalesce(u.errors, 0))`),
+  ]);
+}
