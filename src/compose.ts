@@ -72,7 +72,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const responses = composeResponses(base);
   const changing = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores };
-  listeners = { ...changing, budgetSubjects, keyring, responses };
+  listeners = { ...changing, budgetSubjects, keyring, responses, billing };
   await node.start();
   webhooks.start();
 
@@ -104,5 +104,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
   billing.payments.start();
+  billing.replenish.start();
   return { app, ...ending };
 }

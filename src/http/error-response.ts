@@ -93,6 +93,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_json: entry(400, "invalid_request_error"),
   invalid_query: entry(400, "invalid_request_error"),
   invalid_header: entry(400, "invalid_request_error"),
+  invalid_signature: entry(400, "invalid_request_error"),
   invalid_jsonl: entry(400, "invalid_request_error"),
   invalid_provider_key: entry(400, "invalid_request_error"),
   previous_response_not_found: entry(400, "invalid_request_error"),

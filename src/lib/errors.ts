@@ -8,6 +8,7 @@ export type ErrorCode =
   | "invalid_json"
   | "invalid_query"
   | "invalid_header"
+  | "invalid_signature"
   | "invalid_jsonl"
   | "invalid_provider_key"
   | "previous_response_not_found"
