@@ -1,9 +1,12 @@
 import type { ApiKeyActors } from "../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
+import { budgetRoutes } from "./budgets/routes.ts";
+import { SubjectBudgets } from "./budgets/subject-budgets.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
@@ -28,6 +31,7 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
 import type { AutoReplenish } from "./payments/auto-replenish.ts";
 import { presetRoutes } from "./presets/routes.ts";
@@ -58,7 +62,12 @@ export interface RouteDependencies {
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
-  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly world: {
+    readonly keys: ApiKeyActors;
+    readonly organizations: OrganizationActors;
+    readonly subjectBudgets: SubjectBudgetActors;
+  };
+  readonly budgetSubjects: BudgetSubjects;
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
@@ -87,6 +96,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
+    ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
     ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),

@@ -64,7 +64,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
   const { tuning, webhooks, lastUse, failedRequests } = parts;
-  const { world, suspensions, orders, admission } = parts.accounts;
+  const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
   const { membership } = parts.node;
   const { keys } = world;
   const { rates } = coordination;
@@ -104,6 +104,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     sql,
     background: base.background,
     world,
+    budgetSubjects,
     endpoints,
     webhooks: webhooks.webhooks,
     providerKeys: parts.providerKeys,
@@ -176,6 +177,7 @@ export function startPassivation({
   return setInterval(() => {
     world.keys.passivateIdle();
     world.organizations.passivateIdle();
+    world.subjectBudgets.passivateIdle();
     world.endpoints.passivateIdle();
     tuning.passivateIdle();
     webhooks.passivateIdle();

@@ -124,6 +124,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_csrf_token: entry(403, "permission_error"),
   model_not_found: entry(404, "not_found_error"),
   key_not_found: entry(404, "not_found_error"),
+  budget_not_found: entry(404, "not_found_error"),
   file_not_found: entry(404, "not_found_error"),
   media_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),

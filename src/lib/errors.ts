@@ -39,6 +39,7 @@ export type ErrorCode =
   | "invalid_csrf_token"
   | "model_not_found"
   | "key_not_found"
+  | "budget_not_found"
   | "file_not_found"
   | "media_not_found"
   | "organization_not_found"
