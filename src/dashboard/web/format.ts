@@ -2,7 +2,14 @@
 
 const LOCALE = "en-US";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
+const small = new Intl.NumberFormat(LOCALE, {
+  style: "currency",
+  currency: "USD",
+  minimumFractionDigits: 2,
+  maximumSignificantDigits: 3,
+});
 const integers = new Intl.NumberFormat(LOCALE);
+const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
 
 /** To the cent. */
 export function usd(amount: number): string {
@@ -10,8 +17,23 @@ export function usd(amount: number): string {
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }
 
+/** To the cent, but with three significant digits below one: what single requests cost. */
+export function usdExact(amount: number): string {
+  if (amount === 0 || Math.abs(amount) >= 1) return cents.format(amount);
+  return small.format(amount);
+}
+
 export function integer(value: number): string {
   return integers.format(value);
+}
+
+/** 12.3K */
+export function short(value: number): string {
+  return compact.format(value);
+}
+
+export function percent(share: number): string {
+  return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })} %`;
 }
 
 const SECOND_MS = 1_000;
