@@ -2,11 +2,15 @@
 
 const LOCALE = "en-US";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
-const small = new Intl.NumberFormat(LOCALE, {
+const fine = new Intl.NumberFormat(LOCALE, {
   style: "currency",
   currency: "USD",
-  minimumFractionDigits: 2,
-  maximumSignificantDigits: 3,
+  minimumFractionDigits: 6,
+});
+const exact = new Intl.NumberFormat(LOCALE, {
+  style: "currency",
+  currency: "USD",
+  maximumFractionDigits: 9,
 });
 const integers = new Intl.NumberFormat(LOCALE);
 const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
@@ -17,10 +21,14 @@ export function usd(amount: number): string {
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }
 
-/** To the cent, but with three significant digits below one: what single requests cost. */
+/** To a millionth, which is what single requests cost. */
+export function usdFine(amount: number): string {
+  return fine.format(amount);
+}
+
+/** To the nano-USD, which is what the ledger counts in. */
 export function usdExact(amount: number): string {
-  if (amount === 0 || Math.abs(amount) >= 1) return cents.format(amount);
-  return small.format(amount);
+  return exact.format(amount);
 }
 
 export function integer(value: number): string {

@@ -107,7 +107,7 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
   const of = (name: "requests" | "errors" | "cost_usd" | "p50_ms" | "p95_ms") =>
     hours.map((hour) => hour[name]);
   return (
-    <div class="columns">
+    <div class="columns three">
       {chart(
         "Spend by hour",
         [{ label: "Spend", values: of("cost_usd"), color: 1, isBars: true }],

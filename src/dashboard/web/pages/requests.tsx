@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { duration, integer, usdExact } from "../format.ts";
+import { duration, integer, usdExact, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
@@ -198,7 +198,7 @@ function columns(keyName: (id: string | null) => string): Column<ListedRequest>[
       isNumber: true,
       cell: ({ latency_ms: ms }) => (ms === null ? "—" : duration(ms)),
     },
-    { title: "Cost", isNumber: true, cell: ({ cost_usd: cost }) => usdExact(cost) },
+    { title: "Cost", isNumber: true, cell: ({ cost_usd: cost }) => usdFine(cost) },
   ];
 }
 

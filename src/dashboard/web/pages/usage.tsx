@@ -45,7 +45,7 @@ const NAMES = {
 
 const DAY_MS = 86_400_000;
 const SHOWN_DAYS = 30;
-const PAGE = 100;
+const PAGE = 50;
 /** What one answer of the API holds at most. */
 const MAX_CHARTED = 1_000;
 
