@@ -72,7 +72,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const responses = composeResponses(base);
   const changing = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores };
-  listeners = { ...changing, keyring, responses };
+  listeners = { ...changing, keyring, responses, billing };
   await node.start();
   webhooks.start();
 

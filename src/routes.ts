@@ -28,6 +28,7 @@ import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
+import type { AutoReplenish } from "./payments/auto-replenish.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
@@ -52,7 +53,7 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
-  readonly billing: Omit<BillingServices, "publicUrl">;
+  readonly billing: Omit<BillingServices, "publicUrl"> & { readonly replenish: AutoReplenish };
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -84,7 +85,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
-    ...creditRoutes(sql),
+    ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
     ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),

@@ -44,6 +44,8 @@ export const accounts = pgTable(
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** How far the balance may go below zero; null is without limit. Organizations only. */
     creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }).default(sql`0`),
+    /** Threshold of the automatic top-up; null: off. Organizations only. */
+    replenishBelowNano: bigint("replenish_below_nano", { mode: "bigint" }),
     /** Amount of the last top-up, which the threshold of credits.low follows. Organizations only. */
     lastTopupNano: bigint("last_topup_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /**

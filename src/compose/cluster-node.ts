@@ -27,6 +27,7 @@ import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
+import type { PaymentParts } from "./payments.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
@@ -286,6 +287,7 @@ export interface ChangeListeners {
   readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
   readonly responses: ResponseServices;
+  readonly billing: Pick<PaymentParts, "replenish">;
 }
 
 /** Applies a change that the change feed reports. */
@@ -303,6 +305,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
+  else if (kind === "replenish") listeners.billing.replenish.nudge();
   else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
@@ -321,5 +324,6 @@ export function forgetAll(listeners: ChangeListeners): void {
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
   webhooks.numbering.nudge();
+  listeners.billing.replenish.nudge();
   listeners.responses.runs.recheck();
 }

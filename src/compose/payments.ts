@@ -1,5 +1,6 @@
 import { CardRefunds } from "../money/card-refunds.ts";
 import { PaymentReversals } from "../money/payment-reversals.ts";
+import { AutoReplenish } from "../payments/auto-replenish.ts";
 import type { PaymentProcessor } from "../payments/interface.ts";
 import { PaymentMethods } from "../payments/payment-methods.ts";
 import { Payments } from "../payments/payments.ts";
@@ -12,6 +13,7 @@ import type { MoneyParts } from "./money.ts";
 export interface PaymentParts {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly replenish: AutoReplenish;
   readonly cardRefunds: CardRefunds;
   /** Undefined: nothing is reported here. */
   readonly stripeEvents: StripeEvents | undefined;
@@ -34,6 +36,7 @@ export function composePayments(
   const common = { ...base, processor, organizations, orders, suspensions };
   const methods = new PaymentMethods(common);
   const payments = new Payments({ ...common, methods });
+  const replenish = new AutoReplenish({ ...common, payments, methods });
   const refunds = new CardRefunds(common);
   const reversals = new PaymentReversals(common);
   const webhookSecret = config.stripe?.webhookSecret;
@@ -44,14 +47,16 @@ export function composePayments(
   return {
     methods,
     payments,
+    replenish,
     cardRefunds: refunds,
     stripeEvents,
     start() {
-      for (const part of [payments, refunds, reversals]) part.start();
+      for (const part of [payments, replenish, refunds, reversals]) part.start();
     },
     async close() {
       refunds.close();
       reversals.close();
+      await replenish.close();
       await payments.close();
     },
   };

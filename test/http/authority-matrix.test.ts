@@ -59,6 +59,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "PATCH /v1/keys/{id}": { unlimited: "keys:manage" },
   "DELETE /v1/keys/{id}": { unlimited: "keys:manage" },
   "GET /v1/credits": { either: "billing:read" },
+  "PATCH /v1/credits": { either: "billing:write" },
   "GET /v1/credits/transactions": { either: "billing:read" },
   "GET /v1/usage": { either: "usage:read" },
   "POST /v1/credits/topup": { either: "billing:write" },

@@ -127,13 +127,15 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     filtered(({ key }) => `key_id=${key}`),
     filtered(({ model }) => `model=${encodeURIComponent(model)}`),
   ],
+  "PATCH /v1/credits": [naming(({ method }) => ({ payment_method_id: method }))],
   "POST /v1/credits/topup": [
-    naming(({ paymentMethod }) => ({ amount_usd: 5, payment_method_id: paymentMethod })),
+    naming(({ method }) => ({ amount_usd: 5, payment_method_id: method })),
   ],
   "GET /v1/billing/payment_methods": [LIST],
   "POST /v1/billing/payment_methods": NONE,
-  "PATCH /v1/billing/payment_methods/{id}": [at("paymentMethod", { is_default: true })],
-  "DELETE /v1/billing/payment_methods/{id}": [at("paymentMethod")],
+  "PATCH /v1/billing/payment_methods/{id}": [at("method", { is_default: true })],
+  "DELETE /v1/billing/payment_methods/{id}": [at("method")],
+  // Of the payer, who has the id of the payment.
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,

@@ -23,7 +23,7 @@ export type ObjectKind =
   | "preset"
   | "guardrail"
   | "providerKey"
-  | "paymentMethod"
+  | "method"
   | "request"
   | "transaction";
 
@@ -83,9 +83,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     key: "sk-of-the-organization",
     name: MARK,
   });
-  const paymentMethod = await create("/v1/billing/payment_methods", {
-    payment_method: "pm_card_visa",
-  });
+  const method = await create("/v1/billing/payment_methods", { payment_method: "pm_card_visa" });
   const cached = await gateway.request("POST", "/v1/chat/completions", CHAT, { headers: CACHED });
   const request = cached.headers.get("x-gateway-request-id")!;
   await cached.text();
@@ -116,7 +114,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
       preset: preset.id,
       guardrail: guardrail.id,
       providerKey: providerKey.id,
-      paymentMethod: paymentMethod.id,
+      method: method.id,
       request,
       transaction: transactions[0].id,
     },
