@@ -9,6 +9,8 @@ import { Glob } from "bun";
 const LAYERS: readonly (readonly string[])[] = [
   ["package.json"],
   ["src/lib"],
+  // Runs in browsers: it imports nothing of the gateway.
+  ["src/dashboard/web"],
   // Pure definitions, which actors and everything above them build their events from.
   ["src/events"],
   ["src/config", "src/config.ts"],
@@ -74,7 +76,7 @@ const LAYERS: readonly (readonly string[])[] = [
   // Has the fields of chat completions.
   ["src/presets"],
   ["src/endpoints/table.ts"],
-  ["src/admin"],
+  ["src/admin", "src/dashboard"],
   ["src/routes.ts"],
   ["src/app.ts"],
   ["src/compose.ts", "src/compose"],
@@ -108,7 +110,7 @@ function placeOf(path: string): Place {
 async function sourceFiles(): Promise<string[]> {
   const files: string[] = [];
   for (const folder of ["src", "actors", "db"]) {
-    for await (const file of new Glob("**/*.ts").scan(join(root, folder))) {
+    for await (const file of new Glob("**/*.{ts,tsx}").scan(join(root, folder))) {
       files.push(join(folder, file));
     }
   }

@@ -140,7 +140,6 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "POST /v1/admin/organizations/{id}/adjustments": "operator",
   "POST /v1/admin/organizations/{id}/refunds": "operator",
   "GET /v1/admin/providers": "operator",
-  "GET /": "public",
   "GET /healthz": "public",
   "GET /readyz": "public",
   "GET /metrics": "public",
