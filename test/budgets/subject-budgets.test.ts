@@ -103,6 +103,19 @@ describe("budgets of users and tags", () => {
     await expectError(await manage("POST", "", body), 400, "invalid_body");
   });
 
+  test("are at most 100,000 of an organization", async () => {
+    const { organization, managementKey } = await gateway.addOrganization();
+    await gateway.sql`
+      INSERT INTO subject_budgets (id, organization_id, subject_type, subject_value, created_at)
+      SELECT 'bud_' || n, ${organization.id}, 'user', n, now() FROM generate_series(2, 100000) AS n`;
+    const subject = (value: string) => ({ subject: { type: "user", value } });
+    expect((await manage("POST", "", subject("last"), managementKey)).status).toBe(201);
+    const refused = await manage("POST", "", subject("further"), managementKey);
+    await expectError(refused, 403, "quota_exceeded");
+    const page = await manage("GET", "?limit=1", undefined, managementKey);
+    expect(await page.json()).toMatchObject({ total: 100_000 });
+  });
+
   test("of another organization are 404, in the words of what never was, and stay as they are", async () => {
     const stranger = await gateway.addOrganization();
     const { subject } = await create("user");
@@ -174,6 +187,18 @@ describe("budgets of users and tags", () => {
     const refused = await chat({ metadata: { tags: [second, first] } });
     const { error } = await expectError(refused, 402, "budget_exhausted");
     expect(error.message).toContain(`The monthly budget of the tag "${first}"`);
+  });
+
+  test("of fine-tuning jobs bind by their tags", async () => {
+    const { error } = await expectError(
+      await gateway.request("POST", "/v1/fine_tuning/jobs", {
+        ...{ model: "sandbox/chat-2026-01-01", training_file: "file_0" },
+        metadata: { tags: Array.from({ length: 33 }, (_, at) => at).join() },
+      }),
+      400,
+      "invalid_body",
+    );
+    expect(error.param).toBe("metadata.tags");
   });
 
   test("bind every endpoint by the field in which it has its user", async () => {
