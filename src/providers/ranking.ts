@@ -14,7 +14,7 @@ export function rankingOf(answer: Readonly<Record<string, unknown>>, documents: 
   }
   const scores: number[] = new Array(documents);
   for (const result of list) {
-    const { index, relevance_score: score } = isFields(result) ? result : {};
+    const { index, relevance_score: relevance, score = relevance } = isFields(result) ? result : {};
     if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= documents) {
       throw brokenAnswer("a result of no document");
     }

@@ -7,6 +7,7 @@ import {
 } from "../../calls/endpoint.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { optional, type RouteDefinition } from "../../http/route.ts";
+import { createCheck } from "../../http/validate.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
@@ -18,6 +19,7 @@ import {
   type Provider,
   ProviderFailure,
 } from "../../providers/interface.ts";
+import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 
@@ -45,6 +47,7 @@ const moderationsBody = Type.Object(
       ],
       { description: "A text, texts that are decided about one by one, or the parts of one input" },
     ),
+    preset: optional(Type.String()),
     ...routedFields,
   },
   { examples: [{ model: "sandbox/moderation", input: "Is there violence in this text?" }] },
@@ -73,6 +76,7 @@ const moderations = Type.Object({
 });
 
 interface ModerationsRequest extends CommonFields {
+  readonly preset?: string | null;
   readonly input: string | readonly string[] | readonly ModerationPart[];
 }
 
@@ -86,7 +90,7 @@ interface AcceptedModerations extends AcceptedRequest {
 
 /** POST /v1/moderations. */
 export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  return paidRoute(new PaidCall(dependencies, moderationsEndpoint), {
+  const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/moderations",
     tag: "Moderations",
     summary: "Classify texts and images by what is harmful in them",
@@ -97,12 +101,13 @@ export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefin
       200: { description: "A result for each text, or one for all parts", schema: moderations },
       413: { description: "The input is longer than the model takes" },
     },
-  });
+  };
+  const check = createCheck(moderationsBody, "invalid_body", "Request body");
+  const prepare = preparePreset(dependencies.definitions, fillRouted<ModerationsRequest>, check);
+  return paidRoute(new PaidCall(dependencies, moderationsEndpoint), description, prepare);
 }
 
-const OWN_FIELDS: ReadonlySet<string> = new Set(
-  Object.keys(moderationsBody.properties).filter((name) => name !== "user"),
-);
+const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(moderationsBody.properties));
 
 const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
   route: "POST /v1/moderations",

@@ -106,9 +106,7 @@ export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition
   return paidRoute(new PaidCall(dependencies, rerankEndpoint), description, prepare);
 }
 
-const OWN_FIELDS: ReadonlySet<string> = new Set(
-  Object.keys(rerankBody.properties).filter((name) => name !== "user"),
-);
+const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(rerankBody.properties));
 
 const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   route: "POST /v1/rerank",
