@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { AutoReplenish } from "../payments/auto-replenish.ts";
 import type { PaymentProcessor } from "../payments/interface.ts";
 import { PaymentMethods } from "../payments/payment-methods.ts";
 import { Payments } from "../payments/payments.ts";
@@ -10,6 +11,7 @@ import type { Base } from "./base.ts";
 export interface PaymentParts {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly replenish: AutoReplenish;
   /** Undefined: nothing is reported here. */
   readonly stripeEvents: StripeEvents | undefined;
 }
@@ -26,10 +28,11 @@ export function composePayments(
       : new StripeProcessor(createStripe(config.stripe), () => clock.nowMs());
   const methods = new PaymentMethods({ ...base, processor });
   const payments = new Payments({ ...base, ...world, processor, methods });
+  const replenish = new AutoReplenish({ ...base, payments, methods });
   const webhookSecret = config.stripe?.webhookSecret;
   const stripeEvents =
     webhookSecret === undefined
       ? undefined
       : new StripeEvents({ ...base, webhookSecret, payments, methods });
-  return { methods, payments, stripeEvents };
+  return { methods, payments, replenish, stripeEvents };
 }

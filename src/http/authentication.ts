@@ -214,7 +214,7 @@ export class Authentication {
   }
 
   async #findOperator(hash: string): Promise<OperatorKey> {
-    const found = await this.#dependencies.read(findOperatorKey(hash));
+    const found = await this.#dependencies.read(findOperatorKey({ hash }));
     if (found === undefined) throw invalid();
     return found;
   }
