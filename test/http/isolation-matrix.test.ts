@@ -184,7 +184,9 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   ],
   "POST /v1/embeddings": [naming(({ preset }) => ({ preset, input: "hi" }))],
   "POST /v1/rerank": [naming(({ preset }) => ({ preset, query: "hi", documents: ["hi"] }))],
-  "POST /v1/moderations": [naming(({ preset }) => ({ preset, input: "hi" }))],
+  "POST /v1/moderations": [
+    naming(({ preset }) => ({ model: "sandbox/moderation", preset, input: "hi" })),
+  ],
   "POST /v1/images/generations": [
     naming(({ guardrail }) => ({ model: "sandbox/image", prompt: "hi", guardrail })),
   ],
