@@ -113,6 +113,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   insufficient_credits: entry(402, "billing_error"),
   budget_exhausted: entry(402, "billing_error"),
   payment_declined: entry(402, "billing_error"),
+  payment_disputed: entry(402, "billing_error"),
   missing_scope: entry(403, "permission_error"),
   model_not_allowed: entry(403, "permission_error"),
   tool_not_allowed: entry(403, "permission_error"),

@@ -28,6 +28,7 @@ export type ErrorCode =
   | "insufficient_credits"
   | "budget_exhausted"
   | "payment_declined"
+  | "payment_disputed"
   | "missing_scope"
   | "model_not_allowed"
   | "tool_not_allowed"
