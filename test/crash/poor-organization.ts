@@ -6,7 +6,7 @@ const CLI = join(import.meta.dir, "..", "..", "src", "cli", "main.ts");
 export function createPoorOrganization(
   environment: Readonly<Record<string, string>>,
   creditNano: bigint,
-): { secret: string } {
+): { id: string; secret: string; managementKey: string } {
   const command = [process.execPath, "--no-env-file", CLI];
   const { stdout, stderr, success } = Bun.spawnSync(
     [...command, "org", "create", "--name", "Poor", "--json"],
@@ -19,5 +19,14 @@ export function createPoorOrganization(
     },
   );
   if (!success) throw new Error(`no organization: ${stderr}`);
-  return { secret: (JSON.parse(stdout.toString()) as { secret_key: string }).secret_key };
+  const made = JSON.parse(stdout.toString()) as {
+    organization: { id: string };
+    secret_key: string;
+    management_key: string;
+  };
+  return {
+    id: made.organization.id,
+    secret: made.secret_key,
+    managementKey: made.management_key,
+  };
 }
