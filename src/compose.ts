@@ -105,5 +105,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   provided.healthChecks.start();
   billing.payments.start();
   billing.replenish.start();
+  billing.planBilling.start();
   return { app, ...ending };
 }

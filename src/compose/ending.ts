@@ -42,7 +42,7 @@ export interface EndingParts {
   readonly balances: BalanceWatch;
   readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
-  readonly billing: Pick<PaymentParts, "payments" | "replenish">;
+  readonly billing: Pick<PaymentParts, "payments" | "replenish" | "planBilling">;
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
@@ -90,6 +90,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();
+      await parts.billing.planBilling.close();
       await parts.billing.replenish.close();
       await parts.billing.payments.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.

@@ -5,6 +5,7 @@ import { isFields } from "../lib/json.ts";
 import { PaymentProcessorError } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import type { Payments } from "./payments.ts";
+import type { PlanBilling } from "./plan-billing.ts";
 import { INTENT_FIELD, idOf, METHOD_FIELD, nanoOfCents } from "./stripe-processor.ts";
 
 interface StripeEventsDependencies {
@@ -12,6 +13,7 @@ interface StripeEventsDependencies {
   readonly webhookSecret: string;
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly planBilling: Pick<PlanBilling, "recheck">;
   readonly clock: Clock;
   onError(error: unknown): void;
 }
@@ -72,6 +74,12 @@ export class StripeEvents {
       }
       case "checkout.session.completed":
         return this.#completeMethod(event.data.object.metadata, undefined);
+      case "customer.subscription.created":
+      case "customer.subscription.updated":
+      case "customer.subscription.deleted":
+      case "customer.subscription.paused":
+      case "customer.subscription.resumed":
+        return this.#recheckPlan(event.data.object.id);
       case "payment_method.detached":
         return methods.noteDetached(event.data.object.id);
       default:
@@ -100,6 +108,11 @@ export class StripeEvents {
       if (!(error instanceof PaymentProcessorError)) throw error;
       onError(error);
     });
+  }
+
+  #recheckPlan(reference: string): void {
+    const { planBilling, onError } = this.#dependencies;
+    planBilling.recheck(reference).catch(onError);
   }
 
   /** Answers at once: Stripe reports again what takes long. */
