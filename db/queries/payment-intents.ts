@@ -245,3 +245,16 @@ function intentOf(row: IntentRow): PaymentIntent {
     createdAtMs: row.created_at.getTime(),
   };
 }
+
+/** By the id of the transaction that credits a payment, the processor's receipt for it, where it has one. */
+export async function receiptUrls(
+  sql: Database,
+  transactionIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (transactionIds.length === 0) return new Map();
+  const rows = await sql<{ transaction_id: string; receipt_url: string }[]>`
+    SELECT transaction_id, receipt_url FROM payment_intents
+    WHERE transaction_id = ANY (${sql.array([...transactionIds])}::text[])
+      AND receipt_url IS NOT NULL`;
+  return new Map(rows.map((row) => [row.transaction_id, row.receipt_url]));
+}

@@ -20,7 +20,7 @@ export interface PlanSubscription extends NewPlanSubscription {
   readonly state: SubscriptionState;
   /** The plan that follows at the end of the period; undefined: the same again. */
   readonly nextPlan: string | undefined;
-  readonly payUrl: string | undefined;
+  readonly invoiceUrl: string | undefined;
   readonly periodStartMs: number | undefined;
   readonly periodEndMs: number | undefined;
   readonly version: bigint;
@@ -31,7 +31,7 @@ export interface PlanSubscription extends NewPlanSubscription {
 export interface SubscriptionStanding {
   readonly state: Exclude<SubscriptionState, "pending">;
   readonly reference?: string | undefined;
-  readonly payUrl?: string | undefined;
+  readonly invoiceUrl?: string | undefined;
   readonly periodStartMs?: number | undefined;
   readonly periodEndMs?: number | undefined;
 }
@@ -46,7 +46,7 @@ interface SubscriptionRow {
   readonly customer: string | null;
   readonly method: string;
   readonly state: SubscriptionState;
-  readonly pay_url: string | null;
+  readonly invoice_url: string | null;
   readonly period_start: Date | null;
   readonly period_end: Date | null;
   readonly version: bigint;
@@ -71,7 +71,7 @@ export async function insertPlanSubscription(
       clock_timestamp() + make_interval(secs => ${ANSWER_SECONDS}))
     ON CONFLICT (organization_id) DO UPDATE SET id = excluded.id, processor = excluded.processor,
       plan = excluded.plan, customer = excluded.customer, method = excluded.method,
-      next_plan = NULL, reference = NULL, state = 'pending', pay_url = NULL, period_start = NULL,
+      next_plan = NULL, reference = NULL, state = 'pending', invoice_url = NULL, period_start = NULL,
       period_end = NULL, version = s.version + 1, next_look_at = excluded.next_look_at,
       created_at = clock_timestamp()
     WHERE s.state = 'ended'`;
@@ -137,13 +137,13 @@ export function noteStanding(
   { organizationId, id, version, plan, nextPlan }: PlanSubscription,
   standing: SubscriptionStanding,
 ): Promise<boolean> {
-  const { state, reference = null, payUrl = null, periodStartMs, periodEndMs } = standing;
+  const { state, reference = null, invoiceUrl = null, periodStartMs, periodEndMs } = standing;
   const end = timeOf(periodEndMs);
   return sql.begin(async (transaction) => {
     const [organization] = await transaction<{ plan: string }[]>`
       SELECT plan FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
     const written = await transaction`UPDATE plan_subscriptions
-      SET state = ${state}, reference = coalesce(${reference}, reference), pay_url = ${payUrl},
+      SET state = ${state}, reference = coalesce(${reference}, reference), invoice_url = ${invoiceUrl},
         period_start = coalesce(${timeOf(periodStartMs)}, period_start),
         period_end = coalesce(${end}, period_end), version = version + 1,
         next_look_at = CASE WHEN ${state === "ended"} THEN NULL
@@ -178,7 +178,7 @@ function subscriptionOf(row: SubscriptionRow): PlanSubscription {
     customer: row.customer ?? undefined,
     method: row.method,
     state: row.state,
-    payUrl: row.pay_url ?? undefined,
+    invoiceUrl: row.invoice_url ?? undefined,
     periodStartMs: row.period_start?.getTime(),
     periodEndMs: row.period_end?.getTime(),
     version: row.version,

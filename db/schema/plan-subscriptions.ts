@@ -24,8 +24,8 @@ export const planSubscriptions = pgTable(
     customer: text("customer"),
     method: text("method").notNull(),
     state: text("state").notNull().default("pending"),
-    /** Where the payer can pay what is open. */
-    payUrl: text("pay_url"),
+    /** The processor's page of the last invoice, where an open one can be paid. */
+    invoiceUrl: text("invoice_url"),
     periodStart: timestamp("period_start", { withTimezone: true }),
     periodEnd: timestamp("period_end", { withTimezone: true }),
     /** Counts changes: what was read of the processor before another change is not written. */

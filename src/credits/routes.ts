@@ -5,6 +5,7 @@ import {
   type ListedTransaction,
   listTransactions,
 } from "../../db/queries/credit-list.ts";
+import { receiptUrls } from "../../db/queries/payment-intents.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
@@ -152,6 +153,9 @@ const transactionList = Type.Object({
       amount_usd: Type.Number(),
       balance_after_usd: Type.Number(),
       description: Type.String(),
+      receipt_url: Type.Optional(
+        Type.String({ description: "Of a top-up, where the payment processor has a receipt" }),
+      ),
       model: Type.Optional(Type.String(ofUsage)),
       request_id: Type.Optional(Type.String(ofUsage)),
       key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
@@ -242,8 +246,12 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
           limit: query.limit ?? DEFAULT_PAGE,
           offset: query.offset ?? 0,
         });
+        const receipts = await receiptUrls(
+          sql,
+          transactions.filter(({ type }) => type === "topup").map(({ id }) => id),
+        );
         return jsonResponse({
-          data: transactions.map(transactionShape),
+          data: transactions.map((one) => transactionShape(one, receipts.get(one.id))),
           total,
           has_more: hasMore,
         });
@@ -299,7 +307,7 @@ function replenishChangeOf(body: ChangeBody): ReplenishChange {
   };
 }
 
-function transactionShape(transaction: ListedTransaction) {
+function transactionShape(transaction: ListedTransaction, receiptUrl: string | undefined) {
   const isUsage = transaction.type === "usage";
   return {
     id: transaction.id,
@@ -307,6 +315,7 @@ function transactionShape(transaction: ListedTransaction) {
     amount_usd: usdNumber(transaction.amountNano),
     balance_after_usd: usdNumber(transaction.balanceAfterNano),
     description: transaction.description,
+    ...(receiptUrl !== undefined && { receipt_url: receiptUrl }),
     ...(isUsage && {
       model: transaction.model,
       request_id: transaction.requestId,

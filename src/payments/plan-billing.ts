@@ -166,15 +166,15 @@ export class PlanBilling {
 /** SDKs would send it again. */
 const NOT_AGAIN = { "x-should-retry": "false" };
 
-function notPaid({ message, payUrl }: PlanStanding): GatewayError {
+function notPaid({ message, invoiceUrl }: PlanStanding): GatewayError {
   const why = message ?? "The card was declined, or its holder is to authenticate.";
   const way =
-    payUrl === undefined
+    invoiceUrl === undefined
       ? "Add another payment method and make it the default."
-      : `Pay at ${payUrl}: the plan takes effect then.`;
+      : `Pay at ${invoiceUrl}: the plan takes effect then.`;
   return new GatewayError("payment_declined", `The plan is not paid. ${why} ${way}`, {
     headers: NOT_AGAIN,
-    ...(payUrl !== undefined && { fields: { authentication_url: payUrl } }),
+    ...(invoiceUrl !== undefined && { fields: { authentication_url: invoiceUrl } }),
   });
 }
 

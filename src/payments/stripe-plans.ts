@@ -99,12 +99,11 @@ function standingOf(subscription: Stripe.Subscription): PlanStanding {
   const [item] = subscription.items.data;
   const invoice = subscription.latest_invoice;
   const state = STATES[subscription.status] ?? "ended";
-  const isOpen = state === "open" || state === "unpaid";
-  const payUrl = isOpen && typeof invoice === "object" ? invoice?.hosted_invoice_url : undefined;
+  const invoiceUrl = typeof invoice === "object" ? invoice?.hosted_invoice_url : undefined;
   return {
     state,
     reference: idOf(subscription),
-    ...(payUrl != null && { payUrl }),
+    ...(invoiceUrl != null && { invoiceUrl }),
     ...(item !== undefined && {
       periodStartMs: item.current_period_start * MS,
       periodEndMs: item.current_period_end * MS,

@@ -28,6 +28,7 @@ const subscription = Type.Object({
     }),
   ),
   payment_url: nullable(Type.String({ description: "Where an open payment can be made" })),
+  invoice_url: nullable(Type.String({ description: "The last invoice of a paid plan" })),
 });
 
 const choiceBody = Type.Object(
@@ -85,6 +86,7 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
 
 function subscriptionShape(found: Subscription) {
   const { method, billed } = found;
+  const isOpen = billed?.state === "open" || billed?.state === "unpaid";
   return {
     plan: found.plan,
     platform_fee_percent: found.feePercent,
@@ -95,6 +97,7 @@ function subscriptionShape(found: Subscription) {
     payment_method: method ? { type: method.type, last4: method.last4, brand: method.brand } : null,
     next_plan: billed?.nextPlan ?? null,
     payment_status: billed?.state ?? null,
-    payment_url: billed?.payUrl ?? null,
+    payment_url: isOpen ? (billed.invoiceUrl ?? null) : null,
+    invoice_url: billed?.invoiceUrl ?? null,
   };
 }

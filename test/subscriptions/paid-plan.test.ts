@@ -24,6 +24,7 @@ interface Shown {
   readonly next_plan: string | null;
   readonly payment_status: string | null;
   readonly payment_url: string | null;
+  readonly invoice_url: string | null;
 }
 
 const choose = (gateway: TestGateway, key: string, plan: string) =>
@@ -171,7 +172,12 @@ describe("the plan pro at Stripe", () => {
     const pro = await chosen(gateway, key, "pro");
     const made = newest();
     expect(made).toMatchObject({ price: PRICE, method: "pm_card_visa", status: "active" });
-    expect(pro).toMatchObject({ plan: "pro", payment_status: "active" });
+    expect(pro).toMatchObject({
+      plan: "pro",
+      payment_status: "active",
+      payment_url: null,
+      invoice_url: `https://invoice.stripe.com/i/${made.id}`,
+    });
     expect(Date.parse(pro.current_period_end) / 1_000).toBe(made.periodEnd);
     expect(await chosen(gateway, key, "free")).toMatchObject({ plan: "pro", next_plan: "free" });
     expect(made.endsAtPeriodEnd).toBeTrue();

@@ -51,6 +51,7 @@ test("shows the plan, its fee, and the UTC month with its charges", async () => 
     next_plan: null,
     payment_status: null,
     payment_url: null,
+    invoice_url: null,
   });
 });
 
