@@ -5,7 +5,7 @@ import {
   type ListedTransaction,
   listTransactions,
 } from "../../db/queries/credit-list.ts";
-import { receiptUrls } from "../../db/queries/payment-intents.ts";
+import { receiptsOf } from "../../db/queries/payment-intents.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
@@ -131,6 +131,7 @@ const transactionDetails = Type.Object(
     ),
     web_searches: usedCount("Searches of the web"),
     file_searches: usedCount("Searches of files"),
+    search_units: usedCount("Search units of rankings"),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,
@@ -153,9 +154,6 @@ const transactionList = Type.Object({
       amount_usd: Type.Number(),
       balance_after_usd: Type.Number(),
       description: Type.String(),
-      receipt_url: Type.Optional(
-        Type.String({ description: "Of a top-up, where the payment processor has a receipt" }),
-      ),
       model: Type.Optional(Type.String(ofUsage)),
       request_id: Type.Optional(Type.String(ofUsage)),
       key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
@@ -168,6 +166,9 @@ const transactionList = Type.Object({
         }),
       ),
       details: Type.Optional(transactionDetails),
+      receipt_url: Type.Optional(
+        Type.String({ description: "Of top-ups only, where the payment processor has a receipt" }),
+      ),
       created_at: Type.String(),
     }),
   ),
@@ -246,12 +247,14 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
           limit: query.limit ?? DEFAULT_PAGE,
           offset: query.offset ?? 0,
         });
-        const receipts = await receiptUrls(
-          sql,
-          transactions.filter(({ type }) => type === "topup").map(({ id }) => id),
-        );
+        const topUps = transactions.filter(({ type }) => type === "topup").map(({ id }) => id);
+        const receipts = await receiptsOf(sql, key.organizationId, topUps);
         return jsonResponse({
-          data: transactions.map((one) => transactionShape(one, receipts.get(one.id))),
+          data: transactions.map((transaction) => {
+            const receipt = receipts.get(transaction.id);
+            const shape = transactionShape(transaction);
+            return receipt === undefined ? shape : { ...shape, receipt_url: receipt };
+          }),
           total,
           has_more: hasMore,
         });
@@ -307,7 +310,7 @@ function replenishChangeOf(body: ChangeBody): ReplenishChange {
   };
 }
 
-function transactionShape(transaction: ListedTransaction, receiptUrl: string | undefined) {
+function transactionShape(transaction: ListedTransaction) {
   const isUsage = transaction.type === "usage";
   return {
     id: transaction.id,
@@ -315,7 +318,6 @@ function transactionShape(transaction: ListedTransaction, receiptUrl: string | u
     amount_usd: usdNumber(transaction.amountNano),
     balance_after_usd: usdNumber(transaction.balanceAfterNano),
     description: transaction.description,
-    ...(receiptUrl !== undefined && { receipt_url: receiptUrl }),
     ...(isUsage && {
       model: transaction.model,
       request_id: transaction.requestId,
