@@ -98,7 +98,7 @@ export async function findSubscriptionByReference(
   return row && subscriptionOf(row);
 }
 
-/** Takes those that are to be looked at by now; should nothing come of it, they are again soon. */
+/** Takes those that are to be looked at by now. Unless that succeeds they are due again soon. */
 export async function claimSubscriptions(
   sql: Database,
   processor: string,
