@@ -246,7 +246,6 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
   "GET /v1/admin/providers": NONE,
-  "GET /": NONE,
   "GET /healthz": NONE,
   "GET /readyz": NONE,
   "GET /metrics": NONE,
