@@ -348,7 +348,7 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
         expect([...topUps]).toEqual([{ amount_nano: 20_000_000_000n }]);
       });
       expect(stripe.charges).toHaveLength(1);
-      const { spent } = await spentOf(secret);
+      const { spent } = await spentOf({ key: secret });
       expect(spent).toBe(EXACT_NANO * 500n);
       instances = [...instances.filter((one) => one !== payer), await cluster.start()];
     },

@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Query } from "../../db/client.ts";
-import { insertSubjectBudget } from "../../db/queries/subject-budgets.ts";
+import {
+  insertSubjectBudget,
+  TooManySubjectBudgetsError,
+} from "../../db/queries/subject-budgets.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { BudgetSubjects } from "../../src/money/budget-subjects.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
@@ -21,10 +24,16 @@ function subjects() {
   return { reads, known: new BudgetSubjects(read) };
 }
 
-async function budgetOf(organizationId: string, type: "user" | "tag", value: string) {
+async function budgetOf(
+  organizationId: string,
+  type: "user" | "tag",
+  value: string,
+  maxBudgets?: number,
+) {
   const id = newId("bud");
   const budget = { id, subject: { type, value }, dailyBudgetNano: 1n, monthlyBudgetNano: null };
-  await insertSubjectBudget(books.sql, organizationId, { ...budget, createdAtMs: Date.now() });
+  const made = { ...budget, createdAtMs: Date.now() };
+  await insertSubjectBudget(books.sql, organizationId, made, maxBudgets);
   return { budgetId: id, type, value };
 }
 
@@ -57,4 +66,14 @@ test("each subject is looked for once, with a budget or without, until there is 
   known.forget(organizationId);
   expect(await known.of(organizationId, { ...ask, user: "bob" })).toEqual([bob, team]);
   expect(await known.of(organizationId, ask)).toEqual([ada, team]);
+});
+
+test("of budgets that are made at once no more are there than may be", async () => {
+  const { organizationId } = await books.addOrganization(1n);
+  const made = await Promise.allSettled(
+    Array.from({ length: 9 }, (_, at) => budgetOf(organizationId, "user", `user ${at}`, 5)),
+  );
+  const refused = made.filter((one) => one.status === "rejected");
+  expect(refused).toHaveLength(4);
+  for (const { reason } of refused) expect(reason).toBeInstanceOf(TooManySubjectBudgetsError);
 });
