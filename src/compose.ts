@@ -53,7 +53,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const provided = composeProviders(base, workThread, membership);
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
-  const { world, money, ledger, suspensions, admission, orders } = accounts;
+  const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
   const billing = composePayments(base, world);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
@@ -72,7 +72,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const responses = composeResponses(base);
   const changing = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores };
-  listeners = { ...changing, keyring, responses };
+  listeners = { ...changing, budgetSubjects, keyring, responses, billing };
   await node.start();
   webhooks.start();
 
@@ -104,5 +104,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
   billing.payments.start();
+  billing.replenish.start();
   return { app, ...ending };
 }

@@ -2,7 +2,7 @@ import { type GatewayConfig, readConfig } from "./config.ts";
 import { foreignDatabase, startDatabase } from "./start/database.ts";
 import { announce, createFirstKeys } from "./start/first-keys.ts";
 import { openMasterKeys } from "./start/master-key.ts";
-import { freePort, serve } from "./start/serve.ts";
+import { freePort } from "./start/port.ts";
 import { StopSignals } from "./start/stop.ts";
 import { shareMetrics } from "./start/worker-metrics.ts";
 import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./start/workers.ts";
@@ -34,6 +34,12 @@ async function start(): Promise<void> {
   });
 }
 
+/**
+ * The most part of the program, loaded while the database starts: a refused start, and the parent of
+ * workers, do without it.
+ */
+const loadServing = () => import("./start/serve.ts");
+
 async function startSingleNode(
   config: GatewayConfig,
   telemetry: Telemetry,
@@ -41,6 +47,7 @@ async function startSingleNode(
 ): Promise<void> {
   // Before a database is made and keys are shown that a taken port would leave behind.
   freePort(config);
+  const serving = loadServing();
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
   try {
     signals.assertNone();
@@ -51,6 +58,7 @@ async function startSingleNode(
       database.target,
       process.stdout.isTTY === true,
     );
+    const { serve } = await serving;
     const port = await serve({
       config,
       database,
@@ -79,7 +87,9 @@ async function startAsWorker(
     throw new Error("a worker is started by --workers, not by itself");
   }
   const database = foreignDatabase(url);
+  const serving = loadServing();
   const { keyring } = await openMasterKeys(config, database.target);
+  const { serve } = await serving;
   const onStopFailed = fail;
   shareMetrics(telemetry);
   await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });

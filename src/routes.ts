@@ -1,9 +1,12 @@
 import type { ApiKeyActors } from "../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
+import { budgetRoutes } from "./budgets/routes.ts";
+import { SubjectBudgets } from "./budgets/subject-budgets.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
@@ -27,7 +30,9 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
+import type { AutoReplenish } from "./payments/auto-replenish.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
@@ -52,11 +57,16 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
-  readonly billing: Omit<BillingServices, "publicUrl">;
+  readonly billing: Omit<BillingServices, "publicUrl"> & { readonly replenish: AutoReplenish };
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
-  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly world: {
+    readonly keys: ApiKeyActors;
+    readonly organizations: OrganizationActors;
+    readonly subjectBudgets: SubjectBudgetActors;
+  };
+  readonly budgetSubjects: BudgetSubjects;
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
@@ -84,7 +94,8 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
-    ...creditRoutes(sql),
+    ...budgetRoutes(new SubjectBudgets(dependencies)),
+    ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
     ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),

@@ -15,11 +15,13 @@ const LAYERS: readonly (readonly string[])[] = [
   ["db"],
   ["src/cluster"],
   ["actors/runtime"],
+  ["actors/periods"],
   [
     "actors/api-key",
     "actors/organization",
     "actors/endpoint",
     "actors/fine-tuning-job",
+    "actors/subject-budget",
     "actors/webhook",
   ],
   ["src/providers", "src/egress", "src/storage", "src/payments", "src/telemetry"],
@@ -47,6 +49,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   [
     "src/billing",
+    "src/budgets",
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",

@@ -3,9 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Glob } from "bun";
+import { bundlePrograms } from "./support/programs.ts";
 import { NO_REDIS_WARNING } from "./support/redis.ts";
 import { startTestServices } from "./support/services.ts";
-import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
+import { belongsTo, LONG, LONGEST, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 
 /*
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
@@ -22,8 +23,9 @@ const THOROUGH_TIMEOUT_MS = 3_600_000;
 const INTERRUPTED = 130;
 const SLOWEST_FILES = 40;
 /** Most tests wait more than they compute: for processes, leases and outages. */
-const PROCESSES_PER_CORE = 2;
+const PROCESSES_PER_CORE = 2.5;
 /** How long a file is expected to take. Bun starts those first that take longest. */
+const LONGEST_FILE_MS = 60_000;
 const LONG_FILE_MS = 20_000;
 const OTHER_FILE_MS = 2_000;
 
@@ -32,13 +34,18 @@ interface Phase {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
+const TIERS = ["--quick", "--all", "--thorough"];
+
+/** Named files run as they are, whatever the tier. */
+const isWholeTier = ([tier = "", ...rest]: readonly string[]) =>
+  TIERS.includes(tier) && rest.length === 0;
+
 async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
-  const [tier = "", ...rest] = argv;
-  if (!["--quick", "--all", "--thorough"].includes(tier)) {
-    return [{ args: [timeout(TEST_TIMEOUT_MS), ...argv] }];
+  const [tier = ""] = argv;
+  if (!isWholeTier(argv)) {
+    const named = TIERS.includes(tier) ? argv.slice(1) : argv;
+    return [{ args: [timeout(TEST_TIMEOUT_MS), ...named] }];
   }
-  // Named files run as they are, whatever the tier.
-  if (rest.length > 0) return [{ args: [timeout(TEST_TIMEOUT_MS), ...rest] }];
   const files = await testFiles();
   const isLong = (file: string) => belongsTo(file, LONG);
   const isMeasuring = (file: string) => belongsTo(file, MEASURING);
@@ -46,7 +53,7 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     const args = [timeout(THOROUGH_TIMEOUT_MS), ...files.filter(isLong).map(asPath)];
     return [{ args, environment: THOROUGH_SETTINGS }];
   }
-  const parallel = `--parallel=${cpus().length * PROCESSES_PER_CORE}`;
+  const parallel = `--parallel=${Math.ceil(cpus().length * PROCESSES_PER_CORE)}`;
   const others = files.filter((file) => !isLong(file));
   const inParallel = others.filter((file) => !isMeasuring(file)).map(asPath);
   const measuring = (tier === "--all" ? files : others).filter(isMeasuring).map(asPath);
@@ -80,9 +87,11 @@ async function main(): Promise<number> {
     });
   }
   const argv = process.argv.slice(2);
-  const phases = await phasesOf(argv.filter((arg) => arg !== "--durations"));
+  const wanted = argv.filter((arg) => arg !== "--durations");
+  const phases = await phasesOf(wanted);
   const durations = new Durations(phases);
   const retries = process.env.CI === "true" ? ["--retry=1"] : [];
+  const programs = isWholeTier(wanted) ? await bundlePrograms() : undefined;
   const running = await startTestServices();
   try {
     if (running.services.redisUrl === undefined) {
@@ -106,13 +115,14 @@ async function main(): Promise<number> {
     return interrupted === undefined ? exitCode : INTERRUPTED;
   } finally {
     durations.remove();
+    programs?.remove();
     await running.stop();
   }
 }
 
 /**
  * What Bun reads and writes about the time that files take, with their imports and hooks. It is told that
- * LONG files take longest, so that none of them runs alone at the end.
+ * the LONGEST files take longest, then the LONG ones, so that none of them runs alone at the end.
  */
 class Durations {
   readonly #folder = mkdtempSync(join(tmpdir(), "gateway-durations-"));
@@ -123,6 +133,7 @@ class Durations {
     const named = phases.flatMap(({ args }) => args).filter((arg) => arg.startsWith("./"));
     const files = named.map((path): [string, number] => {
       const file = path.slice("./".length);
+      if (belongsTo(file, LONGEST)) return [file, LONGEST_FILE_MS];
       return [file, belongsTo(file, LONG) ? LONG_FILE_MS : OTHER_FILE_MS];
     });
     writeFileSync(this.#path, JSON.stringify({ version: 1, files: Object.fromEntries(files) }));

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { belongsTo, LONG, MEASURING } from "./tiers.ts";
+import { belongsTo, LONG, LONGEST, MEASURING } from "./tiers.ts";
 
-test.each([...LONG, ...MEASURING])("%s, which a tier names, exists", (place) => {
+test.each([...LONG, ...LONGEST, ...MEASURING])("%s, which a tier names, exists", (place) => {
   expect(existsSync(join(import.meta.dir, "..", place))).toBe(true);
 });
 

@@ -27,6 +27,23 @@ export const LONG = [
   "test/webhooks/tenants.test.ts",
 ] as const;
 
+/** Those of them that are started first, because they take 30 s and more. */
+export const LONGEST = [
+  "test/cli/embedded-database.test.ts",
+  "test/clients/python-clients.test.ts",
+  "test/cluster/redis-loss.test.ts",
+  "test/clustered/budget-races.test.ts",
+  "test/crash/clustered.test.ts",
+  "test/crash/database-loss.test.ts",
+  "test/crash/owed-refunds.test.ts",
+  "test/crash/stop.test.ts",
+  "test/crash/swallowed-packets.test.ts",
+  "test/start/first-start.test.ts",
+  "test/start/generated-master-key.test.ts",
+  "test/start/refused-start.test.ts",
+  "test/start/workers.test.ts",
+] as const;
+
 /**
  * Files that bound how fast other requests are served, or how much is admitted in a time. They run after
  * the others, one by one, because other files' load would break their bounds.

@@ -19,6 +19,7 @@ export interface KeyRow {
   readonly key_prefix: string;
   readonly scopes: string[];
   readonly rate_limit_rpm: number | null;
+  readonly rate_limit_tpm: number | null;
   readonly daily_budget_nano: bigint | null;
   readonly monthly_budget_nano: bigint | null;
   readonly budget_includes_byok: boolean;
@@ -39,6 +40,7 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
     keyPrefix: row.key_prefix,
     scopes: shared.list(row.scopes),
     rateLimitRpm: row.rate_limit_rpm,
+    rateLimitTpm: row.rate_limit_tpm,
     dailyBudgetNano: row.daily_budget_nano,
     monthlyBudgetNano: row.monthly_budget_nano,
     budgetIncludesByok: row.budget_includes_byok,
@@ -63,11 +65,30 @@ export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<str
   };
 }
 
-interface LoadedPeriod {
+export interface LoadedPeriod {
   readonly postedNano: bigint;
   /** How often a charge was given back to it. */
   readonly refunds: bigint;
   readonly longHeldNano: bigint;
+}
+
+/** Null where the account has no row. */
+export interface PeriodRow {
+  readonly account_id: string | null;
+  readonly posted_nano: bigint;
+  readonly held_nano: bigint;
+  readonly sequence: bigint;
+}
+
+/** By their accounts. */
+export function loadedPeriods(rows: readonly PeriodRow[]): Map<string, LoadedPeriod> {
+  const totals = new Map<string, LoadedPeriod>();
+  for (const { account_id, posted_nano, held_nano, sequence } of rows) {
+    if (account_id === null) continue;
+    const spend = { postedNano: posted_nano, refunds: sequence };
+    totals.set(account_id, { ...spend, longHeldNano: held_nano });
+  }
+  return totals;
 }
 
 export interface LoadedKey {
@@ -83,23 +104,11 @@ export function loadKey(id: string, accountIds: readonly string[]): Query<Loaded
     name: "key-load",
     tables: ["api_keys", "accounts"],
     async run(sql) {
-      const rows = await sql<
-        (KeyRow & {
-          account_id: string | null;
-          posted_nano: bigint;
-          held_nano: bigint;
-          sequence: bigint;
-        })[]
-      >`
+      const rows = await sql<(KeyRow & PeriodRow)[]>`
         SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence
         FROM api_keys k LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}
         WHERE k.id = ${id} AND k.deleted_at IS NULL`;
-      const totals = new Map<string, LoadedPeriod>();
-      for (const { account_id, posted_nano, held_nano, sequence } of rows) {
-        if (account_id === null) continue;
-        const spend = { postedNano: posted_nano, refunds: sequence };
-        totals.set(account_id, { ...spend, longHeldNano: held_nano });
-      }
+      const totals = loadedPeriods(rows);
       // By the id of the question: its caller holds that string already.
       return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
     },
@@ -371,6 +380,7 @@ function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never
   if (settings.name !== undefined) columns.name = settings.name;
   if (settings.scopes !== undefined) columns.scopes = [...settings.scopes];
   if (settings.rateLimitRpm !== undefined) columns.rate_limit_rpm = settings.rateLimitRpm;
+  if (settings.rateLimitTpm !== undefined) columns.rate_limit_tpm = settings.rateLimitTpm;
   if (settings.dailyBudgetNano !== undefined) columns.daily_budget_nano = settings.dailyBudgetNano;
   if (settings.monthlyBudgetNano !== undefined)
     columns.monthly_budget_nano = settings.monthlyBudgetNano;

@@ -30,6 +30,7 @@ export interface PaymentIntent extends NewPaymentIntent {
   readonly errorReason: string | null;
   readonly errorMessage: string | null;
   readonly transactionId: string | null;
+  readonly receiptUrl: string | null;
   readonly createdAtMs: number;
 }
 
@@ -84,6 +85,7 @@ interface IntentRow {
   readonly error_reason: string | null;
   readonly error_message: string | null;
   readonly transaction_id: string | null;
+  readonly receipt_url: string | null;
   readonly created_at: Date;
 }
 
@@ -177,6 +179,10 @@ export async function creditPayment(
   });
 }
 
+export async function keepReceipt(sql: Database, id: string, url: string): Promise<void> {
+  await sql`UPDATE payment_intents SET receipt_url = ${url} WHERE id = ${id} AND receipt_url IS NULL`;
+}
+
 /** Ends a payment that charged nothing, and frees its idempotency key. False where it has ended before. */
 export async function failPayment(
   sql: Database | DatabaseTransaction,
@@ -194,20 +200,25 @@ export async function failPayment(
   return failed.count > 0;
 }
 
-/** The processor has answered, and the outcome is open: it is looked up again, ever less often. */
+/**
+ * The processor was asked, and the outcome is open: it is looked up again, ever less often. False where it
+ * has ended meanwhile.
+ */
 export async function notePaymentOpen(
   sql: Database,
   open: {
     readonly id: string;
-    readonly state: "pending" | "requires_action";
+    readonly asksPayer: boolean;
     readonly reference: string | undefined;
   },
-): Promise<void> {
-  await sql`UPDATE payment_intents SET state = ${open.state}, busy_until = clock_timestamp(),
+): Promise<boolean> {
+  const noted = await sql`UPDATE payment_intents SET busy_until = clock_timestamp(),
+      state = CASE WHEN ${open.asksPayer} THEN 'requires_action' ELSE state END,
       reference = coalesce(${open.reference ?? null}, reference),
       next_look_at = clock_timestamp()
         + make_interval(secs => least(${MAX_LOOK_SECONDS}, ${FIRST_LOOK_SECONDS} * 2 ^ least(looks, 10)))
     WHERE id = ${open.id} AND state IN ('pending', 'requires_action')`;
+  return noted.count > 0;
 }
 
 function intentOf(row: IntentRow): PaymentIntent {
@@ -230,6 +241,7 @@ function intentOf(row: IntentRow): PaymentIntent {
     errorReason: row.error_reason,
     errorMessage: row.error_message,
     transactionId: row.transaction_id,
+    receiptUrl: row.receipt_url,
     createdAtMs: row.created_at.getTime(),
   };
 }

@@ -5,7 +5,10 @@ export interface PastAdmissions {
   readonly keyId: string;
   /** When the last of them began, milliseconds since the epoch. */
   readonly lastMs: number;
+  /** Of requests; 0 where the key has no limit of them. */
   readonly count: number;
+  /** Of tokens that they have used; 0 as well. */
+  readonly tokens: number;
 }
 
 /**
@@ -14,19 +17,21 @@ export interface PastAdmissions {
  */
 export async function recentAdmissions(sql: Database, sinceMs: number): Promise<PastAdmissions[]> {
   const firstId = `req_${Math.max(0, Math.floor(sinceMs)).toString(16).padStart(12, "0")}`;
-  const rows = await sql<{ key_id: string; last_ms: number; count: number }[]>`
-    SELECT key_id, max(ms)::float8 AS last_ms, count(*)::int AS count
+  const rows = await sql<{ key_id: string; last_ms: number; count: number; tokens: number }[]>`
+    SELECT key_id, max(ms)::float8 AS last_ms,
+      (count(*) FILTER (WHERE rate_limit_rpm IS NOT NULL))::int AS count,
+      coalesce(sum(tokens) FILTER (WHERE rate_limit_tpm IS NOT NULL), 0)::float8 AS tokens
     FROM (
-      SELECT key_id, ('x' || substr(request_id, 5, 12))::bit(48)::bigint AS ms
+      SELECT key_id, ('x' || substr(request_id, 5, 12))::bit(48)::bigint AS ms,
+        coalesce(prompt_tokens, 0)::bigint + coalesce(completion_tokens, 0) AS tokens
       FROM transactions
       WHERE request_id >= ${firstId} AND request_id < 'req_g'
         -- A pattern would take as long as all the rest together.
         AND translate(substr(request_id, 5, 12), '0123456789abcdef', '') = ''
     ) charged
-    WHERE EXISTS (
-      SELECT FROM api_keys WHERE id = charged.key_id AND rate_limit_rpm IS NOT NULL
-    )
+    JOIN api_keys ON api_keys.id = charged.key_id
+      AND (rate_limit_rpm IS NOT NULL OR rate_limit_tpm IS NOT NULL)
     GROUP BY key_id, ms / 100
     ORDER BY last_ms`;
-  return rows.map((row) => ({ keyId: row.key_id, lastMs: row.last_ms, count: row.count }));
+  return rows.map(({ key_id: keyId, last_ms: lastMs, ...rest }) => ({ keyId, lastMs, ...rest }));
 }

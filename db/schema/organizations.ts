@@ -51,6 +51,7 @@ export const apiKeys = pgTable(
     keyPrefix: text("key_prefix").notNull(),
     scopes: text("scopes").array().notNull(),
     rateLimitRpm: integer("rate_limit_rpm"),
+    rateLimitTpm: integer("rate_limit_tpm"),
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
     monthlyBudgetNano: bigint("monthly_budget_nano", { mode: "bigint" }),
     /** Budgets count calls with the organization's own provider keys, by their list prices. */

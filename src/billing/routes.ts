@@ -7,20 +7,20 @@ import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
+import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payments/interface.ts";
 import { type PaymentMethods, processorFailed } from "../payments/payment-methods.ts";
 import type { PaymentResult, Payments } from "../payments/payments.ts";
+import type { StripeEvents } from "../payments/stripe-events.ts";
 import { TEST_PAGES } from "../payments/test-processor.ts";
+import { stripeRoutes } from "./stripe-route.ts";
 
-const MIN_TOP_UP_USD = 5;
-const MAX_TOP_UP_USD = 10_000;
-const MAX_DECIMALS = 2;
 const MAX_ID_CHARACTERS = 128;
 
 const topUpBody = Type.Object(
   {
     amount_usd: Type.Number({
-      minimum: MIN_TOP_UP_USD,
-      maximum: MAX_TOP_UP_USD,
+      minimum: MIN_PAYMENT_USD,
+      maximum: MAX_PAYMENT_USD,
       description: "At most 2 decimals",
     }),
     payment_method_id: Type.Optional(
@@ -85,12 +85,19 @@ const NO_METHOD = { description: "The organization has no such payment method" }
 export interface BillingServices {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly stripeEvents: StripeEvents | undefined;
   readonly publicUrl: string | undefined;
 }
 
 /** Top-ups and payment methods (spec 4.9, contract §7). */
 export function billingRoutes(services: BillingServices): RouteDefinition[] {
-  return [topUpRoute(services), ...methodRoutes(services), testPaymentRoute(services)];
+  const { stripeEvents } = services;
+  return [
+    topUpRoute(services),
+    ...methodRoutes(services),
+    testPaymentRoute(services),
+    ...(stripeEvents === undefined ? [] : stripeRoutes(stripeEvents)),
+  ];
 }
 
 function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): RouteDefinition {
@@ -112,7 +119,7 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
     },
     async handle(context) {
       const body = context.body as { amount_usd: number; payment_method_id?: string };
-      if (!hasAtMostDecimals(body.amount_usd, MAX_DECIMALS)) {
+      if (!hasAtMostDecimals(body.amount_usd, MAX_PAYMENT_DECIMALS)) {
         throw new GatewayError("invalid_body", "amount_usd may have at most 2 decimals.", {
           param: "amount_usd",
         });

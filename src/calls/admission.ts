@@ -2,7 +2,7 @@ import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
-import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import { type RateDecision, type RateWindows, tokenWindow } from "../cluster/interface.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -10,7 +10,15 @@ import type { ExactInteger } from "../lib/exact-integer.ts";
 import { type FeeTerms, feeOfTerms } from "../lib/plans.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
-import type { Hold, HoldRequest, LongHoldRequest, MoneyPort } from "../money/interface.ts";
+import type { BudgetSubjects, SubjectFields } from "../money/budget-subjects.ts";
+import type {
+  BudgetSubject,
+  Hold,
+  HoldRequest,
+  LongHoldRequest,
+  MoneyPort,
+} from "../money/interface.ts";
+import { CallTokens } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -19,6 +27,7 @@ export interface AdmissionDependencies {
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
   readonly money: MoneyPort;
+  readonly budgetSubjects: BudgetSubjects;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
@@ -86,6 +95,19 @@ export class CallAdmission {
   }
 
   /**
+   * Takes the most tokens that a request can use of its key's limit. Undefined where the key, or the request, has none.
+   * Rejects with 429, and with 400 where the limit could never cover the request.
+   */
+  takeTokens(
+    { key }: Caller,
+    bounds: readonly CostBound[],
+    isLimitExplicit: boolean,
+  ): Promise<CallTokens | undefined> {
+    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm! };
+    return CallTokens.take(this.#dependencies, limited, highestBound(bounds), isLimitExplicit);
+  }
+
+  /**
    * Decides from the head of a request whether its long body is read: only of a key that has rate and money
    * left. It takes its place in the rate window now, whether or not the body turns out to be valid, so that
    * reading and parsing are bounded by the rate. Running holds are not counted: they may end before the body
@@ -97,6 +119,7 @@ export class CallAdmission {
     const { key } = caller;
     const headers = await this.takeRate({ caller, takenRate: undefined });
     log.headers = headers;
+    await this.#assertTokensLeft(key);
     const nowMs = clock.nowMs();
     const [day, month] = [utcDay(nowMs).start, utcMonth(nowMs).start];
     const left = await read(findMoneyLeft(key.organizationId, key.id, day, month));
@@ -105,6 +128,17 @@ export class CallAdmission {
     assertBudget("monthly", key.monthlyBudgetNano, left.spentThisMonthNano);
     assertCredit(left);
     return headers;
+  }
+
+  /** Throws 429. */
+  async #assertTokensLeft({ id, rateLimitTpm }: ApiKeyRecord): Promise<void> {
+    if (rateLimitTpm === null) return;
+    if ((await this.#dependencies.rates.remaining(tokenWindow(id), rateLimitTpm)) > 0) return;
+    throw new GatewayError(
+      "rate_limit_exceeded",
+      `This API key has used its ${rateLimitTpm} tokens a minute, so the request body was not read.`,
+      { retryAfterSeconds: 1 },
+    );
   }
 
   /**
@@ -126,24 +160,33 @@ export class CallAdmission {
     };
   }
 
+  /** The end user and the tags of a request that have budgets; at once where that is known. */
+  subjectsOf({ key }: Caller, fields: SubjectFields): ReturnType<BudgetSubjects["of"]> {
+    return this.#dependencies.budgetSubjects.of(key.organizationId, fields);
+  }
+
   /**
    * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
    * Throws 402.
+   * @param mostUnits what the limit of units was lowered to
    */
   hold(
     { caller: { key }, requestId }: Arrival,
     { bounds, own }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
+    subjects?: readonly BudgetSubject[] | undefined,
+    mostUnits = Number.POSITIVE_INFINITY,
   ): Hold | Promise<Hold> {
     const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
     const request: HoldRequest = {
       requestId,
       organizationId: key.organizationId,
       keyId: key.id,
+      subjects,
       fixedFemto,
       perTokenFemto: perUnitFemto,
-      outputTokens: units,
+      outputTokens: Math.min(units, mostUnits),
       isLimitExplicit,
       feeBasisPoints: fees.highest,
     };
@@ -184,12 +227,16 @@ export function highestBound(bounds: readonly CostBound[]): CostBound {
   let fixedFemto: ExactInteger = 0;
   let perUnitFemto: ExactInteger = 0;
   let units = 0;
+  let fixedTokens = 0;
+  let perUnitTokens = 0;
   for (const bound of bounds) {
     if (bound.fixedFemto > fixedFemto) fixedFemto = bound.fixedFemto;
     if (bound.perUnitFemto > perUnitFemto) perUnitFemto = bound.perUnitFemto;
     units = Math.max(units, bound.units);
+    fixedTokens = Math.max(fixedTokens, bound.fixedTokens);
+    perUnitTokens = Math.max(perUnitTokens, bound.perUnitTokens);
   }
-  return { fixedFemto, perUnitFemto, units };
+  return { fixedFemto, perUnitFemto, units, fixedTokens, perUnitTokens };
 }
 
 function isOwn({ providerId, ownKeyId }: ServingPlace): boolean {

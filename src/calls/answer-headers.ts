@@ -25,8 +25,8 @@ export function answerHeaders(
 ): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
-  const { hold } = call;
-  if (hold.isLowered) {
+  const { hold, tokens } = call;
+  if (hold.isLowered || tokens?.outputLimit !== undefined) {
     const sent = candidate === undefined ? hold.outputTokens : sentLimit(call, candidate);
     if (sent !== undefined) headers["x-gateway-max-tokens"] = String(sent);
   }

@@ -1,7 +1,7 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { type ExactInteger, minus, plus } from "../lib/exact-integer.ts";
+import { minus, plus } from "../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
@@ -9,7 +9,7 @@ import { chargeableNano } from "../money/pending-charge.ts";
 import { providerCostFemto, toolCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
-import type { AcceptedRequest } from "./endpoint.ts";
+import type { AcceptedRequest, StepBound } from "./endpoint.ts";
 import type { Idempotency } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
@@ -84,17 +84,16 @@ export class CallCharge {
   }
 
   /**
-   * Resolves true where the hold covers so much besides the usage so far, extended where it has to be; false where
-   * the money is not there.
-   * @param toolsFemto the part of it that the gateway's own tools cost
+   * Resolves true where the hold covers a step besides the usage so far, extended where it has to be; false where
+   * the money is not there, or the tokens within the rate of the key.
    */
-  async cover(
-    candidate: Candidate,
-    usage: Usage,
-    moreFemto: ExactInteger,
-    toolsFemto: ExactInteger = 0,
-  ): Promise<boolean> {
-    const { hold, fees } = this.#call;
+  async cover(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+    const { costFemto: moreFemto, toolsFemto = 0, tokens: moreTokens } = step;
+    const { hold, fees, tokens } = this.#call;
+    if (tokens !== undefined && moreTokens !== undefined) {
+      const used = usage.promptTokens + usage.completionTokens;
+      if (!(await tokens.coverStep(used, moreTokens))) return false;
+    }
     const { ownKeyId, terms, toolPrices } = candidate;
     const costFemto = plus(providerCostFemto(usage, terms.prices), moreFemto);
     let moreNano: bigint;
@@ -145,6 +144,7 @@ export class CallCharge {
       figures.details = { ...figures.details, first_token_ms: Math.round(firstTokenMs) };
     }
     const settled = withStatus(figures, status);
+    this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
     const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
     const stored = bothEffects(result, also);
     const event = events?.ofCharge(this.#call.hold, settled, errorCode);
@@ -166,11 +166,13 @@ export class CallCharge {
 
   /** Ends the hold behind a checkpoint of what never left: `figures` are those of no usage. */
   waive(figures: MeteredFigures): Promise<void> {
+    this.#call.tokens?.end(0);
     return this.#dependencies.money.settle(this.#call.hold, withStatus(figures, 408));
   }
 
   /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
   release(): void {
+    this.#call.tokens?.end(0);
     this.#dependencies.money.release(this.#call.hold);
   }
 }

@@ -5,6 +5,7 @@ import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
+import type { CallTokens } from "./call-tokens.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
@@ -47,6 +48,8 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly plan: RoutePlan;
   readonly hold: Hold;
   readonly fees: Fees;
+  /** What it counts for against its key's limit of tokens; undefined where that has none. */
+  readonly tokens?: CallTokens | undefined;
   /** The limit of units that the caller set. */
   readonly statedLimit: number | undefined;
   /** Whether the caller asked how the call is routed. */
@@ -115,15 +118,17 @@ export class ProviderCall extends CallAbort {
 const NO_BODY = new ShortBody({});
 
 /**
- * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is
- * that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held for a
- * call with the organization's own key, so nothing lowers it, unless the key's budgets count such calls.
+ * The limit of units that goes upstream: what the caller set, or what the hold or the tokens of the key have lowered it
+ * to. The hold is that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held
+ * for a call with the organization's own key, so no hold lowers it, unless the key's budgets count such calls.
  */
 export function sentLimit(
-  { hold, statedLimit }: AdmittedCall<AcceptedRequest>,
+  { hold, statedLimit, tokens }: Pick<AdmittedCall<AcceptedRequest>, LimitFields>,
   { terms, ownKeyId }: Candidate,
 ): number | undefined {
   const isUnbound = ownKeyId !== undefined && hold.budgetNano === undefined;
-  if (!hold.isLowered || isUnbound) return statedLimit;
-  return Math.min(hold.outputTokens, terms.maxOutputTokens);
+  const lowered = hold.isLowered && !isUnbound ? hold.outputTokens : tokens?.outputLimit;
+  return lowered === undefined ? statedLimit : Math.min(lowered, terms.maxOutputTokens);
 }
+
+type LimitFields = "hold" | "statedLimit" | "tokens";

@@ -1,8 +1,9 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { ExactInteger } from "../lib/exact-integer.ts";
+import { type ExactInteger, plus, times } from "../lib/exact-integer.ts";
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
+import { MAX_TAGS, tagsOf } from "../lib/request-tags.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { Capability, PieceReader } from "../providers/interface.ts";
 import type { StreamedAnswer } from "../providers/streamed-answer.ts";
@@ -42,6 +43,9 @@ export interface CostBound {
   readonly perUnitFemto: ExactInteger;
   /** The limit that the caller set, or the model's own. */
   readonly units: number;
+  /** Tokens that count against the rate of the key: those of the prompt, and of one more unit. 0 where none are priced. */
+  readonly fixedTokens: number;
+  readonly perUnitTokens: number;
 }
 
 /**
@@ -174,16 +178,34 @@ export interface StepMoney {
   checkpoint(): Promise<void>;
   /**
    * Resolves true where the hold covers a further step besides what was used so far, extended where it has to be;
-   * false where the money is not there.
-   * @param moreFemto the most that the step can cost
-   * @param toolsFemto the part of it that the gateway's own tools cost
+   * false where the money is not there, or the tokens within the rate of the key. Rejects with 429 instead where nothing
+   * was used yet.
    */
-  coverStep(
-    candidate: Candidate,
-    usage: Usage,
-    moreFemto: ExactInteger,
-    toolsFemto?: ExactInteger,
-  ): Promise<boolean>;
+  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
+}
+
+/** The most that a further step can use. */
+export interface StepBound {
+  readonly costFemto: ExactInteger;
+  /** The part of it that the gateway's own tools cost. */
+  readonly toolsFemto?: ExactInteger;
+  /** Undefined where no model is called. */
+  readonly tokens?: number;
+}
+
+/** Of a call of a model with this limit of units. */
+export function stepBound(bound: CostBound, units: number): StepBound {
+  return {
+    costFemto: plus(bound.fixedFemto, times(units, bound.perUnitFemto)),
+    tokens: tokensOfBound(bound, units),
+  };
+}
+
+export function tokensOfBound(
+  { fixedTokens, perUnitTokens }: Pick<CostBound, "fixedTokens" | "perUnitTokens">,
+  units: number,
+): number {
+  return fixedTokens + units * perUnitTokens;
 }
 
 /** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */
@@ -256,7 +278,7 @@ export const MAX_RECORDED_BYTES = 16_384;
 
 const RECORDED_OBJECTS = ["metadata", "trace"] as const;
 
-/** Throws 400 where more is to be kept with the charge than is kept. */
+/** Throws 400 where more is to be kept with the charge than is kept, or counted by more tags. */
 export function assertRecordable(request: CommonFields): void {
   for (const field of RECORDED_OBJECTS) {
     const value = request[field];
@@ -268,6 +290,17 @@ export function assertRecordable(request: CommonFields): void {
       { param: field },
     );
   }
+  assertTagged(request.metadata);
+}
+
+/** Throws 400 where there are more tags than budgets and usage are counted by. */
+export function assertTagged(metadata: CommonFields["metadata"]): void {
+  if (!metadata?.tags || tagsOf(metadata).length <= MAX_TAGS) return;
+  throw new GatewayError(
+    "invalid_body",
+    `Request body field "metadata.tags": must not name more than ${MAX_TAGS} tags.`,
+    { param: "metadata.tags" },
+  );
 }
 
 const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;

@@ -6,6 +6,7 @@
  *   rate      its place in the key's window
  *   screen    what its guardrails find in it, where it has any
  *   cache     the answer of an equal request, where the caller asks for that
+ *   tokens    the most that it may use of its key's limit of tokens, where that has one
  *   bound     what it may cost at most, with the fee
  *   hold      that much money
  *   prepare   what the gateway looks up itself for the model, such as a search of the web
@@ -22,7 +23,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
-import type { Hold } from "../money/interface.ts";
+import type { BudgetSubject, Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { Guardrail } from "../screening/guardrail.ts";
@@ -30,7 +31,8 @@ import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
 import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
-import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
+import { type AdmittedCall, type ArrivedCall, type CallOutcome, sentLimit } from "./call.ts";
+import type { CallTokens } from "./call-tokens.ts";
 import {
   type AcceptedRequest,
   type CostBound,
@@ -128,18 +130,25 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Throws, or rejects with, 404 and 400. */
   #guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
-    const { caller, request, log, clientSignal: signal, screened } = call;
-    if (screened === undefined) return undefined;
-    const { definitions, guarding } = this.#dependencies;
-    const { organizationId, id } = caller.key;
-    const guardOf = (guardrails: readonly Guardrail[] | undefined) => {
-      if (guardrails === undefined) return undefined;
-      const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
-      if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
-      return guard;
-    };
-    const known = definitions.guardrails(organizationId, id, request.fields.guardrail ?? undefined);
-    return known instanceof Promise ? known.then(guardOf) : guardOf(known);
+    if (call.screened === undefined) return undefined;
+    const { organizationId, id } = call.caller.key;
+    const named = call.request.fields.guardrail ?? undefined;
+    const known = this.#dependencies.definitions.guardrails(organizationId, id, named);
+    return known instanceof Promise
+      ? known.then(this.#guardWith.bind(this, call))
+      : this.#guardWith(call, known);
+  }
+
+  #guardWith(
+    { caller, request, log, clientSignal: signal }: ArrivedCall<Request>,
+    guardrails: readonly Guardrail[] | undefined,
+  ): CallGuard | undefined {
+    if (guardrails === undefined) return undefined;
+    const { guarding } = this.#dependencies;
+    const { organizationId } = caller.key;
+    const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
+    if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
+    return guard;
   }
 
   /**
@@ -216,6 +225,28 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     claim: IdempotencyClaim | undefined,
     keeping?: AnswerKeeping,
   ): Promise<CallOutcome> {
+    if (call.caller.key.rateLimitTpm === null)
+      return this.#serveCounted(call, planned, claim, keeping);
+    const { admission } = this.#dependencies;
+    const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
+    const bounds = this.#bounds(call.request, planned);
+    const tokens = await admission.takeTokens(call.caller, bounds, isExplicit);
+    call.log.headers = { ...call.log.headers, ...tokens?.headers };
+    try {
+      return await this.#serveCounted(call, planned, claim, keeping, tokens);
+    } catch (error) {
+      tokens?.end(0);
+      throw error;
+    }
+  }
+
+  async #serveCounted(
+    call: ArrivedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    keeping: AnswerKeeping | undefined,
+    tokens?: CallTokens,
+  ): Promise<CallOutcome> {
     const { request } = call;
     const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
     const { serves } = fees;
@@ -224,13 +255,16 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
         ? planned
         : { ...planned, candidates: planned.candidates.filter(serves) };
     const statedLimit = this.endpoint.statedLimit(request);
+    const known = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
+    const subjects = known instanceof Promise ? await known : known;
     let hold: Hold;
     try {
-      hold = await this.#hold(call, plan, fees, statedLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     } catch (error) {
       plan = withoutMoney(plan, error);
-      hold = await this.#hold(call, plan, fees, statedLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     }
+    if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
     const admitted: AdmittedCall<Request> = {
       requestId: call.requestId,
       startedMs: call.startedMs,
@@ -241,6 +275,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       plan,
       hold,
       fees,
+      tokens,
       statedLimit,
       explainsRoute: request.fields.route_explain === true,
       title: this.endpoint.title,
@@ -289,6 +324,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     plan: RoutePlan,
     fees: Fees,
     statedLimit: number | undefined,
+    subjects: readonly BudgetSubject[] | undefined,
+    mostUnits: number | undefined,
   ): Hold | Promise<Hold> {
     const { request } = call;
     const { admission } = this.#dependencies;
@@ -296,7 +333,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const own = call.caller.key.budgetIncludesByok
       ? this.#ownBounds(request, plan, fees)
       : NO_BOUNDS;
-    return admission.hold(call, { bounds: this.#bounds(request, plan), own }, fees, isExplicit);
+    const bounds = { bounds: this.#bounds(request, plan), own };
+    return admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits);
   }
 
   /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
@@ -332,6 +370,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
+}
+
+/** The most that a candidate is asked for. */
+function mostUnits({ candidates }: RoutePlan, admitted: Parameters<typeof sentLimit>[0]): number {
+  const limits = candidates.map(
+    (candidate) => sentLimit(admitted, candidate) ?? candidate.terms.maxOutputTokens,
+  );
+  return Math.max(0, ...limits);
 }
 
 const BASIS_POINTS = 10_000n;

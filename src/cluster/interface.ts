@@ -4,18 +4,61 @@ import type { PastAdmissions } from "../../db/queries/recent-admissions.ts";
 export interface RateDecision {
   readonly isAdmitted: boolean;
   readonly limit: number;
-  /** Admissions left in the window that ends now. */
+  /** How much of the window was taken; 0 for a refusal. */
+  readonly taken: number;
+  /** What is left of the limit in the window that ends now. */
   readonly remaining: number;
   /** Milliseconds since the epoch at which the oldest admission leaves the window. */
   readonly resetMs: number;
-  /** For a refusal: milliseconds until one more would be admitted. */
+  /** For a refusal: milliseconds until it would be admitted. */
   readonly retryAfterMs: number;
+  /**
+   * Replaces what the admission counts for by another amount, where it was taken and for as long as it is in the
+   * window. What is given back while Redis is lost may stay counted. Undefined for refusals, and where one was taken.
+   */
+  readonly recount: ((amount: number) => void) | undefined;
+}
+
+/** How much of a window is asked for. */
+export interface RateAmount {
+  /** Taken where it fits. */
+  readonly full: number;
+  /** Else what is left is taken, up to `reduced`, where that is at least `least`. All three are at least 1. */
+  readonly reduced: number;
+  readonly least: number;
+}
+
+export const ONE_ADMISSION: RateAmount = { full: 1, reduced: 1, least: 1 };
+
+/** What is taken where so much is left. */
+export function takenOf({ full, reduced, least }: RateAmount, left: number): number {
+  if (full <= left) return full;
+  return least <= left ? Math.min(reduced, left) : 0;
+}
+
+/** Recounts an admission of so much by the changes of its amount. */
+export function recounting(
+  taken: number,
+  change: (by: number) => void,
+): NonNullable<RateDecision["recount"]> {
+  let counted = taken;
+  return (amount) => {
+    if (amount === counted) return;
+    const by = amount - counted;
+    counted = amount;
+    change(by);
+  };
+}
+
+/** The window of a key's tokens; that of its requests has the id of the key. */
+export function tokenWindow(keyId: string): string {
+  return `${keyId}:tokens`;
 }
 
 export interface RateWindows {
-  /** Takes one of `limit` admissions in any 60 s window, or refuses; never admits more. */
-  take(key: string, limit: number): RateDecision | Promise<RateDecision>;
-  /** How many of `limit` admissions `take` would give now. Takes none, and never rejects. */
+  /** Takes an amount of the `limit` of any 60 s, one if it is left out, or refuses; never admits more. */
+  take(key: string, limit: number, amount?: RateAmount): RateDecision | Promise<RateDecision>;
+  /** How much of `limit` is left now. Takes none, and never rejects. */
   remaining(key: string, limit: number): number | Promise<number>;
 }
 

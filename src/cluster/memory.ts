@@ -2,7 +2,14 @@ import type { PastAdmissions } from "../../db/queries/recent-admissions.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { RateDecision, RateWindows } from "./interface.ts";
+import {
+  ONE_ADMISSION,
+  type RateDecision,
+  type RateWindows,
+  recounting,
+  takenOf,
+  tokenWindow,
+} from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
 
 /** Keys that can be limited at a time, which is within a window. */
@@ -38,20 +45,26 @@ export class MemoryRateWindows implements RateWindows {
   }
 
   /** Throws 503 where more keys than fit were used within a window. */
-  take(key: string, limit: number): RateDecision {
+  take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision {
     const bucket = this.#tick();
     const window = this.#open(key, bucket);
-    const isAdmitted = window.total < limit;
+    const taken = takenOf(amount, limit - window.total);
+    const isAdmitted = taken > 0;
     const nowMs = this.#lastMs;
-    if (isAdmitted) window.add(nowMs);
+    if (isAdmitted) window.add(nowMs, taken);
     return {
       isAdmitted,
+      taken,
       limit,
       remaining: Math.max(0, limit - window.total),
       resetMs: (window.leavesMs(1) ?? nowMs) - this.#setBackMs,
       retryAfterMs: isAdmitted
         ? 0
-        : Math.max(1, (window.leavesMs(window.total - limit + 1) ?? nowMs) - nowMs),
+        : Math.max(1, (window.leavesMs(window.total - limit + amount.least) ?? nowMs) - nowMs),
+      recount:
+        !isAdmitted || amount === ONE_ADMISSION
+          ? undefined
+          : recounting(taken, (by) => window.change(bucket, by)),
     };
   }
 
@@ -68,11 +81,17 @@ export class MemoryRateWindows implements RateWindows {
    */
   restore(admissions: readonly PastAdmissions[]): void {
     const bucket = this.#tick();
-    for (const { keyId, lastMs, count } of admissions) {
-      if (this.#windows.size >= this.#maxWindows && !this.#windows.has(keyId)) continue;
-      // What the predecessor's clock had ahead of this one counts from now on.
-      this.#open(keyId, bucket).add(Math.min(lastMs, this.#lastMs), count);
+    for (const { keyId, lastMs, count, tokens } of admissions) {
+      this.#restoreOne(keyId, bucket, lastMs, count);
+      this.#restoreOne(tokenWindow(keyId), bucket, lastMs, tokens);
     }
+  }
+
+  #restoreOne(key: string, bucket: number, lastMs: number, count: number): void {
+    if (count === 0) return;
+    if (this.#windows.size >= this.#maxWindows && !this.#windows.has(key)) return;
+    // What the predecessor's clock had ahead of this one counts from now on.
+    this.#open(key, bucket).add(Math.min(lastMs, this.#lastMs), count);
   }
 
   /** Makes sure that an admission of the key can be noted. Throws 503 as `take` does. */
@@ -80,10 +99,11 @@ export class MemoryRateWindows implements RateWindows {
     return this.#open(key, this.#tick());
   }
 
-  /** Counts an admission that was decided elsewhere, whatever the limit. */
-  note(window: SlidingWindow): void {
-    this.#tick();
-    window.add(this.#lastMs);
+  /** Counts an admission that was decided elsewhere, whatever the limit. Returns its bucket. */
+  note(window: SlidingWindow, taken: number): number {
+    const bucket = this.#tick();
+    window.add(this.#lastMs, taken);
+    return bucket;
   }
 
   /** The windows that hold admissions, by key. */

@@ -69,6 +69,20 @@ export class SlidingWindow implements Aged<SlidingWindow> {
     this.#total += count;
   }
 
+  /** Changes what a bucket counts, as long as it is in the window. */
+  change(bucket: number, by: number): void {
+    const admissions = this.#admissions;
+    for (let at = admissions.length - 2; at >= this.#first; at -= 2) {
+      const other = bucketOf(admissions[at]!);
+      if (other > bucket) continue;
+      if (other < bucket) return;
+      const changed = Math.max(by, -admissions[at + 1]!);
+      admissions[at + 1]! += changed;
+      this.#total += changed;
+      return;
+    }
+  }
+
   /** Forgets the admissions that have left the window. */
   expire(nowMs: number): void {
     const admissions = this.#admissions;

@@ -62,7 +62,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
   const { tuning, webhooks, lastUse, failedRequests } = parts;
-  const { world, suspensions, orders, admission } = parts.accounts;
+  const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
   const { membership } = parts.node;
   const { admin, administrativeRate } = composeAdministration({
     config,
@@ -89,6 +89,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     sql,
     background: base.background,
     world,
+    budgetSubjects,
     endpoints,
     webhooks: webhooks.webhooks,
     providerKeys: parts.providerKeys,
@@ -160,6 +161,7 @@ export function startPassivation({
   return setInterval(() => {
     world.keys.passivateIdle();
     world.organizations.passivateIdle();
+    world.subjectBudgets.passivateIdle();
     world.endpoints.passivateIdle();
     tuning.passivateIdle();
     webhooks.passivateIdle();

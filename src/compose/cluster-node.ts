@@ -20,6 +20,7 @@ import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { tellKeys } from "../master-key/master-key.ts";
+import type { BudgetSubjects } from "../money/budget-subjects.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
@@ -27,6 +28,7 @@ import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
+import type { PaymentParts } from "./payments.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
@@ -278,6 +280,7 @@ export async function enterCluster(
 export interface ChangeListeners {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
+  readonly budgetSubjects: BudgetSubjects;
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
@@ -286,15 +289,18 @@ export interface ChangeListeners {
   readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
   readonly responses: ResponseServices;
+  readonly billing: Pick<PaymentParts, "replenish">;
 }
 
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring, vectorStores } =
     listeners;
-  const { definitions } = listeners;
+  const { definitions, budgetSubjects } = listeners;
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
+  else if (kind === "subject-budget") world.subjectBudgets.forget(objectId);
+  else if (kind === "budget-subjects") budgetSubjects.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
   else if (kind === "credit-command") void orders.carryOut();
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
@@ -303,6 +309,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
+  else if (kind === "replenish") listeners.billing.replenish.nudge();
   else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
@@ -316,10 +323,13 @@ export function forgetAll(listeners: ChangeListeners): void {
   ownKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();
+  world.subjectBudgets.forgetAll();
+  listeners.budgetSubjects.forgetAll();
   tuning.onGap();
   void orders.carryOut();
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
   webhooks.numbering.nudge();
+  listeners.billing.replenish.nudge();
   listeners.responses.runs.recheck();
 }

@@ -9,7 +9,6 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
-import type { Payments } from "../payments/payments.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
@@ -17,6 +16,7 @@ import type { UsageRollUp } from "../usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
+import type { PaymentParts } from "./payments.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 /** The way a gateway ends, called in this order. */
@@ -42,7 +42,7 @@ export interface EndingParts {
   readonly balances: BalanceWatch;
   readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
-  readonly billing: { readonly payments: Payments };
+  readonly billing: Pick<PaymentParts, "payments" | "replenish">;
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
@@ -90,6 +90,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();
+      await parts.billing.replenish.close();
       await parts.billing.payments.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);

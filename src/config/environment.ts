@@ -69,6 +69,11 @@ export class EnvironmentReader {
     return variable(this.#environment, name) ?? defaultText(name);
   }
 
+  /** Set, to nothing. */
+  isEmpty(name: SettingName): boolean {
+    return this.#environment[name]?.trim() === "";
+  }
+
   #required(name: SettingName): string {
     const text = this.text(name);
     if (text === undefined) throw new TypeError(`${name} has no default`);

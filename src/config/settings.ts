@@ -245,6 +245,11 @@ export function readExternalServices(reader: EnvironmentReader): {
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
     warnings.push("STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set");
   }
+  if (services.stripe !== undefined && services.stripe.webhookSecret === undefined) {
+    warnings.push(
+      "STRIPE_WEBHOOK_SECRET is not set: what Stripe reports is not taken, payments are looked up instead",
+    );
+  }
   if (services.s3 === undefined && reader.text("S3_ENDPOINT") !== undefined) {
     warnings.push("S3_ENDPOINT is ignored: S3_BUCKET is not set");
   }
@@ -256,6 +261,13 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
   const webhookSecret = reader.secret("STRIPE_WEBHOOK_SECRET");
   const apiBase = reader.url("STRIPE_API_BASE");
   if (secretKey === undefined || apiBase === undefined) return undefined;
+  // Elsewhere an empty variable counts as unset; what verifies reports of money is not left out by mistake.
+  if (reader.isEmpty("STRIPE_WEBHOOK_SECRET")) {
+    const accepted = "the signing secret of the endpoint at Stripe, or no such variable at all";
+    return reader.check(() => {
+      throw refuse("STRIPE_WEBHOOK_SECRET", "", accepted);
+    }, undefined);
+  }
   return { secretKey, webhookSecret, apiBase };
 }
 

@@ -248,7 +248,8 @@ const SETTINGS = [
   {
     name: "STRIPE_WEBHOOK_SECRET",
     default: null,
-    meaning: "verifies what Stripe reports",
+    meaning:
+      "verifies what Stripe reports to `/v1/billing/stripe/webhook`; unset, that is 404; with `STRIPE_SECRET_KEY` it must not be empty",
   },
   {
     name: "STRIPE_API_BASE",

@@ -6,12 +6,19 @@ import {
   listTransactions,
 } from "../../db/queries/credit-list.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { Access, RouteDefinition } from "../http/route.ts";
+import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
 import { isLimited } from "../lib/api-key-record.ts";
-import { usdNumber } from "../lib/money.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { shownQuantities } from "../lib/usage.ts";
 import { isoTime } from "../lib/utc-time.ts";
+import {
+  type AutoReplenish,
+  type ReplenishChange,
+  replenishStatus,
+} from "../payments/auto-replenish.ts";
+import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payments/interface.ts";
 
 const MAX_PAGE = 200;
 const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
@@ -47,7 +54,49 @@ const balance = Type.Object({
   auto_replenish: Type.Boolean(),
   replenish_amount_usd: Type.Number(),
   replenish_threshold_usd: Type.Number(),
+  replenish_payment_method_id: nullable(
+    Type.String({ description: "null: the default payment method" }),
+  ),
+  replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
+    description: "retrying after a declined payment, stopped after three in a row",
+  }),
 });
+
+const MAX_THRESHOLD_USD = 1_000_000;
+const MAX_ID_CHARACTERS = 128;
+
+const changeBody = Type.Object(
+  {
+    auto_replenish: Type.Optional(Type.Boolean()),
+    replenish_threshold_usd: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        maximum: MAX_THRESHOLD_USD,
+        description: "A balance below it is topped up; at most 2 decimals",
+      }),
+    ),
+    replenish_amount_usd: Type.Optional(
+      Type.Number({
+        minimum: MIN_PAYMENT_USD,
+        maximum: MAX_PAYMENT_USD,
+        description: "At most 2 decimals",
+      }),
+    ),
+    payment_method_id: Type.Optional(
+      nullable(
+        Type.String({
+          minLength: 1,
+          maxLength: MAX_ID_CHARACTERS,
+          description: "null: the default payment method",
+        }),
+      ),
+    ),
+  },
+  {
+    additionalProperties: false,
+    examples: [{ auto_replenish: true, replenish_threshold_usd: 10, replenish_amount_usd: 50 }],
+  },
+);
 
 const nullableInteger = (description: string) =>
   Type.Union([Type.Integer(), Type.Null()], { description });
@@ -137,8 +186,14 @@ interface TransactionsQuery extends TimeSpanQuery {
   readonly model?: string;
 }
 
+interface CreditServices {
+  readonly sql: Database;
+  readonly replenish: AutoReplenish;
+}
+
 /** Balance and transactions (spec 4.9). */
-export function creditRoutes(sql: Database): RouteDefinition[] {
+export function creditRoutes(services: CreditServices): RouteDefinition[] {
+  const { sql, replenish } = services;
   return [
     {
       method: "GET",
@@ -147,15 +202,23 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
       summary: "Retrieve the credit balance",
       access,
       responses: { 200: { description: "The balance", schema: balance } },
-      async handle(context) {
-        const totals = await creditTotals(sql, context.caller.key.organizationId);
-        return jsonResponse({
-          balance_usd: usdNumber(totals?.balanceNano ?? 0n),
-          lifetime_spend_usd: usdNumber(totals?.lifetimeSpendNano ?? 0n),
-          auto_replenish: false,
-          replenish_amount_usd: 0,
-          replenish_threshold_usd: 0,
-        });
+      handle: ({ caller: { key } }) => balanceResponse(services, key.organizationId),
+    },
+    {
+      method: "PATCH",
+      path: "/v1/credits",
+      tag,
+      summary: "Set up automatic top-ups",
+      access: { kind: "administration", scope: "billing:write" },
+      body: changeBody,
+      responses: {
+        200: { description: "The balance, with the settings as they now stand", schema: balance },
+        402: { description: "The organization has no default payment method" },
+        404: { description: "The organization has no such payment method" },
+      },
+      async handle({ caller: { key }, body }) {
+        await replenish.change(key.organizationId, replenishChangeOf(body as ChangeBody));
+        return balanceResponse(services, key.organizationId);
       },
     },
     {
@@ -187,6 +250,53 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
       },
     },
   ];
+}
+
+async function balanceResponse(
+  { sql, replenish }: CreditServices,
+  organizationId: string,
+): Promise<Response> {
+  const [totals, settings] = await Promise.all([
+    creditTotals(sql, organizationId),
+    replenish.find(organizationId),
+  ]);
+  return jsonResponse({
+    balance_usd: usdNumber(totals?.balanceNano ?? 0n),
+    lifetime_spend_usd: usdNumber(totals?.lifetimeSpendNano ?? 0n),
+    auto_replenish: settings.isEnabled,
+    replenish_amount_usd: usdNumber(settings.amountNano),
+    replenish_threshold_usd: usdNumber(settings.thresholdNano),
+    replenish_payment_method_id: settings.methodId,
+    replenish_status: replenishStatus(settings),
+  });
+}
+
+interface ChangeBody {
+  readonly auto_replenish?: boolean;
+  readonly replenish_threshold_usd?: number;
+  readonly replenish_amount_usd?: number;
+  readonly payment_method_id?: string | null;
+}
+
+/** Throws 400. */
+function replenishChangeOf(body: ChangeBody): ReplenishChange {
+  const { auto_replenish: isEnabled, payment_method_id: methodId } = body;
+  const nano = (field: "replenish_threshold_usd" | "replenish_amount_usd") => {
+    const usd = body[field];
+    if (usd === undefined || hasAtMostDecimals(usd, MAX_PAYMENT_DECIMALS)) {
+      return usd === undefined ? undefined : nanoFromUsd(usd);
+    }
+    const message = `${field} may have at most ${MAX_PAYMENT_DECIMALS} decimals.`;
+    throw new GatewayError("invalid_body", message, { param: field });
+  };
+  const thresholdNano = nano("replenish_threshold_usd");
+  const amountNano = nano("replenish_amount_usd");
+  return {
+    ...(isEnabled !== undefined && { isEnabled }),
+    ...(thresholdNano !== undefined && { thresholdNano }),
+    ...(amountNano !== undefined && { amountNano }),
+    ...(methodId !== undefined && { methodId }),
+  };
 }
 
 function transactionShape(transaction: ListedTransaction) {

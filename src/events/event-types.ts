@@ -4,6 +4,7 @@ import { cachePurged } from "./cache-purged.ts";
 import { completionError } from "./completion-error.ts";
 import { completionSuccess } from "./completion-success.ts";
 import { creditsLow } from "./credits-low.ts";
+import { creditsReplenishFailed } from "./credits-replenish-failed.ts";
 import type { EventDefinition } from "./definition.ts";
 import { endpointUnhealthy } from "./endpoint-unhealthy.ts";
 import { fineTuningJobFailed } from "./fine-tuning-job-failed.ts";
@@ -21,6 +22,7 @@ const EVENTS = [
   budgetThreshold,
   budgetExhausted,
   creditsLow,
+  creditsReplenishFailed,
   keyCreated,
   keyDeleted,
   keyUpdated,

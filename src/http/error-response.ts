@@ -89,9 +89,11 @@ const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type }
 /** The one place where a code becomes a status and a type. */
 export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_body: entry(400, "invalid_request_error"),
+  request_exceeds_rate_limit: entry(400, "invalid_request_error"),
   invalid_json: entry(400, "invalid_request_error"),
   invalid_query: entry(400, "invalid_request_error"),
   invalid_header: entry(400, "invalid_request_error"),
+  invalid_signature: entry(400, "invalid_request_error"),
   invalid_jsonl: entry(400, "invalid_request_error"),
   invalid_provider_key: entry(400, "invalid_request_error"),
   previous_response_not_found: entry(400, "invalid_request_error"),
@@ -119,6 +121,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   organization_suspended: entry(403, "permission_error"),
   model_not_found: entry(404, "not_found_error"),
   key_not_found: entry(404, "not_found_error"),
+  budget_not_found: entry(404, "not_found_error"),
   file_not_found: entry(404, "not_found_error"),
   media_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),

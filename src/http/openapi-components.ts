@@ -59,6 +59,9 @@ const HEADERS = {
   RateLimitLimit: header("Requests a minute; absent without a limit.", "integer"),
   RateLimitRemaining: header("Requests left in the window.", "integer"),
   RateLimitReset: header("Unix time at which the window is free again.", "integer"),
+  RateLimitLimitTokens: header("Tokens a minute; absent without a limit.", "integer"),
+  RateLimitRemainingTokens: header("Tokens left in the window at admission.", "integer"),
+  RateLimitResetTokens: header("How long until the oldest tokens leave it, as 6.5s.", "string"),
 };
 
 type HeaderName = keyof typeof HEADERS;
@@ -78,6 +81,9 @@ export const CALL_HEADERS = {
   "X-RateLimit-Limit": reference("headers", "RateLimitLimit"),
   "X-RateLimit-Remaining": reference("headers", "RateLimitRemaining"),
   "X-RateLimit-Reset": reference("headers", "RateLimitReset"),
+  "X-RateLimit-Limit-Tokens": reference("headers", "RateLimitLimitTokens"),
+  "X-RateLimit-Remaining-Tokens": reference("headers", "RateLimitRemainingTokens"),
+  "X-RateLimit-Reset-Tokens": reference("headers", "RateLimitResetTokens"),
 };
 
 const MAY_HAVE_RETRY_AFTER: readonly number[] = [402, 429, 503];

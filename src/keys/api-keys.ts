@@ -10,7 +10,7 @@ import {
   ScopesNotHeldError,
   TooManyKeysError,
 } from "../../db/queries/api-keys.ts";
-import type { RateWindows } from "../cluster/interface.ts";
+import { type RateWindows, tokenWindow } from "../cluster/interface.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
@@ -33,6 +33,13 @@ interface ApiKeysDependencies {
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
   readonly rates: RateWindows;
+}
+
+/** A key, and what is left of its rate limits: null where it has none. */
+export interface OwnKey {
+  readonly key: ListedKey;
+  readonly remainingRpm: number | null;
+  readonly remainingTpm: number | null;
 }
 
 const UNIQUE_VIOLATION = "23505";
@@ -86,13 +93,15 @@ export class ApiKeys {
     return found;
   }
 
-  /** The calling key, and what is left of its rate limit: null where it has none. Throws 404. */
-  async own(caller: ApiKeyRecord): Promise<{ key: ListedKey; remainingRpm: number | null }> {
+  /** The calling key to itself. Throws 404. */
+  async own(caller: ApiKeyRecord): Promise<OwnKey> {
     const key = await this.find(caller, caller.id);
-    const { rateLimitRpm } = key.record;
-    if (rateLimitRpm === null) return { key, remainingRpm: null };
-    const remainingRpm = await this.#dependencies.rates.remaining(caller.id, rateLimitRpm);
-    return { key, remainingRpm };
+    const { rateLimitRpm, rateLimitTpm } = key.record;
+    const [remainingRpm, remainingTpm] = await Promise.all([
+      this.#remaining(caller.id, rateLimitRpm),
+      this.#remaining(tokenWindow(caller.id), rateLimitTpm),
+    ]);
+    return { key, remainingRpm, remainingTpm };
   }
 
   /** Throws 403, 404, 409. */
@@ -124,6 +133,10 @@ export class ApiKeys {
       .get(id)
       .ask("remove", { eventId: newId("evt") });
     if (!isRemoved) throw notFound();
+  }
+
+  async #remaining(window: string, limit: number | null): Promise<number | null> {
+    return limit === null ? null : this.#dependencies.rates.remaining(window, limit);
   }
 
   #periods(): { day: string; monthStart: string } {
@@ -248,6 +261,7 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
     name: settings.name,
     scopes: settings.scopes ?? ALL_SCOPES,
     rateLimitRpm: settings.rateLimitRpm ?? null,
+    rateLimitTpm: settings.rateLimitTpm ?? null,
     dailyBudgetNano: settings.dailyBudgetNano ?? null,
     monthlyBudgetNano: settings.monthlyBudgetNano ?? null,
     budgetIncludesByok: settings.budgetIncludesByok ?? false,

@@ -11,7 +11,7 @@ import {
 import {
   type ApiKeyRecord,
   type ApiKeySettings,
-  MAX_RATE_LIMIT_RPM,
+  MAX_RATE_LIMIT,
   SCOPES,
   scopeNames,
 } from "../lib/api-key-record.ts";
@@ -19,7 +19,7 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { isoTime, parseIsoTime } from "../lib/utc-time.ts";
-import type { ApiKeys } from "./api-keys.ts";
+import type { ApiKeys, OwnKey } from "./api-keys.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_ALLOWED_MODELS = 1_000;
@@ -29,8 +29,8 @@ const MAX_PAGE = 1_000;
 
 const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
 const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
-const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT_RPM });
-const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
+const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT });
+export const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
 const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
   minItems: 1,
   maxItems: MAX_ALLOWED_MODELS,
@@ -40,6 +40,7 @@ const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601"
 
 const optionalLimits = {
   rate_limit_rpm: optional(rateLimit),
+  rate_limit_tpm: optional(rateLimit),
   daily_budget_usd: optional(budgetUsd),
   monthly_budget_usd: optional(budgetUsd),
   budget_includes_byok: Type.Optional(
@@ -91,6 +92,7 @@ const shared = {
   name: Type.String(),
   scopes: Type.Array(Type.String()),
   rate_limit_rpm: nullable(Type.Integer()),
+  rate_limit_tpm: nullable(Type.Integer()),
   daily_budget_usd: nullable(Type.Number()),
   monthly_budget_usd: nullable(Type.Number()),
   budget_includes_byok: Type.Boolean(),
@@ -127,6 +129,7 @@ const ownKey = Type.Object({
     description: "As remaining_today_usd, of the UTC month",
   }),
   remaining_rpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+  remaining_tpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
 });
 
 const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
@@ -136,6 +139,7 @@ function settingsShape(record: ApiKeyRecord) {
   return {
     scopes: scopeNames(record),
     rate_limit_rpm: record.rateLimitRpm,
+    rate_limit_tpm: record.rateLimitTpm,
     daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
     monthly_budget_usd:
       record.monthlyBudgetNano === null ? null : usdNumber(record.monthlyBudgetNano),
@@ -167,13 +171,14 @@ export function keyItemShape(key: ListedKey) {
 }
 
 /** A key as it sees itself. */
-function ownKeyShape(key: ListedKey, remainingRpm: number | null) {
+function ownKeyShape({ key, remainingRpm, remainingTpm }: OwnKey) {
   const { dailyBudgetNano, monthlyBudgetNano } = key.record;
   return {
     ...keyItemShape(key),
     remaining_today_usd: remainingUsd(dailyBudgetNano, key.spentTodayNano),
     remaining_month_usd: remainingUsd(monthlyBudgetNano, key.spentThisMonthNano),
     remaining_rpm: remainingRpm,
+    remaining_tpm: remainingTpm,
   };
 }
 
@@ -239,8 +244,7 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
       access: { kind: "self" },
       responses: { 200: { description: "The calling key", schema: ownKey } },
       async handle(context) {
-        const { key, remainingRpm } = await keys.own(context.caller.key);
-        return jsonResponse(ownKeyShape(key, remainingRpm));
+        return jsonResponse(ownKeyShape(await keys.own(context.caller.key)));
       },
     },
   ];
@@ -304,6 +308,7 @@ interface KeyBody {
   readonly name?: string;
   readonly scopes?: readonly string[] | null;
   readonly rate_limit_rpm?: number | null;
+  readonly rate_limit_tpm?: number | null;
   readonly daily_budget_usd?: number | null;
   readonly monthly_budget_usd?: number | null;
   readonly budget_includes_byok?: boolean;
@@ -320,11 +325,12 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   if (body.name !== undefined) settings.name = body.name;
   if (body.scopes !== undefined && body.scopes !== null) settings.scopes = body.scopes;
   if (body.rate_limit_rpm !== undefined) settings.rateLimitRpm = body.rate_limit_rpm;
+  if (body.rate_limit_tpm !== undefined) settings.rateLimitTpm = body.rate_limit_tpm;
   if (body.daily_budget_usd !== undefined) {
-    settings.dailyBudgetNano = budget(body.daily_budget_usd, "daily_budget_usd");
+    settings.dailyBudgetNano = budgetFromUsd(body.daily_budget_usd, "daily_budget_usd");
   }
   if (body.monthly_budget_usd !== undefined) {
-    settings.monthlyBudgetNano = budget(body.monthly_budget_usd, "monthly_budget_usd");
+    settings.monthlyBudgetNano = budgetFromUsd(body.monthly_budget_usd, "monthly_budget_usd");
   }
   if (body.budget_includes_byok !== undefined) {
     settings.budgetIncludesByok = body.budget_includes_byok;
@@ -335,7 +341,8 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   return settings;
 }
 
-function budget(usd: number | null, param: string): NanoUsd | null {
+/** Null is without limit. Throws 400. */
+export function budgetFromUsd(usd: number | null, param: string): NanoUsd | null {
   if (usd === null) return null;
   if (hasAtMostDecimals(usd, MAX_DECIMALS)) return nanoFromUsd(usd);
   throw new GatewayError("invalid_body", `${param} may have at most ${MAX_DECIMALS} decimals.`, {

@@ -1,5 +1,5 @@
-/** The largest rate limit of a key, in requests a minute: what its column can hold. */
-export const MAX_RATE_LIMIT_RPM = 2_147_483_647;
+/** The largest rate limit of a key, in requests or tokens a minute: what its columns can hold. */
+export const MAX_RATE_LIMIT = 2_147_483_647;
 
 /** Every permission a key can hold, also those of endpoints that are not built yet. */
 export const SCOPES = [
@@ -44,6 +44,8 @@ export interface ApiKeyRecord {
   readonly keyPrefix: string;
   readonly scopes: readonly string[];
   readonly rateLimitRpm: number | null;
+  /** Tokens of any minute. */
+  readonly rateLimitTpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
   /** Budgets count calls with the organization's own provider keys, by their list prices. */
@@ -59,6 +61,8 @@ export interface ApiKeySettings {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly rateLimitRpm: number | null;
+  /** Tokens of any minute. */
+  readonly rateLimitTpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
   readonly budgetIncludesByok: boolean;
@@ -90,6 +94,7 @@ export function areAllScopes(scopes: readonly string[]): boolean {
 export function isLimited(key: ApiKeyRecord): boolean {
   return (
     key.rateLimitRpm !== null ||
+    key.rateLimitTpm !== null ||
     key.dailyBudgetNano !== null ||
     key.monthlyBudgetNano !== null ||
     key.allowedModels !== null ||
@@ -102,6 +107,7 @@ export const SETTING_FIELDS: Readonly<Record<keyof ApiKeySettings, string>> = {
   name: "name",
   scopes: "scopes",
   rateLimitRpm: "rate_limit_rpm",
+  rateLimitTpm: "rate_limit_tpm",
   dailyBudgetNano: "daily_budget_usd",
   monthlyBudgetNano: "monthly_budget_usd",
   budgetIncludesByok: "budget_includes_byok",

@@ -139,7 +139,10 @@ function tooMuchWork(): GatewayError {
 interface WorkThreadOptions {
   /** Serves calls with `serveCalls`. */
   readonly script: URL;
-  /** A call that is not answered within it ends the thread: it hangs, or has far too much to do. */
+  /**
+   * A call that is not answered within it ends the thread: it hangs, or has far too much to do. Calls of a
+   * thread that has answered none yet, because it still loads, have twice as long.
+   */
   readonly deadlineMs: number;
   /** The thread died or was ended; the next call starts another one. */
   onLost(error: unknown): void;
@@ -179,6 +182,8 @@ export class WorkThread {
   readonly #options: WorkThreadOptions;
   readonly #pending = new Map<number, PendingCall>();
   #worker: Worker | undefined;
+  /** It has answered a call. */
+  #isLoaded = false;
   #users = 0;
   #lastId = 0;
   #idleTimer: ReturnType<typeof setTimeout> | undefined;
@@ -193,9 +198,10 @@ export class WorkThread {
     this.#worker ??= this.#start();
     const id = ++this.#lastId;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const { deadlineMs } = this.#options;
     const deadline = setTimeout(
       () => this.#lose(new Error("a work thread did not answer in time")),
-      this.#options.deadlineMs,
+      this.#isLoaded ? deadlineMs : 2 * deadlineMs,
     );
     this.#pending.set(id, { resolve, reject, deadline });
     this.#worker.postMessage({ id, call } satisfies Request, transfer);
@@ -218,6 +224,7 @@ export class WorkThread {
   }
 
   #start(): Worker {
+    this.#isLoaded = false;
     const worker = new Worker(this.#options.script.href);
     // A process that has nothing else to do may end.
     (worker as Worker & { unref(): void }).unref();
@@ -236,6 +243,7 @@ export class WorkThread {
   #take(reply: Reply): void {
     const pending = this.#pending.get(reply.id);
     if (pending === undefined) return;
+    this.#isLoaded = true;
     this.#pending.delete(reply.id);
     clearTimeout(pending.deadline);
     if ("result" in reply) pending.resolve(reply.result);

@@ -1,5 +1,10 @@
 import type { NanoUsd } from "../lib/money.ts";
 
+/** What one payment may be. */
+export const MIN_PAYMENT_USD = 5;
+export const MAX_PAYMENT_USD = 10_000;
+export const MAX_PAYMENT_DECIMALS = 2;
+
 /** A payment as the processor is asked for it. Asking again for the same intent charges nothing more. */
 export interface Charge {
   /** Our intent: the idempotency key at the processor, which keeps it with the payment. */
@@ -115,6 +120,7 @@ export interface PaymentProcessor {
     readonly returnUrl: string;
   }): Promise<MethodSetup | undefined>;
   readSetup(reference: string): Promise<SetupOutcome>;
+  readMethod(reference: string): Promise<SavedMethod>;
   /** A method that needs no page, by its name; undefined where the processor has no such. */
   namedMethod(name: string): SavedMethod | undefined;
   detach(method: string): Promise<void>;

@@ -144,12 +144,17 @@ export class PaymentMethods {
     return made === undefined ? undefined : keepPaymentCustomer(sql, owner, made);
   }
 
-  /** The payer has entered a method on the processor's page. False where none such is awaited. */
-  async complete(id: string): Promise<boolean> {
+  /**
+   * The payer may have entered a method on the processor's page. Rejects where the processor does not say.
+   *
+   * @param reference where the processor has named it
+   */
+  async complete(id: string, reference: string | undefined): Promise<void> {
     const { sql, processor } = this.#dependencies;
-    const pending = await pendingPaymentMethods(sql, processor.name, { id });
-    for (const method of pending) await this.#completeOne(method);
-    return pending.length > 0;
+    const [pending] = await pendingPaymentMethods(sql, processor.name, { id });
+    if (pending === undefined) return;
+    if (reference === undefined) return this.#completeOne(pending);
+    await this.#activate(pending, await processor.readMethod(reference));
   }
 
   /** Looks up which methods were entered, in case the processor's report of it was lost. */
@@ -165,14 +170,16 @@ export class PaymentMethods {
     return noteMethodDetached(sql, processor.name, reference);
   }
 
-  async #completeOne({ id, organizationId, setupReference }: PendingMethod): Promise<void> {
+  async #completeOne(pending: PendingMethod): Promise<void> {
     const { sql, processor } = this.#dependencies;
-    const setup = await processor.readSetup(setupReference);
-    if (setup.kind === "complete") {
-      await activatePaymentMethod(sql, { ...this.#owner(organizationId), ...setup.method, id });
-    } else if (setup.kind === "ended") {
-      await removePendingMethod(sql, id);
-    }
+    const setup = await processor.readSetup(pending.setupReference);
+    if (setup.kind === "complete") await this.#activate(pending, setup.method);
+    else if (setup.kind === "ended") await removePendingMethod(sql, pending.id);
+  }
+
+  async #activate({ id, organizationId }: PendingMethod, method: SavedMethod): Promise<void> {
+    const owner = this.#owner(organizationId);
+    await activatePaymentMethod(this.#dependencies.sql, { ...owner, ...method, id });
   }
 
   #owner(organizationId: string) {

@@ -11,6 +11,7 @@ import {
   findPaymentByKey,
   findPaymentIntent,
   insertPaymentIntent,
+  keepReceipt,
   type NewPaymentIntent,
   notePaymentOpen,
   type PaymentIntent,
@@ -135,16 +136,20 @@ export class Payments {
     }
   }
 
-  /** The processor reports that a payment of this intent has succeeded. False where there is no such intent. */
+  /** The processor reports that a payment has succeeded. Nothing happens where that is none of ours. */
   async noteSucceeded(
     intentId: string,
-    success: ChargeOutcome & { kind: "succeeded" },
-  ): Promise<boolean> {
-    const intent = await findPaymentIntent(this.#dependencies.background, intentId);
-    if (intent === undefined || intent.processor !== this.#dependencies.processor.name)
-      return false;
-    await this.#credit(intent, success);
-    return true;
+    { reference, receivedNano }: { readonly reference: string; readonly receivedNano: NanoUsd },
+  ): Promise<void> {
+    const { background, processor, onError } = this.#dependencies;
+    const intent = await findPaymentIntent(background, intentId);
+    if (intent === undefined || intent.processor !== processor.name) return;
+    if (receivedNano !== intent.amountNano) {
+      onError(new Error(`payment ${intentId} received ${receivedNano} nano-USD`));
+      return;
+    }
+    await this.#credit(intent, { kind: "succeeded", reference });
+    if (intent.receiptUrl === null) this.#addReceipt({ ...intent, reference });
   }
 
   /** The processor may have decided it: looks it up, unless an instance is at that already. */
@@ -204,7 +209,7 @@ export class Payments {
     const untilMs = clock.nowMs() + MAX_JOIN_MS;
     for (let intent: PaymentIntent | undefined = known; intent !== undefined; ) {
       const settled = await this.#settledResult(intent);
-      if (settled !== undefined && settled.kind !== "unknown") return settled;
+      if (settled.kind !== "unknown") return settled;
       const running = this.#running.get(intent.id);
       if (running !== undefined) return replayed(await running);
       const claimed = await claimPaymentIntent(sql, instance.id, intent.id);
@@ -216,7 +221,7 @@ export class Payments {
     return { kind: "unknown", intentId: known.id };
   }
 
-  async #settledResult(intent: PaymentIntent): Promise<PaymentResult | undefined> {
+  async #settledResult(intent: PaymentIntent): Promise<PaymentResult> {
     if (intent.state === "succeeded") return this.#paid(intent);
     if (intent.state !== "failed") return { kind: "unknown", intentId: intent.id };
     return {
@@ -271,31 +276,12 @@ export class Payments {
     const { id } = intent;
     const outcome = await ask();
     if (outcome.kind === "succeeded") return this.#credit(intent, outcome);
-    return untilReachable(clock, async (): Promise<PaymentResult> => {
-      if (outcome.kind === "unknown" || outcome.kind === "action") {
-        const state = outcome.kind === "action" ? "requires_action" : "pending";
-        const { reference } = outcome;
-        await notePaymentOpen(background, { id, state, reference });
-        if (outcome.kind === "action") {
-          const { url, clientSecret } = outcome;
-          return { kind: "action", intentId: id, url, clientSecret };
-        }
-        if (outcome.cause !== undefined) onError(outcome.cause);
-        return { kind: "unknown", intentId: id };
-      }
-      const failure =
-        outcome.kind === "refused"
-          ? { reason: "processor_error", message: "The payment processor refused the payment." }
-          : { reason: outcome.reason, message: outcome.message };
-      const reference = outcome.kind === "declined" ? outcome.reference : undefined;
-      if (!(await failPayment(background, { id, reference, ...failure }))) {
-        // An event of the processor may have been faster, and then it says more.
-        const now = await findPaymentIntent(background, id);
-        if (now?.state === "succeeded") return this.#paid(now);
-      }
-      if (outcome.kind === "refused")
-        return { kind: "refused", intentId: id, cause: outcome.cause };
-      return { kind: "declined", intentId: id, ...failure };
+    if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
+    return untilReachable(clock, async () => {
+      const isNoted = await note(background, id, outcome);
+      // An event of the processor, or another instance, may have been faster.
+      const now = isNoted ? undefined : await findPaymentIntent(background, id);
+      return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
     });
   }
 
@@ -314,6 +300,18 @@ export class Payments {
     const now = await findPaymentIntent(background, id);
     if (now === undefined) throw new Error(`payment ${id} is missing`);
     return replayed(await this.#paid(now), now.transactionId === success.transactionId);
+  }
+
+  /** For show only. */
+  #addReceipt(intent: PaymentIntent): void {
+    const { background, processor, onError } = this.#dependencies;
+    processor
+      .lookUp(earlierChargeOf(intent))
+      .then(async (outcome) => {
+        if (outcome.kind !== "succeeded" || outcome.receiptUrl === undefined) return;
+        await keepReceipt(background, intent.id, outcome.receiptUrl);
+      })
+      .catch(onError);
   }
 
   async #lookUpOpen(): Promise<void> {
@@ -339,6 +337,31 @@ const TITLES: Readonly<Record<PaymentPurpose, string>> = {
   topup: "Top-up",
   auto_replenish: "Automatic top-up",
 };
+
+type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
+
+/** False where the payment has ended before. */
+function note(sql: Database, id: string, outcome: Unpaid): Promise<boolean> {
+  if (outcome.kind === "unknown" || outcome.kind === "action") {
+    const { kind, reference } = outcome;
+    return notePaymentOpen(sql, { id, asksPayer: kind === "action", reference });
+  }
+  if (outcome.kind === "declined") {
+    const { reason, message, reference } = outcome;
+    return failPayment(sql, { id, reason, message, reference });
+  }
+  const message = "The payment processor refused the payment.";
+  return failPayment(sql, { id, reason: "processor_error", message, reference: undefined });
+}
+
+function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
+  if (outcome.kind === "unknown") return { kind: "unknown", intentId };
+  if (outcome.kind === "refused") return { kind: "refused", intentId, cause: outcome.cause };
+  if (outcome.kind === "action") {
+    return { kind: "action", intentId, url: outcome.url, clientSecret: outcome.clientSecret };
+  }
+  return { kind: "declined", intentId, reason: outcome.reason, message: outcome.message };
+}
 
 function replayed(result: PaymentResult, isOwn = false): PaymentResult {
   return result.kind === "paid" ? { ...result, isReplay: !isOwn } : result;

@@ -15,8 +15,8 @@ import {
 } from "./interface.ts";
 
 /** What our objects are named in the metadata of Stripe's. */
-const INTENT_FIELD = "gateway_payment";
-const METHOD_FIELD = "gateway_payment_method";
+export const INTENT_FIELD = "gateway_payment";
+export const METHOD_FIELD = "gateway_payment_method";
 const REFUND_FIELD = "gateway_refund";
 const ORGANIZATION_FIELD = "gateway_organization";
 
@@ -181,7 +181,7 @@ export class StripeProcessor implements PaymentProcessor {
         : setupIntent;
     const method = intent.payment_method;
     if (intent.status !== "succeeded" || !method) return { kind: "open" };
-    return { kind: "complete", method: await this.#readMethod(idOf(method)) };
+    return { kind: "complete", method: await this.readMethod(idOf(method)) };
   }
 
   namedMethod(): undefined {}
@@ -196,7 +196,7 @@ export class StripeProcessor implements PaymentProcessor {
     }
   }
 
-  async #readMethod(reference: string): Promise<SavedMethod> {
+  async readMethod(reference: string): Promise<SavedMethod> {
     const method = await asked(() =>
       this.#stripe.paymentMethods.retrieve(reference, {}, { maxNetworkRetries: READ_RETRIES }),
     );
@@ -442,8 +442,12 @@ async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
   }
 }
 
-function idOf(named: string | { readonly id: string }): string {
+export function idOf(named: string | { readonly id: string }): string {
   return typeof named === "string" ? named : named.id;
+}
+
+export function nanoOfCents(cents: number): NanoUsd {
+  return BigInt(cents) * NANO_PER_CENT;
 }
 
 function centsOf(amountNano: NanoUsd): number {

@@ -1,11 +1,12 @@
-import type {
-  Charge,
-  ChargeOutcome,
-  EarlierCharge,
-  PaymentProcessor,
-  RefundOutcome,
-  SavedMethod,
-  SetupOutcome,
+import {
+  type Charge,
+  type ChargeOutcome,
+  type EarlierCharge,
+  type PaymentProcessor,
+  PaymentProcessorError,
+  type RefundOutcome,
+  type SavedMethod,
+  type SetupOutcome,
 } from "./interface.ts";
 
 interface TestCard {
@@ -112,6 +113,12 @@ export class TestProcessor implements PaymentProcessor {
 
   async readSetup(): Promise<SetupOutcome> {
     return { kind: "ended" };
+  }
+
+  async readMethod(reference: string): Promise<SavedMethod> {
+    const method = this.namedMethod(reference);
+    if (method === undefined) throw new PaymentProcessorError("no such test method", false);
+    return method;
   }
 
   namedMethod(name: string): SavedMethod | undefined {

@@ -1,9 +1,9 @@
 import { composeGateway, type Gateway } from "../compose.ts";
-import { type ConfigError, refuse } from "../config/config-error.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
+import { orRefused } from "./port.ts";
 import { type Server, type StopSignals, stopInOrder } from "./stop.ts";
 
 interface ServeOptions {
@@ -46,42 +46,12 @@ export async function serve(options: ServeOptions): Promise<number> {
   }
 }
 
-type Address = Pick<GatewayConfig, "host" | "port">;
-
 /** Throws ConfigError where the address cannot be had. */
 function listen({ app }: Gateway, config: GatewayConfig, reusePort: boolean): Server {
   const { port, host: hostname } = config;
   orRefused(config, () => app.listen({ port, hostname, reusePort }));
   const server = app.server!;
   return { port: server.port!, stop: () => server.stop(false) };
-}
-
-/**
- * A port that no process has. Where several processes are to share it, they would share it with a stranger
- * too; and a gateway that finds it taken makes nothing before it refuses. Throws ConfigError.
- */
-export function freePort(config: GatewayConfig): number {
-  const { port, host: hostname } = config;
-  const probe = orRefused(config, () => Bun.listen({ hostname, port, socket: { data() {} } }));
-  const free = probe.port;
-  probe.stop(true);
-  return free;
-}
-
-function orRefused<Result>(address: Address, attempt: () => Result): Result {
-  try {
-    return attempt();
-  } catch (error) {
-    throw refused(address, error);
-  }
-}
-
-function refused({ host, port }: Address, error: unknown): ConfigError {
-  const code = (error as { code?: unknown } | null)?.code;
-  if (code === "EADDRINUSE") return refuse("PORT", String(port), `one that is free on ${host}`);
-  if (code === "EACCES") return refuse("PORT", String(port), "one that this user may listen on");
-  const reason = error instanceof Error ? error.message : String(error);
-  return refuse("HOST", host, `an address of this machine (${reason})`);
 }
 
 /** How a broken connection is reported. */

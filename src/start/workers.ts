@@ -3,7 +3,7 @@ import type { Telemetry } from "../telemetry/interface.ts";
 import { startDatabase } from "./database.ts";
 import { announce, createFirstKeys } from "./first-keys.ts";
 import { openMasterKeys } from "./master-key.ts";
-import { freePort } from "./serve.ts";
+import { freePort } from "./port.ts";
 import { STOP_TIMEOUT_MS, type StopSignals } from "./stop.ts";
 import { WorkerMetrics } from "./worker-metrics.ts";
 

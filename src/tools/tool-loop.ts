@@ -12,9 +12,8 @@
  * may be. Checkpoints cover a step before its tools run, and the runs before the next step.
  */
 
-import type { CostBound, StepMoney } from "../calls/endpoint.ts";
+import { type CostBound, type StepMoney, stepBound } from "../calls/endpoint.ts";
 import type { Candidate } from "../calls/routing/plan-route.ts";
-import { plus, times } from "../lib/exact-integer.ts";
 import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
 import { toolCostFemto } from "../money/usage.ts";
@@ -223,12 +222,12 @@ export class ToolLoop implements PieceReader<Batch> {
     this.#mayCall = this.#runs < maxRuns;
     yield [...rest, ...planned.map((one) => shown(one, "in_progress"))];
     await steps.checkpoint();
-    const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
+    const mostRuns = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
     const { toolPrices: prices } = candidate;
-    const mostFemto = toolCostFemto(most, prices);
-    const isCovered =
-      mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
+    const mostFemto = toolCostFemto(mostRuns, prices);
+    const most = { costFemto: mostFemto, toolsFemto: mostFemto };
+    const isCovered = mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, most));
     if (!isCovered) {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
@@ -274,10 +273,11 @@ export class ToolLoop implements PieceReader<Batch> {
    */
   async #cover(left: number | undefined): Promise<Pick<LoopStep, "outputTokens"> | undefined> {
     const { model, steps } = this.#parts;
-    const { fixedFemto, perUnitFemto, units } = model.bound(this.#added.messages);
+    const bound = model.bound(this.#added.messages);
+    const { units } = bound;
     const usage = this.#usage;
     const covers = (tokens: number) =>
-      steps.coverStep(model.candidate, usage, plus(fixedFemto, times(tokens, perUnitFemto)));
+      steps.coverStep(model.candidate, usage, stepBound(bound, tokens));
     if (left !== undefined) return (await covers(left)) ? { outputTokens: left } : undefined;
     if (await covers(units)) return { outputTokens: undefined };
     let refused = Math.min(REDUCED_OUTPUT_TOKENS, units);

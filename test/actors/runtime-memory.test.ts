@@ -34,6 +34,7 @@ test("100,000 idle actors fit in a process, at less than 1.25 KB each", async ()
         key_prefix: read(`gateway_sk_${id.slice(-4)}`),
         scopes: SCOPES.map(read),
         rate_limit_rpm: 60,
+        rate_limit_tpm: null,
         daily_budget_nano: 1_000_000_000n,
         monthly_budget_nano: 10_000_000_000n,
         budget_includes_byok: false,

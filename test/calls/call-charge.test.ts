@@ -73,26 +73,28 @@ describe("searches are charged", () => {
 describe("a hold is extended by a further search", () => {
   const own = candidateWith({ isOwn: true, runsHere: true });
   const searchFemto = Number(TOOL_PRICES.webSearchFemto);
+  const search = { costFemto: searchFemto, toolsFemto: searchFemto };
+  const step = { costFemto: 9_000_000_000 };
 
   test("of the gateway's, for an own key by its price with the fee", async () => {
     const { charge, extended } = chargeWith(10_400n);
-    expect(await charge.cover(own, USAGE, searchFemto, searchFemto)).toBeTrue();
+    expect(await charge.cover(own, USAGE, search)).toBeTrue();
     expect(extended).toEqual([5_200n]);
   });
 
   test("and not by what the own key's provider bills, unless a budget counts that", async () => {
     const { charge, extended } = chargeWith(10_400n);
-    expect(await charge.cover(own, USAGE, 9_000_000_000)).toBeTrue();
+    expect(await charge.cover(own, USAGE, step)).toBeTrue();
     expect(extended).toEqual([]);
     const counted = chargeWith(10_400n, 20_400n);
-    expect(await counted.charge.cover(own, USAGE, 9_000_000_000)).toBeTrue();
+    expect(await counted.charge.cover(own, USAGE, step)).toBeTrue();
     expect(counted.extended).toEqual([9_000n]);
   });
 
   test("of the operator's, by all of it", async () => {
     const operators = candidateWith({ isOwn: false, runsHere: true });
     const { charge, extended } = chargeWith(20_800n);
-    expect(await charge.cover(operators, USAGE, searchFemto, searchFemto)).toBeTrue();
+    expect(await charge.cover(operators, USAGE, search)).toBeTrue();
     expect(extended).toEqual([5_200n]);
   });
 });

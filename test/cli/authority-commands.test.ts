@@ -38,6 +38,8 @@ test("keys create takes budgets, rate, models and expiry, of the only organizati
       ...[
         "--rate-limit-rpm",
         "60",
+        "--rate-limit-tpm",
+        "9000",
         "--daily-budget-usd",
         "0",
         "--monthly-budget-usd",
@@ -51,6 +53,7 @@ test("keys create takes budgets, rate, models and expiry, of the only organizati
     name: "limited",
     scopes: ["chat:completions"],
     rate_limit_rpm: 60,
+    rate_limit_tpm: 9_000,
     daily_budget_usd: 0,
     monthly_budget_usd: 2.000000001,
     budget_includes_byok: true,

@@ -1,5 +1,5 @@
-import { join } from "node:path";
 import { runCli } from "../../src/cli/run-cli.ts";
+import { programFile } from "../support/programs.ts";
 
 type Settings = Readonly<Record<string, string>>;
 
@@ -8,8 +8,6 @@ export interface CliRun {
   readonly stdout: string;
   readonly stderr: string;
 }
-
-const PROJECT = join(import.meta.dir, "..", "..");
 
 /** Runs a command of the operator in this process, with these settings alone. */
 export async function runCliHere(settings: Settings, ...argv: readonly string[]): Promise<CliRun> {
@@ -45,7 +43,7 @@ export function spawnCli(
   settings: Settings,
   ...argv: readonly string[]
 ): Bun.Subprocess<"ignore", "pipe", "pipe"> {
-  return Bun.spawn([process.execPath, join(PROJECT, "src", "cli", "main.ts"), ...argv], {
+  return Bun.spawn([process.execPath, programFile("cli"), ...argv], {
     cwd: import.meta.dir,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...settings },
     stdio: ["ignore", "pipe", "pipe"],

@@ -1,14 +1,13 @@
 import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { withServer } from "../../src/cli/operator-database.ts";
 import { connectTo, killOwner, startOwner, temporaryFolders } from "../embedded/owner-process.ts";
+import { programFile } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
 const TIMEOUT_MS = 60_000;
-const PROJECT = join(import.meta.dir, "..", "..");
 const folders = temporaryFolders();
 afterAll(() => folders.remove());
 
@@ -180,7 +179,7 @@ test("doctor makes no database where there is none, and looks at one that does n
 }, 60_000);
 
 async function startGateway(dataDir: string) {
-  const child = Bun.spawn([process.execPath, join(PROJECT, "src", "main.ts")], {
+  const child = Bun.spawn([process.execPath, programFile("gateway")], {
     cwd: import.meta.dir,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, DATA_DIR: dataDir, PORT: "0" },
     stdio: ["ignore", "pipe", "inherit"],

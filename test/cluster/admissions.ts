@@ -6,6 +6,8 @@ export interface Admission {
   readonly instance: number;
   readonly askedMs: number;
   readonly answeredMs: number;
+  /** What it counts for, where that is not one. */
+  readonly amount?: number;
 }
 
 /** Times of which at least one lies within a window, for windows that see something. */
@@ -49,7 +51,7 @@ export function busiestWindows(
     const endMs = askedMs + windowMs;
     let count = 0;
     for (let j = i; j < sorted.length && sorted[j]!.askedMs <= endMs; j++) {
-      if (sorted[j]!.answeredMs <= endMs) count++;
+      if (sorted[j]!.answeredMs <= endMs) count += sorted[j]!.amount ?? 1;
     }
     const isTroubled = troubles.some(
       ({ fromMs, untilMs }) => fromMs <= endMs && untilMs >= askedMs,

@@ -122,6 +122,46 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
     60_000 + RUNS * 1_000,
   );
 
+  test(
+    "the same holds of amounts that are recounted when their calls end, on whichever side of a loss",
+    async () => {
+      const limit = 240;
+      const bounds = fc.record({
+        bound: fc.integer({ min: 1, max: 30 }),
+        usedShare: fc.double({ min: 0, max: 1, noNaN: true }),
+        lastsSteps: fc.integer({ min: 0, max: 8 }),
+      });
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.tuple(step, bounds), { minLength: 5, maxLength: 40 }),
+          async (steps) =>
+            withCluster(async (cluster) => {
+              const troubles: Trouble[] = [];
+              const running: { readonly endsAt: number; end(): void }[] = [];
+              for (const [at, [one, { bound, usedShare, lastsSteps }]] of steps.entries()) {
+                for (const { endsAt, end } of running) if (endsAt === at) end();
+                if (one.kind !== "take") {
+                  await play(cluster, one, limit, troubles);
+                  continue;
+                }
+                await cluster.advance(one.gapMs);
+                for (let i = 0; i < one.count; i++) {
+                  const taken = await cluster.takeAmount(one.instance, limit, bound);
+                  const end = () => taken?.recount(Math.floor(bound * usedShare));
+                  running.push({ endsAt: at + 1 + lastsSteps, end });
+                }
+              }
+              const busiest = busiestWindows(cluster.admissions, WINDOW_MS, troubles);
+              expect(busiest.calm).toBeLessThanOrEqual(limit);
+              if (troubles.length <= 1) expect(busiest.troubled).toBeLessThan(2 * limit);
+            }),
+        ),
+        { numRuns: Math.ceil(RUNS / 2) },
+      );
+    },
+    60_000 + RUNS * 1_000,
+  );
+
   test("of many takes at once through all of them exactly as many are admitted as the limit says", async () => {
     await withCluster(async (cluster) => {
       const takes = Array.from({ length: 900 }, (_, i) => cluster.take(i % INSTANCES, 200));

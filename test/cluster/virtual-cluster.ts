@@ -122,6 +122,22 @@ export class VirtualCluster {
     return isAdmitted;
   }
 
+  /** An amount that can be recounted, which is noted as what it counts for at last; undefined where it is refused. */
+  async takeAmount(i: number, limit: number, full: number) {
+    const amount = { full, reduced: full, least: full };
+    const { taken, recount } = await this.#instances[i]!.windows.take("key", limit, amount);
+    if (recount === undefined) return undefined;
+    const nowMs = this.nowMs;
+    const admission = { instance: i, askedMs: nowMs, answeredMs: nowMs, amount: taken };
+    this.admissions.push(admission);
+    return {
+      recount(to: number) {
+        admission.amount = to;
+        recount(to);
+      },
+    };
+  }
+
   /** It ends in order; the others have not heard of that. */
   stop(i: number): Promise<void> {
     return this.#instances[i]!.windows.close();

@@ -27,6 +27,8 @@ const REQUESTS = 2_000;
 const PAID_REQUESTS = 200;
 const EXACT_NANO = BigInt(EXACT_TOKENS) * TOKEN_CHARGE_NANO;
 const ROOMY_NANO = BigInt(ROOMY_TOKENS) * TOKEN_CHARGE_NANO;
+/** Tokens that a request of "hi" is admitted with. */
+const EXACT_BOUND = 26 + EXACT_TOKENS;
 const EXACT = { model: "test/exact", max_tokens: EXACT_TOKENS };
 /** Held like the others, and never answered. */
 const SILENT = { model: "test/silent", max_tokens: EXACT_TOKENS };
@@ -54,6 +56,39 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
     await cluster?.stop();
     rmSync(folder, { recursive: true, force: true });
   });
+
+  test(
+    "and tokens a minute for some of them admit no more than those, whichever instance is asked",
+    async () => {
+      const limit = 100 * EXACT_BOUND;
+      const created = await fetch(`${instances[0]!.baseUrl}/v1/keys`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${cluster.managementKey}`,
+          "content-type": "application/json",
+        },
+        body: JSON.stringify({ name: crypto.randomUUID(), rate_limit_tpm: limit }),
+      });
+      const { key } = (await created.json()) as { key: string };
+      const outcomes = await flood(instances, { key, body: EXACT, requests: REQUESTS });
+      const admitted = successesOf(outcomes, "rate_limit_exceeded", 429);
+      const left = await Promise.all(
+        instances.map(async ({ baseUrl }) => {
+          const own = await fetch(`${baseUrl}/v1/key`, {
+            headers: { authorization: `Bearer ${key}` },
+          });
+          return ((await own.json()) as { remaining_tpm: number }).remaining_tpm;
+        }),
+      );
+      const { tokens } = await spentOf(key);
+      console.info(`${admitted} of ${REQUESTS} admitted, ${tokens} of ${limit} tokens used`);
+      // Each counts for its bound while it runs, so as many fit at least.
+      expect(admitted).toBeGreaterThanOrEqual(100);
+      expect(tokens).toBeLessThanOrEqual(limit);
+      expect(left).toEqual(instances.map(() => limit - tokens));
+    },
+    TIMEOUT_MS,
+  );
 
   const payers: [string, (nano: bigint) => Promise<string>, string][] = [
     [
@@ -83,7 +118,9 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
   ];
 
   /** What the ledger says that this key has spent, once nothing is held any more. */
-  async function spentOf(secret: string): Promise<{ spent: bigint; charges: number }> {
+  async function spentOf(
+    secret: string,
+  ): Promise<{ spent: bigint; charges: number; tokens: number }> {
     return look(cluster.databaseUrl, async (sql) => {
       await until(
         "nothing is held",
@@ -95,18 +132,19 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
         SETTLED_MS,
       );
       expect(await brokenRules(sql)).toEqual([]);
-      const [row] = await sql<{ spent: bigint; charges: number }[]>`
-        SELECT coalesce(-sum(t.amount_nano), 0)::bigint AS spent, count(t.id)::int AS charges
+      const [row] = await sql<{ spent: bigint; charges: number; tokens: number }[]>`
+        SELECT coalesce(-sum(t.amount_nano), 0)::bigint AS spent, count(t.id)::int AS charges,
+          coalesce(sum(t.prompt_tokens + t.completion_tokens), 0)::int AS tokens
         FROM api_keys k LEFT JOIN transactions t ON t.key_id = k.id
         WHERE k.key_hash = ${hashApiKey(secret)}`;
       return row!;
     });
   }
 
-  const successesOf = (outcomes: readonly Outcome[], code: string) => {
+  const successesOf = (outcomes: readonly Outcome[], code: string, status = 402) => {
     const refusals = outcomes.filter((one) => one.code !== undefined);
     expect(new Set(refusals.map((one) => `${one.status} ${one.code}`))).toEqual(
-      new Set([`402 ${code}`]),
+      new Set([`${status} ${code}`]),
     );
     return outcomes.length - refusals.length;
   };

@@ -24,9 +24,9 @@ describe("admissions of a predecessor", () => {
     const windows = new MemoryRateWindows(clock);
     const nowMs = clock.nowMs();
     windows.restore([
-      { keyId: "key", lastMs: nowMs - 59_000, count: 2 },
-      { keyId: "other", lastMs: nowMs - 30_000, count: 1 },
-      { keyId: "key", lastMs: nowMs + 5_000, count: 3 },
+      { keyId: "key", lastMs: nowMs - 59_000, count: 2, tokens: 0 },
+      { keyId: "other", lastMs: nowMs - 30_000, count: 1, tokens: 0 },
+      { keyId: "key", lastMs: nowMs + 5_000, count: 3, tokens: 0 },
     ]);
     expect(windows.take("key", 6)).toMatchObject({ isAdmitted: true, remaining: 0 });
     expect(windows.take("key", 6).isAdmitted).toBe(false);
@@ -39,7 +39,7 @@ describe("admissions of a predecessor", () => {
 
   test("of more keys than fit are left out", () => {
     const windows = new MemoryRateWindows(new VirtualClock(), 2);
-    windows.restore(["a", "b", "c"].map((keyId) => ({ keyId, lastMs: 0, count: 1 })));
+    windows.restore(["a", "b", "c"].map((keyId) => ({ keyId, lastMs: 0, count: 1, tokens: 0 })));
     expect(windows.size).toBe(2);
   });
 });

@@ -26,6 +26,116 @@ const arrivals = fc.record({
   gaps: fc.array(gapMs, { minLength: 1, maxLength: 120 }),
 });
 
+/** A take of an amount, what it is recounted to, and how long after it. */
+const call = fc.record({
+  gapMs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 9_000 }), fc.constant(WINDOW_MS)),
+  bound: fc.integer({ min: 1, max: 120 }),
+  reduced: fc.integer({ min: 1, max: 120 }),
+  least: fc.integer({ min: 1, max: 120 }),
+  usedShare: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 1, noNaN: true })),
+  lastsCalls: fc.integer({ min: 0, max: 6 }),
+});
+
+interface Counted {
+  readonly atMs: number;
+  /** Falls when the call ends. */
+  amount: number;
+}
+
+function amountWithin(counted: readonly Counted[], endMs: number, lengthMs: number): number {
+  return counted
+    .filter(({ atMs }) => atMs <= endMs && endMs - atMs <= lengthMs)
+    .reduce((sum, { amount }) => sum + amount, 0);
+}
+
+/** What holds for takes of more than one, which are recounted when it is known what they have used. */
+function describeAmounts(open: () => OwnedRateWindows | Promise<OwnedRateWindows>): void {
+  const limit = 100;
+
+  test("whatever is taken and recounted: the limit holds, what fits is admitted, and Retry-After is enough", () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.array(call, { minLength: 1, maxLength: 60 }),
+        fc.boolean(),
+        async (calls, isLowerable) => {
+          const { windows, nowMs, advance } = await open();
+          const counted: Counted[] = [];
+          const running: { endsAt: number; end(): void }[] = [];
+          for (const [at, one] of calls.entries()) {
+            await advance(one.gapMs);
+            for (const { endsAt, end } of running) if (endsAt === at) end();
+            const full = one.bound;
+            const least = isLowerable ? Math.min(one.least, full) : full;
+            const reduced = Math.max(least, Math.min(one.reduced, full));
+            const most = limit - amountWithin(counted, nowMs(), WINDOW_MS);
+            const sure = limit - amountWithin(counted, nowMs(), WINDOW_MS + LATE_MS);
+            const decision = await windows.take("key", limit, { full, reduced, least });
+            const { isAdmitted, taken, retryAfterMs, recount } = decision;
+            expect(taken).toBeLessThanOrEqual(most);
+            if (isAdmitted) {
+              expect(taken).toBeWithin(least, full + 1);
+              if (full <= sure) expect(taken).toBe(full);
+              else if (taken < full) expect(taken).toBeLessThanOrEqual(reduced);
+              expect(decision.remaining).toBeWithin(sure - taken, most - taken + 1);
+              const own: Counted = { atMs: nowMs(), amount: taken };
+              counted.push(own);
+              running.push({
+                endsAt: at + one.lastsCalls,
+                end() {
+                  own.amount = Math.floor(taken * one.usedShare);
+                  recount!(own.amount);
+                },
+              });
+              if (one.lastsCalls === 0) running.at(-1)!.end();
+              continue;
+            }
+            expect(taken).toBe(0);
+            expect(least).toBeGreaterThan(sure);
+            if (least > limit) continue;
+            const waitedMs = nowMs() + retryAfterMs;
+            expect(amountWithin(counted, waitedMs, WINDOW_MS)).toBeLessThanOrEqual(limit - least);
+            expect(retryAfterMs).toBeLessThanOrEqual(WINDOW_MS + 1);
+          }
+        },
+      ),
+      { numRuns: 150 },
+    ));
+
+  test("an admission is recounted in its own place, more than once, and no longer when it has left", async () => {
+    const { windows, advance } = await open();
+    const amount = (full: number) => ({ full, reduced: full, least: full });
+    const first = await windows.take("key", limit, amount(60));
+    await advance(30_000);
+    const second = await windows.take("key", limit, amount(30));
+    expect(second.remaining).toBe(10);
+    first.recount!(20);
+    expect(await windows.remaining("key", limit)).toBe(50);
+    first.recount!(25);
+    expect(await windows.remaining("key", limit)).toBe(45);
+    await advance(30_000 + LATE_MS + 1);
+    expect(await windows.remaining("key", limit)).toBe(70);
+    first.recount!(0);
+    expect(await windows.remaining("key", limit)).toBe(70);
+    second.recount!(45);
+    expect(await windows.remaining("key", limit)).toBe(55);
+    second.recount!(0);
+    expect(await windows.remaining("key", limit)).toBe(limit);
+  });
+
+  test("what is given back is there for the next take, whatever was admitted since", async () => {
+    const { windows, advance } = await open();
+    const takes: RateDecision[] = [];
+    for (let i = 0; i < 50; i++) {
+      takes.push(await windows.take("key", limit, { full: 2, reduced: 2, least: 2 }));
+      await advance(250);
+    }
+    expect((await windows.take("key", limit)).isAdmitted).toBe(false);
+    for (const { recount } of takes) recount!(1);
+    const all = { full: 60, reduced: 60, least: 50 };
+    expect(await windows.take("key", limit, all)).toMatchObject({ taken: 50, remaining: 0 });
+  });
+}
+
 /** Admissions of the list that lie in the window that ends at `endMs`, both ends included. */
 export function countWithin(
   admittedMs: readonly number[],
@@ -157,6 +267,8 @@ export function describeRateWindows(
         }
       }));
   });
+
+  describeAmounts(open);
 
   test("each key has a window of its own", async () => {
     const { windows } = await open();

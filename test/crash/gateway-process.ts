@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPostmasterFile, servesCluster } from "../../db/embedded/process-table.ts";
 import { fillDataDir } from "../support/migrated-data-dir.ts";
+import { programFile, programSource } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
-const PROJECT = join(import.meta.dir, "..", "..");
 const READY_TIMEOUT_MS = 30_000;
 const STOP_TIMEOUT_MS = 15_000;
 /** For its output to end after it has ended. */
@@ -23,9 +23,11 @@ export interface LaunchOptions {
   readonly parameters?: readonly string[];
   /** The folder above the data folder unless told otherwise. */
   readonly cwd?: string;
+  /** Never the bundle of the run. */
+  readonly fromSource?: boolean;
 }
 
-/** A gateway as its operator starts it: `src/main.ts` in a process of its own. */
+/** A gateway in a process of its own: `src/main.ts`, or what the run has bundled of it. */
 export interface GatewayProcess {
   readonly pid: number;
   readonly startedMs: number;
@@ -42,15 +44,10 @@ export interface GatewayProcess {
 /** Starts a gateway without a terminal, out of reach of Ctrl-C. */
 export function launchGateway(options: LaunchOptions): GatewayProcess {
   const { dataDir, cwd = join(dataDir, ".."), prefix = [], environment = {} } = options;
+  const program = options.fromSource === true ? programSource("gateway") : programFile("gateway");
   const startedMs = performance.now();
   const child = Bun.spawn(
-    [
-      ...prefix,
-      process.execPath,
-      "--no-env-file",
-      join(PROJECT, "src", "main.ts"),
-      ...(options.parameters ?? []),
-    ],
+    [...prefix, process.execPath, "--no-env-file", program, ...(options.parameters ?? [])],
     {
       // Not the checkout, where a developer's own configuration may lie.
       cwd,

@@ -1,13 +1,11 @@
-import { join } from "node:path";
-
-const CLI = join(import.meta.dir, "..", "..", "src", "cli", "main.ts");
+import { programFile } from "../support/programs.ts";
 
 /** Another organization with this credit, created by the operator's command while a gateway runs. */
 export function createPoorOrganization(
   environment: Readonly<Record<string, string>>,
   creditNano: bigint,
 ): { secret: string } {
-  const command = [process.execPath, "--no-env-file", CLI];
+  const command = [process.execPath, "--no-env-file", programFile("cli")];
   const { stdout, stderr, success } = Bun.spawnSync(
     [...command, "org", "create", "--name", "Poor", "--json"],
     {

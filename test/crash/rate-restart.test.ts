@@ -8,6 +8,7 @@ import { firstKeys, type GatewayProcess, Grounds } from "./gateway-process.ts";
  */
 
 const LIMIT = 12;
+const TOKEN_LIMIT = 100_000;
 const TIMEOUT_MS = 90_000;
 
 const grounds = new Grounds("rate-restart");
@@ -68,10 +69,20 @@ test(
     const created = await fetch(`${baseUrl}/v1/keys`, {
       method: "POST",
       headers: { authorization: `Bearer ${management_key}`, "content-type": "application/json" },
-      body: JSON.stringify({ name: "limited", rate_limit_rpm: LIMIT }),
+      body: JSON.stringify({
+        name: "limited",
+        rate_limit_rpm: LIMIT,
+        rate_limit_tpm: TOKEN_LIMIT,
+      }),
     });
     const { key } = (await created.json()) as { key: string };
+    const tokensLeft = async () => {
+      const own = await fetch(`${baseUrl}/v1/key`, { headers: { authorization: `Bearer ${key}` } });
+      return ((await own.json()) as { remaining_tpm: number }).remaining_tpm;
+    };
     let admitted = await admissions(baseUrl, key, 4);
+    const leftBefore = await tokensLeft();
+    expect(leftBefore).toBeLessThan(TOKEN_LIMIT);
 
     // Of a stream under way the process leaves its last checkpoint.
     const stream = await chat(baseUrl, key, { model: "sandbox/slow", stream: true });
@@ -82,6 +93,8 @@ test(
 
     gateway = launch();
     baseUrl = await gateway.listening;
+    const leftAfter = await tokensLeft();
+    expect(leftAfter).toBeWithin(leftBefore - 2_000, leftBefore);
     const first = await chat(baseUrl, key);
     expect(first.headers.get("x-ratelimit-remaining")).toBe(String(LIMIT - admitted - 1));
     await first.text();

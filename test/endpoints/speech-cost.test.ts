@@ -61,6 +61,8 @@ describe("a hold", () => {
       fixedFemto: 75_000,
       perUnitFemto: 0,
       units: 0,
+      fixedTokens: 0,
+      perUnitTokens: 1,
     });
     expect(speechBound(size, { ...BY_TOKEN, maxOutputTokens: 7 }).units).toBe(7);
   });

@@ -11,7 +11,12 @@ import { until } from "../support/until.ts";
 /** Types whose cause the gateway does not have yet: they can be subscribed to and tested. */
 const NOT_EMITTED = ["cache.purged"];
 /** Types whose payload the tests of their cause check. */
-const CHECKED_ELSEWHERE = ["provider_key.invalid", "endpoint.unhealthy", "guardrail.triggered"];
+const CHECKED_ELSEWHERE = [
+  "provider_key.invalid",
+  "endpoint.unhealthy",
+  "guardrail.triggered",
+  "credits.replenish_failed",
+];
 
 let gateway: TestGateway;
 beforeAll(async () => {

@@ -127,13 +127,15 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     filtered(({ key }) => `key_id=${key}`),
     filtered(({ model }) => `model=${encodeURIComponent(model)}`),
   ],
+  "PATCH /v1/credits": [naming(({ method }) => ({ payment_method_id: method }))],
   "POST /v1/credits/topup": [
-    naming(({ paymentMethod }) => ({ amount_usd: 5, payment_method_id: paymentMethod })),
+    naming(({ method }) => ({ amount_usd: 5, payment_method_id: method })),
   ],
   "GET /v1/billing/payment_methods": [LIST],
   "POST /v1/billing/payment_methods": NONE,
-  "PATCH /v1/billing/payment_methods/{id}": [at("paymentMethod", { is_default: true })],
-  "DELETE /v1/billing/payment_methods/{id}": [at("paymentMethod")],
+  "PATCH /v1/billing/payment_methods/{id}": [at("method", { is_default: true })],
+  "DELETE /v1/billing/payment_methods/{id}": [at("method")],
+  // Of the payer, who has the id of the payment.
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
@@ -154,6 +156,11 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/provider_keys": [LIST],
   "POST /v1/provider_keys": NONE,
   "DELETE /v1/provider_keys/{id}": [at("providerKey")],
+  "GET /v1/budgets": [LIST],
+  "POST /v1/budgets": NONE,
+  "GET /v1/budgets/{id}": [at("budget")],
+  "PATCH /v1/budgets/{id}": [at("budget", { daily_budget_usd: 0 })],
+  "DELETE /v1/budgets/{id}": [at("budget")],
   "GET /v1/guardrails": [LIST],
   "POST /v1/guardrails": NONE,
   "GET /v1/guardrails/{id}": [at("guardrail")],
@@ -302,6 +309,7 @@ test("names that another organization uses are free", async () => {
   const rules = [{ type: "pii", on: ["input"], action: "block" }];
   for (const [path, body] of [
     ["/v1/keys", { name: MARK }],
+    ["/v1/budgets", { subject: { type: "user", value: MARK } }],
     ["/v1/presets", { name: MARK, system: "hi" }],
     ["/v1/guardrails", { name: MARK, rules }],
   ] as const) {

@@ -9,6 +9,7 @@ export type Objects = Readonly<Record<ObjectKind, string>>;
 
 export type ObjectKind =
   | "key"
+  | "budget"
   | "webhook"
   | "delivery"
   | "file"
@@ -23,7 +24,7 @@ export type ObjectKind =
   | "preset"
   | "guardrail"
   | "providerKey"
-  | "paymentMethod"
+  | "method"
   | "request"
   | "transaction";
 
@@ -58,6 +59,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     description: MARK,
   });
   const key = await create("/v1/keys", { name: MARK, rate_limit_rpm: 60 });
+  const budget = await create("/v1/budgets", { subject: { type: "user", value: MARK } });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { filename: `${MARK}.jsonl` });
   const text = await uploaded(gateway, "assistants", MARK, { filename: `${MARK}.txt` });
   const store = await made("/v1/vector_stores", { name: MARK, file_ids: [text.id] });
@@ -83,9 +85,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     key: "sk-of-the-organization",
     name: MARK,
   });
-  const paymentMethod = await create("/v1/billing/payment_methods", {
-    payment_method: "pm_card_visa",
-  });
+  const method = await create("/v1/billing/payment_methods", { payment_method: "pm_card_visa" });
   const cached = await gateway.request("POST", "/v1/chat/completions", CHAT, { headers: CACHED });
   const request = cached.headers.get("x-gateway-request-id")!;
   await cached.text();
@@ -102,6 +102,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     stranger,
     objects: {
       key: key.id,
+      budget: budget.id,
       webhook: webhook.id,
       delivery: delivered[0].id,
       file: text.id,
@@ -116,7 +117,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
       preset: preset.id,
       guardrail: guardrail.id,
       providerKey: providerKey.id,
-      paymentMethod: paymentMethod.id,
+      method: method.id,
       request,
       transaction: transactions[0].id,
     },

@@ -96,6 +96,7 @@ test("no key changes or deletes itself", async () => {
 describe("a secret key that is limited itself", () => {
   const limits: [string, Partial<ApiKeySettings>][] = [
     ["a rate limit", { rateLimitRpm: 1_000 }],
+    ["a limit of tokens", { rateLimitTpm: 1_000_000 }],
     ["a daily budget", { dailyBudgetNano: 1_000_000_000n }],
     ["a monthly budget", { monthlyBudgetNano: 1_000_000_000n }],
     ["a model list", { allowedModels: ["sandbox/chat"] }],

@@ -46,6 +46,7 @@ describe("POST /v1/keys", () => {
         "name",
         "scopes",
         "rate_limit_rpm",
+        "rate_limit_tpm",
         "daily_budget_usd",
         "monthly_budget_usd",
         "budget_includes_byok",
@@ -94,6 +95,8 @@ describe("POST /v1/keys", () => {
     [{ name: "x", rate_limit_rpm: 0 }],
     [{ name: "x", rate_limit_rpm: 1.5 }],
     [{ name: "x", rate_limit_rpm: "5" }],
+    [{ name: "x", rate_limit_tpm: 0 }],
+    [{ name: "x", rate_limit_tpm: 2_147_483_648 }],
     [{ name: "x", daily_budget_usd: -1 }],
     [{ name: "x", daily_budget_usd: 0.0000000001 }],
     [{ name: "x", monthly_budget_usd: "5" }],
@@ -189,7 +192,12 @@ describe("a key's life", () => {
   });
 
   test("changes only the fields present, and null takes a limit away", async () => {
-    const { body: key } = await create({ name: "partial", rate_limit_rpm: 5, daily_budget_usd: 1 });
+    const { body: key } = await create({
+      name: "partial",
+      rate_limit_rpm: 5,
+      rate_limit_tpm: 9,
+      daily_budget_usd: 1,
+    });
     const patch = async (change: unknown) => {
       const response = await gateway.request("PATCH", `/v1/keys/${key.id}`, change, {
         key: gateway.managementKey,
@@ -198,10 +206,16 @@ describe("a key's life", () => {
     };
     expect(await patch({ daily_budget_usd: 2 })).toMatchObject({
       rate_limit_rpm: 5,
+      rate_limit_tpm: 9,
       daily_budget_usd: 2,
     });
-    const item = await patch({ rate_limit_rpm: null });
-    expect(item).toMatchObject({ rate_limit_rpm: null, daily_budget_usd: 2, name: "partial" });
+    const item = await patch({ rate_limit_rpm: null, rate_limit_tpm: null });
+    expect(item).toMatchObject({
+      rate_limit_rpm: null,
+      rate_limit_tpm: null,
+      daily_budget_usd: 2,
+      name: "partial",
+    });
     expect(item).not.toHaveProperty("key");
   });
 

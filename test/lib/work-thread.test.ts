@@ -20,6 +20,7 @@ serveCalls((call) => {
   if (call === "refuse") throw new GatewayError("invalid_body", "No.", { param: "x" });
   if (call === "fail") throw new TypeError("broken");
   if (call === "hang") for (;;) {}
+  if (call === "rest") Bun.sleepSync(3_200);
   if (call === "crash") process.exit(3);
   return call;
 });`,
@@ -68,5 +69,13 @@ test("a thread that ends by itself is replaced, and no call is left without an a
   expect(await Promise.all(waiting)).toEqual(["overloaded", "overloaded"]);
   expect(losses).toHaveLength(1);
   expect(await work.call<number>(3)).toBe(3);
+  work.close();
+});
+
+test("the first call of a thread has twice the time, because the thread still loads", async () => {
+  const { work, losses } = thread(3_000);
+  expect(await codeOf(work.call("rest"))).toBe("answered");
+  expect(losses).toEqual([]);
+  expect(await codeOf(work.call("rest"))).toBe("overloaded");
   work.close();
 });

@@ -53,7 +53,7 @@ describe.each([
     ["with the limit of the model", {}],
   ] as const)(
     "%s are charged for exactly what was served to them, and never beyond the budget",
-    async (name, limits) => {
+    async (_, limits) => {
       const slug = gateway.modelThat({
         do: "complete",
         toolCalls: [{ name: "file_search", arguments: '{"query":"harbour"}' }],
@@ -62,7 +62,7 @@ describe.each([
       const key = await addSecretKey(gateway, { dailyBudgetNano: budgetNano });
       const answers = await Promise.all(
         Array.from({ length: LOOPS }, async (_, i) => {
-          const user = `${name} ${i}`;
+          const user = `${slug} ${i}`;
           const response = await gateway.request(
             "POST",
             "/v1/responses",
@@ -99,8 +99,8 @@ describe.each([
       }
       const sum = [...charges.values()].reduce((total, charge) => total + charge, 0n);
       expect(sum).toBeLessThanOrEqual(budgetNano);
-      // The money covers some of them, and not all.
-      expect(sum).toBeGreaterThan(budgetNano / 2n);
+      // The money covers some of them, and not all: the more run at once, the more of it is held.
+      expect(sum).toBeGreaterThan(budgetNano / 10n);
       expect(seen.short).toBeGreaterThan(0);
       expect(rows).toHaveLength(LOOPS - seen.refused);
       for (const { requestBody } of gateway.upstream.served) {

@@ -1,4 +1,5 @@
 import { expect } from "bun:test";
+import { inOneSnapshot } from "../../db/client.ts";
 import type { TestGateway } from "../support/gateway.ts";
 
 export interface TopUp {
@@ -48,19 +49,21 @@ export async function refused(response: Response, status: number): Promise<Payme
 }
 
 /** Of an organization, from its transactions, each of which follows from the one before. */
-export async function balanceNano(gateway: TestGateway, organizationId: string): Promise<bigint> {
-  const rows = await gateway.sql<{ amount_nano: bigint; balance_after_nano: bigint }[]>`
-    SELECT amount_nano, balance_after_nano FROM transactions
-    WHERE organization_id = ${organizationId} ORDER BY sequence`;
-  let balance = 0n;
-  for (const row of rows) {
-    balance += row.amount_nano;
-    expect(row.balance_after_nano).toBe(balance);
-  }
-  const [account] = await gateway.sql<{ nano: bigint }[]>`
-    SELECT credit_nano - posted_nano AS nano FROM accounts WHERE id = ${`org:${organizationId}`}`;
-  expect(account!.nano).toBe(balance);
-  return balance;
+export function balanceNano(gateway: TestGateway, organizationId: string): Promise<bigint> {
+  return inOneSnapshot(gateway.sql, async (sql) => {
+    const rows = await sql<{ amount_nano: bigint; balance_after_nano: bigint }[]>`
+      SELECT amount_nano, balance_after_nano FROM transactions
+      WHERE organization_id = ${organizationId} ORDER BY sequence`;
+    let balance = 0n;
+    for (const row of rows) {
+      balance += row.amount_nano;
+      expect(row.balance_after_nano).toBe(balance);
+    }
+    const [account] = await sql<{ nano: bigint }[]>`
+      SELECT credit_nano - posted_nano AS nano FROM accounts WHERE id = ${`org:${organizationId}`}`;
+    expect(account!.nano).toBe(balance);
+    return balance;
+  });
 }
 
 export async function addMethod(gateway: TestGateway, name: string, key?: string): Promise<string> {

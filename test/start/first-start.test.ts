@@ -9,6 +9,7 @@ import {
   Grounds,
   type LaunchOptions,
 } from "../crash/gateway-process.ts";
+import { programSource } from "../support/programs.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 import { until } from "../support/until.ts";
 import { chat, getJson } from "./client.ts";
@@ -24,10 +25,10 @@ afterAll(() => grounds.clear());
 
 /** Starts a gateway and measures until it is ready, without its waiting for a processor. */
 async function startReady(options: LaunchOptions) {
-  const gateway = grounds.launch(options);
+  const gateway = grounds.launch({ ...options, fromSource: true });
   const elapsedMs = startStopwatch(gateway.pid);
   const baseUrl = await gateway.listening;
-  expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200);
+  await until("it is ready", async () => (await fetch(`${baseUrl}/readyz`)).status === 200);
   return { gateway, baseUrl, startMs: elapsedMs() };
 }
 
@@ -151,8 +152,7 @@ describe("the file of the first keys", () => {
 
 /** Starts a gateway on a terminal, which hands on what is shown there. */
 function onTerminal(dataDir: string, port: number, data: (_: unknown, bytes: Uint8Array) => void) {
-  const main = join(import.meta.dir, "..", "..", "src", "main.ts");
-  return Bun.spawn([process.execPath, "--no-env-file", main], {
+  return Bun.spawn([process.execPath, "--no-env-file", programSource("gateway")], {
     cwd: grounds.folder,
     env: { PATH: process.env.PATH, PORT: String(port), DATA_DIR: dataDir },
     terminal: { cols: 200, rows: 50, data },

@@ -32,7 +32,7 @@ describe.skipIf(!canBeNobody)("started by a normal user in a checkout of somebod
       chownSync(dataDir, NOBODY, NOBODY);
       let secret: string | undefined;
       for (let time = 1; time <= 2; time++) {
-        const gateway = grounds.launch({ dataDir, prefix: AS_NOBODY });
+        const gateway = grounds.launch({ dataDir, prefix: AS_NOBODY, fromSource: true });
         const baseUrl = await gateway.listening;
         secret ??= firstKeys(dataDir).secret_key;
         expect((await chat(baseUrl, secret)).status).toBe(200);
@@ -56,6 +56,7 @@ describe.skipIf(!canBeNobody)("started by a normal user in a checkout of somebod
       const gateway = grounds.launch({
         dataDir: join(closed, "data"),
         prefix: AS_NOBODY,
+        fromSource: true,
       });
       expect(await exitOf(gateway)).toBe(1);
       expect(gateway.stderr().trimEnd().split("\n")).toEqual([

@@ -19,7 +19,10 @@ export interface FilesProcess {
 }
 
 /** A gateway in a process of its own, on a database and a store that outlive it. */
-export async function prepareFilesProcess(kind: "disk" | "s3"): Promise<FilesProcess> {
+export async function prepareFilesProcess(
+  kind: "disk" | "s3",
+  environment: Readonly<Record<string, string>> = {},
+): Promise<FilesProcess> {
   const database = await createTestDatabase();
   const sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
   const folder = await mkdtemp(join(tmpdir(), "gateway-files-"));
@@ -39,6 +42,7 @@ export async function prepareFilesProcess(kind: "disk" | "s3"): Promise<FilesPro
           GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
           GATEWAY_SECRET_KEY: secretKey,
           ...(s3 && s3Environment(s3)),
+          ...environment,
         },
       });
       started.push(gateway);

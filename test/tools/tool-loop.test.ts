@@ -14,6 +14,7 @@ type Events = readonly ChatEvent[];
 type EventOf<Type extends ChatEvent["type"]> = Extract<ChatEvent, { readonly type: Type }>;
 
 const choice = 0;
+const ONE_EACH = { fixedFemto: 1, perUnitFemto: 1, fixedTokens: 1, perUnitTokens: 1 };
 const used = (promptTokens: number, completionTokens: number): ChatEvent => ({
   type: "usage",
   usage: { ...estimatedUsage(promptTokens, completionTokens), estimated: false },
@@ -69,8 +70,8 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
       async checkpoint() {
         done.push("checkpoint");
       },
-      async coverStep(_, usage, moreFemto) {
-        return covers(usage, BigInt(moreFemto));
+      async coverStep(_, usage, { costFemto }) {
+        return covers(usage, BigInt(costFemto));
       },
     },
     model: {
@@ -82,7 +83,10 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
         done.push("ask");
         return stepAt(asked.length);
       },
-      bound: () => ({ fixedFemto: 1_000, perUnitFemto: 1, units: 8_000 }),
+      bound: () => ({
+        ...{ fixedFemto: 1_000, perUnitFemto: 1, units: 8_000 },
+        ...{ fixedTokens: 1_000, perUnitTokens: 1 },
+      }),
       promptTokens: (added) => 100 + added.length,
     },
     ...parts,
@@ -177,7 +181,7 @@ describe("a loop of tools", () => {
               asked.push(outputTokens);
               return readyStream(steps[asked.length]!).reader();
             },
-            bound: () => ({ fixedFemto: 1, perUnitFemto: 1, units: 8_000 }),
+            bound: () => ({ ...ONE_EACH, units: 8_000 }),
             promptTokens: () => 1,
           },
         },
@@ -295,7 +299,7 @@ describe("a loop of tools", () => {
         model: {
           ...{ statedLimit: undefined, promptTokens },
           candidate: { terms: { capabilities: [], prices: {} } } as unknown as Candidate,
-          bound: () => ({ fixedFemto: 1, perUnitFemto: 1, units: 10 }),
+          bound: () => ({ ...ONE_EACH, units: 10 }),
           ask: async () => ({
             read: async () => {
               const value = answer.shift();

@@ -47,7 +47,7 @@ export interface CachedCall<Request extends AcceptedRequest> {
 }
 
 const NO_FEES: Fees = { of: () => 0n, highest: 0n };
-const NOTHING = { fixedFemto: 0, perUnitFemto: 0, units: 0 };
+const NOTHING = { fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
 
 /**
  * The step of the paid call that looks for the answer of an equal request before money is held. An answer that is

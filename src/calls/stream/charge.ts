@@ -1,6 +1,5 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { doneInTime } from "../../lib/deadlines.ts";
-import type { ExactInteger } from "../../lib/exact-integer.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
@@ -11,7 +10,7 @@ import {
   type KeptAnswer,
   type MeteredFigures,
 } from "../call-charge.ts";
-import type { AcceptedRequest, StepMoney, StreamForm } from "../endpoint.ts";
+import type { AcceptedRequest, StepBound, StepMoney, StreamForm } from "../endpoint.ts";
 import type { CallDependencies } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
@@ -76,13 +75,8 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#checkpoints!.renew(this.#answer!.outputTokens);
   }
 
-  coverStep(
-    candidate: Candidate,
-    usage: Usage,
-    moreFemto: ExactInteger,
-    toolsFemto?: ExactInteger,
-  ): Promise<boolean> {
-    return this.#charge.cover(candidate, usage, moreFemto, toolsFemto);
+  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+    return this.#charge.cover(candidate, usage, step);
   }
 
   /** Begins a checkpoint where one is due although nothing new is delivered. */

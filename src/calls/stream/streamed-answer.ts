@@ -288,7 +288,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#isSettling = true;
       const ending = await this.#settleWhole(relay, also);
       this.#isWhole = true;
-      await this.#admitted.keeping?.wholeStream(ending);
+      const { keeping } = this.#admitted;
+      if (keeping !== undefined) await keeping.wholeStream(ending);
       if (this.#isClosed) return;
       this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
       this.#close();

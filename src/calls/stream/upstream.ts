@@ -4,7 +4,13 @@ import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/in
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
 import { type AdmittedCall, ProviderCall } from "../call.ts";
-import type { AcceptedRequest, OpenedStream, StepMoney, StreamForm } from "../endpoint.ts";
+import type {
+  AcceptedRequest,
+  OpenedStream,
+  Preparation,
+  StepMoney,
+  StreamForm,
+} from "../endpoint.ts";
 import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
@@ -61,14 +67,19 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   /** The stream of the first candidate that answers. Rejects with the caller's error where none does. */
-  async start(): Promise<StartedStream> {
-    await this.#prepare();
+  start(): Promise<StartedStream> {
+    const { preparation } = this.#admitted;
+    return preparation === undefined
+      ? this.#firstAnswer()
+      : this.#prepare(preparation).then(() => this.#firstAnswer());
+  }
+
+  #firstAnswer(): Promise<StartedStream> {
     return this.tries.firstAnswer((candidate) => this.#try(candidate));
   }
 
-  async #prepare(): Promise<void> {
-    const { preparation, requestId, keeping } = this.#admitted;
-    if (preparation === undefined) return;
+  async #prepare(preparation: Preparation): Promise<void> {
+    const { requestId, keeping } = this.#admitted;
     try {
       const isWhole = await preparation({ requestId, signal: this.#abort.signal });
       if (!isWhole) keeping?.end();

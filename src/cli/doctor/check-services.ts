@@ -13,7 +13,7 @@ import { newId } from "../../lib/ids.ts";
 import { examineKeyring, isSealed } from "../../master-key/master-key.ts";
 import { baseUrl } from "../../start/first-keys.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
-import { freePort } from "../../start/serve.ts";
+import { freePort } from "../../start/port.ts";
 import { readFolderMark, wrongFolder } from "../../storage/folder-mark.ts";
 import type { FileStorage } from "../../storage/interface.ts";
 import { S3Storage } from "../../storage/s3.ts";

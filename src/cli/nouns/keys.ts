@@ -22,7 +22,7 @@ import {
   type ApiKeySettings,
   areAllScopes,
   type KeyKind,
-  MAX_RATE_LIMIT_RPM,
+  MAX_RATE_LIMIT,
 } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
@@ -62,6 +62,7 @@ const SETTING_OPTIONS = {
   org: ORGANIZATION_OPTION,
   scopes: { value: "A,B", meaning: "what it may do; everything if not said" },
   "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
+  "rate-limit-tpm": { value: "N", meaning: "tokens a minute" },
   "daily-budget-usd": { value: "X", meaning: "what it may spend in a UTC day" },
   "monthly-budget-usd": { value: "X", meaning: "what it may spend in a UTC month" },
   "budget-includes-byok": {
@@ -103,11 +104,10 @@ const create: Command = {
 };
 
 function readSettings(options: CommandInput["options"], nowMs: number) {
-  const rpm = options["rate-limit-rpm"];
   return {
     scopes: readScopes("scopes", options.scopes),
-    rateLimitRpm:
-      rpm === undefined ? null : readWholeNumber("rate-limit-rpm", rpm, 1, MAX_RATE_LIMIT_RPM),
+    rateLimitRpm: readRateLimit("rate-limit-rpm", options),
+    rateLimitTpm: readRateLimit("rate-limit-tpm", options),
     dailyBudgetNano: readLimitNano("daily-budget-usd", options["daily-budget-usd"]) ?? null,
     monthlyBudgetNano: readLimitNano("monthly-budget-usd", options["monthly-budget-usd"]) ?? null,
     budgetIncludesByok:
@@ -116,6 +116,14 @@ function readSettings(options: CommandInput["options"], nowMs: number) {
     allowedModels: readModels("models", options.models) ?? null,
     expiresAtMs: readFutureTime("expires-at", options["expires-at"], nowMs) ?? null,
   };
+}
+
+function readRateLimit(
+  name: "rate-limit-rpm" | "rate-limit-tpm",
+  options: CommandInput["options"],
+): number | null {
+  const limit = options[name];
+  return limit === undefined ? null : readWholeNumber(name, limit, 1, MAX_RATE_LIMIT);
 }
 
 function createOperatorKey(

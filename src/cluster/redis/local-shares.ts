@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import type { RateDecision } from "../interface.ts";
+import { ONE_ADMISSION, type RateAmount, type RateDecision, recounting } from "../interface.ts";
 import { MemoryRateWindows } from "../memory.ts";
 import { BUCKET_MS, type SlidingWindow } from "../sliding-window.ts";
 
@@ -55,14 +55,16 @@ export class LocalShares {
   }
 
   /** Throws 503 where more keys than fit were used within a window. */
-  take(key: string, limit: number): RateDecision {
+  take(key: string, limit: number, amount: RateAmount): RateDecision {
     const nowMs = this.#options.clock.nowMs();
     const live = this.countInstances();
     if (nowMs < this.#ignorantUntilMs) {
       const resetMs = this.#ignorantUntilMs;
-      return { isAdmitted: false, limit, remaining: 0, resetMs, retryAfterMs: resetMs - nowMs };
+      const retryAfterMs = resetMs - nowMs;
+      const refusal = { isAdmitted: false, taken: 0, remaining: 0, recount: undefined };
+      return { ...refusal, limit, resetMs, retryAfterMs };
     }
-    const decision = this.own.takeShare(key, Math.max(1, Math.floor(limit / live)));
+    const decision = this.own.takeShare(key, Math.max(1, Math.floor(limit / live)), amount);
     if (decision.isAdmitted) this.#admitted++;
     return { ...decision, limit };
   }
@@ -126,15 +128,23 @@ export class OwnAdmissions {
     return this.#windows.reserve(key);
   }
 
-  /** An admission that Redis counted. */
-  noteTold(window: SlidingWindow): void {
-    this.#windows.note(window);
+  /** An admission that Redis counted. Returns its bucket here. */
+  noteTold(window: SlidingWindow, taken = 1): number {
+    return this.#windows.note(window, taken);
   }
 
-  /** An admission that Redis counted where it counts no longer. */
-  noteUntold(key: string, window: SlidingWindow): void {
-    this.#windows.note(window);
-    this.#remember(key);
+  /** An admission that Redis counted where it counts no longer. Returns its bucket. */
+  noteUntold(key: string, window: SlidingWindow, taken: number): number {
+    const bucket = this.#windows.note(window, taken);
+    this.#remember(key, taken);
+    return bucket;
+  }
+
+  /** What an admission counts for has changed, which is not reported to Redis where it was reported before. */
+  changeUntold(key: string, bucket: number, by: number): void {
+    const counts = this.#untold.get(key);
+    const admitted = counts?.get(bucket);
+    if (admitted !== undefined) counts!.set(bucket, Math.max(0, admitted + by));
   }
 
   /** Whether something was admitted so recently that Redis must still count it. */
@@ -143,11 +153,22 @@ export class OwnAdmissions {
     return window.newestBucket !== undefined && window.newestBucket > oldest;
   }
 
-  /** One admission of `share`, decided here. Throws 503 as `reserve` does. */
-  takeShare(key: string, share: number): RateDecision {
-    const decision = this.#windows.take(key, share);
-    if (decision.isAdmitted) this.#remember(key);
-    return decision;
+  /** A part of `share`, decided here. Throws 503 as `reserve` does. */
+  takeShare(key: string, share: number, amount = ONE_ADMISSION): RateDecision {
+    const decision = this.#windows.take(key, share, amount);
+    const { isAdmitted, taken, recount } = decision;
+    if (!isAdmitted) return decision;
+    this.#remember(key, taken);
+    if (recount === undefined) return decision;
+    const bucket = this.#windows.nowBucket;
+    const changeUntold = recounting(taken, (by) => this.changeUntold(key, bucket, by));
+    return {
+      ...decision,
+      recount(amount) {
+        recount(amount);
+        changeUntold(amount);
+      },
+    };
   }
 
   /** How many of `share` admissions are left here. */
@@ -198,7 +219,7 @@ export class OwnAdmissions {
     return Math.max(0, (this.#windows.nowBucket - bucket - 1) * BUCKET_MS);
   }
 
-  #remember(key: string): void {
+  #remember(key: string, taken: number): void {
     let counts = this.#untold.get(key);
     if (counts === undefined) {
       if (this.#untold.size > SPARE_KEYS + 2 * this.#windows.size) this.#dropOldKeys();
@@ -207,7 +228,7 @@ export class OwnAdmissions {
     }
     if (counts.size > 2 * this.#buckets) this.#dropOld(counts);
     const bucket = this.#windows.nowBucket;
-    counts.set(bucket, (counts.get(bucket) ?? 0) + 1);
+    counts.set(bucket, (counts.get(bucket) ?? 0) + taken);
   }
 
   /** What has left every window need not be told; without this it would grow as long as Redis is gone. */

@@ -1,5 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Clock } from "../../lib/clock.ts";
+import type { RateAmount } from "../interface.ts";
 import { BUCKET_MS, bucketsOf } from "../sliding-window.ts";
 import { COMMAND_TIMEOUT_MS, RedisTime } from "./connection.ts";
 import type { Untold } from "./local-shares.ts";
@@ -15,11 +16,20 @@ const PRESENT_PARTS = 15;
 const LATE_MS = 250;
 /** A failure that comes so much after the timeout says that this process was busy, and nothing of Redis. */
 const STALL_MS = 50;
-const NUMBERS_OF_A_TAKE = 4;
+const NUMBERS_OF_A_TAKE = 6;
 
 export interface Asked {
   readonly key: string;
   readonly limit: number;
+  readonly amount: RateAmount;
+}
+
+/** What an admission counts for has changed. */
+export interface Recount {
+  readonly key: string;
+  /** As the take was answered. */
+  readonly bucket: number;
+  readonly by: number;
 }
 
 /** A take as Redis decided it. */
@@ -30,6 +40,9 @@ export interface Answer {
   readonly remaining: number;
   readonly resetInMs: number;
   readonly retryAfterMs: number;
+  readonly taken: number;
+  /** By Redis's clock. */
+  readonly bucket: number;
 }
 
 /** The counters are others than this instance took them for; it has to attend again. */
@@ -56,6 +69,7 @@ interface Scripts {
   gatewayTake(...words: (string | number)[]): Promise<number[]>;
   gatewayMerge(...words: (string | number)[]): Promise<number[]>;
   gatewayCount(...words: (string | number)[]): Promise<number[]>;
+  gatewayRecount(...words: (string | number)[]): Promise<number[]>;
   gatewayLeave(...words: (string | number)[]): Promise<number[]>;
 }
 
@@ -76,6 +90,7 @@ export class RateScripts {
     redis.defineCommand("gatewayTake", { lua: takeLua(BUCKET_MS, clockKey) });
     redis.defineCommand("gatewayMerge", { lua: mergeLua(BUCKET_MS, clockKey) });
     redis.defineCommand("gatewayCount", { numberOfKeys: 3, lua: countLua(BUCKET_MS, clockKey) });
+    redis.defineCommand("gatewayRecount", { lua: recountLua(clockKey) });
     redis.defineCommand("gatewayLeave", { numberOfKeys: 1, lua: leaveLua(clockKey) });
     this.#scripts = redis as unknown as Scripts;
   }
@@ -116,7 +131,9 @@ export class RateScripts {
     for (const { key } of asked) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
     words.push(live.length, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
-    for (const { limit } of asked) words.push(limit);
+    for (const { limit, amount } of asked) {
+      words.push(limit, amount.full, amount.reduced, amount.least);
+    }
     words.push(...live);
     const numbers = await this.#timed(() => this.#scripts.gatewayTake(...words));
     const answers: Answer[] = [];
@@ -127,12 +144,28 @@ export class RateScripts {
         remaining: numbers[at + 1]!,
         resetInMs: numbers[at + 2]!,
         retryAfterMs: numbers[at + 3]!,
+        taken: numbers[at + 4]!,
+        bucket: numbers[at + 5]!,
       });
     }
     return answers;
   }
 
-  /** How many admissions of a key its window holds. Throws as `take`. */
+  /** Changes what admissions count for, as long as they are in their windows. Throws as `take`. */
+  async recount(generation: string, recounts: readonly Recount[]): Promise<void> {
+    const byKey = Map.groupBy(recounts, ({ key }) => key);
+    const prefix = this.#windowPrefix(generation);
+    const words: (string | number)[] = [byKey.size + 2, this.#marker, this.#present(generation)];
+    for (const key of byKey.keys()) words.push(prefix + key);
+    words.push(generation, this.#options.instanceId, this.#deadlineMs());
+    for (const changes of byKey.values()) {
+      words.push(changes.length);
+      for (const { bucket, by } of changes) words.push(bucket, by);
+    }
+    await this.#timed(() => this.#scripts.gatewayRecount(...words));
+  }
+
+  /** What the window of a key holds. Throws as `take`. */
   async count(generation: string, key: string): Promise<number> {
     const reply = await this.#timed(() =>
       this.#scripts.gatewayCount(
@@ -216,6 +249,7 @@ function wordOf(generation: string): string {
  * is the last one that has left the window, so the difference of last and first is what the window holds;
  * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves. A bucket
  * is written as the time of its last admission, in buckets with a fraction, and counts as long as that one.
+ * An admission may count for more than one, and be recounted later: that costs a step for each bucket since.
  *
  * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
  * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
@@ -306,9 +340,10 @@ end
 
 /**
  * KEYS marker, present, windows. ARGV generation, instance, deadline, how many instances live, how recently
- * those present took part, buckets, the limit of each window, and who lives. Answers four numbers for each: 0 refused,
- * 1 admitted, 2 admitted into a window that was not there; how many are left; in how many milliseconds
- * the oldest leaves; for a refusal, in how many one more will be admitted.
+ * those present took part, buckets, of each window its limit and the full, reduced and least amount, and who lives.
+ * Answers six numbers for each: 0 refused, 1 admitted, 2 admitted into a window that was not there; how much is left;
+ * in how many milliseconds the oldest leaves; for a refusal, in how many it will be admitted; how much was taken, and
+ * in which bucket.
  */
 function takeLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -325,7 +360,9 @@ local bucket = math.floor(time)
 local answers = {${CARRIED_OUT}, now}
 for i = 3, #KEYS do
   local key = KEYS[i]
-  local limit = tonumber(ARGV[i + 4])
+  local at = 4 * i - 5
+  local limit, full = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local reduced, least = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   if missing > 0 then limit = math.max(1, limit - missing * math.max(1, math.floor(limit / live))) end
   local verdict = 1
   local gone, first = expire(key)
@@ -338,21 +375,25 @@ for i = 3, #KEYS do
     redis.call('RPUSH', key, 0, 0)
   end
   local total = admitted - gone
-  local retryMs = 0
-  if total < limit then
-    total = total + 1
+  local left = limit - total
+  local taken, into, retryMs = 0, bucket, 0
+  if full <= left then taken = full
+  elseif least <= left then taken = math.min(reduced, left) end
+  if taken > 0 then
+    total = total + taken
     if newest >= bucket then
-      redis.call('LSET', key, -1, admitted + 1)
+      into = math.floor(newest)
+      redis.call('LSET', key, -1, admitted + taken)
       if newest < time then redis.call('LSET', key, -2, time) end
       if first == newest then first = math.max(newest, time) end
     else
-      redis.call('RPUSH', key, time, admitted + 1)
+      redis.call('RPUSH', key, time, admitted + taken)
       redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
     end
     first = first or time
   else
     verdict = 0
-    local last = total == limit and first or leaves(key, gone, total - limit + 1) or time
+    local last = full == 1 and left == 0 and first or leaves(key, gone, least - left) or time
     retryMs = math.max(1, leaveMs(last) - now)
   end
   local n = #answers
@@ -360,6 +401,8 @@ for i = 3, #KEYS do
   answers[n + 2] = math.max(0, limit - total)
   answers[n + 3] = leaveMs(first or time) - now
   answers[n + 4] = retryMs
+  answers[n + 5] = taken
+  answers[n + 6] = into
 end
 return answers`;
 }
@@ -373,6 +416,47 @@ local gone = expire(KEYS[3])
 if not gone then return {${CARRIED_OUT}, now, 0} end
 local last = redis.call('LRANGE', KEYS[3], -1, -1)
 return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
+}
+
+/**
+ * Changes what admissions count for that are in their windows yet. KEYS marker, present, windows. ARGV generation,
+ * instance, deadline, and for each window the number of its changes and of each of these its bucket and by how much.
+ */
+function recountLua(clockKey?: string): string {
+  return `${preamble(clockKey)}${CHECK}
+local at = 4
+for i = 3, #KEYS do
+  local key = KEYS[i]
+  local changes, oldest = {}, math.huge
+  for j = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
+    local bucket = tonumber(ARGV[j])
+    changes[bucket] = (changes[bucket] or 0) + tonumber(ARGV[j + 1])
+    oldest = math.min(oldest, bucket)
+  end
+  at = at + 1 + 2 * tonumber(ARGV[at])
+  local length = redis.call('LLEN', key)
+  local span, pairs = 0, {}
+  while span < length and (span == 0 or math.floor(tonumber(pairs[1])) >= oldest) do
+    span = math.min(4 * span + 32, length)
+    pairs = redis.call('LRANGE', key, -span, -1)
+  end
+  local from, shift, before = nil, 0, tonumber(pairs[2])
+  for j = 3, #pairs, 2 do
+    local admitted = tonumber(pairs[j + 1])
+    local by = changes[math.floor(tonumber(pairs[j]))]
+    if by then
+      shift = shift + math.max(by, before - admitted)
+      from = from or j
+    end
+    before = admitted
+    if from then pairs[j + 1] = admitted + shift end
+  end
+  if from then
+    redis.call('LTRIM', key, 0, length - #pairs + from - 2)
+    redis.call('RPUSH', key, unpack(pairs, from))
+  end
+end
+return {${CARRIED_OUT}, now}`;
 }
 
 /**

@@ -1,6 +1,12 @@
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { RateDecision, RateWindows } from "../interface.ts";
+import {
+  ONE_ADMISSION,
+  type RateAmount,
+  type RateDecision,
+  type RateWindows,
+  recounting,
+} from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
 import { LocalShares, type OwnAdmissions } from "./local-shares.ts";
 import {
@@ -8,6 +14,7 @@ import {
   CountersLost,
   GenerationChanged,
   type RateScripts,
+  type Recount,
   Stalled,
 } from "./rate-scripts.ts";
 
@@ -47,10 +54,12 @@ interface RedisRateWindowsOptions {
 const ATTENDS_A_WINDOW = 120;
 /** After a loss that Redis itself reported, so that it answers. */
 const ATTEND_SOON_MS = 20;
-/** Takes that wait for Redis at a time. */
+/** Takes that wait for Redis at a time, and recounts. */
 const MAX_WAITING = 20_000;
 /** Of one script, so that it stops Redis for less than a millisecond. */
 const MAX_TAKES_A_SCRIPT = 128;
+/** Of one script: each may move all the buckets of a window. */
+const MAX_RECOUNTS_A_SCRIPT = 16;
 /** Reports must be small while takes wait. */
 const MAX_LAST_KEYS = 64;
 /** A take whose answer this process did not see, or that saw the counters start over, asks once more. */
@@ -61,6 +70,7 @@ const RECENT_MARGIN_BUCKETS = 20;
 interface WaitingTake {
   readonly key: string;
   readonly limit: number;
+  readonly amount: RateAmount;
   readonly window: SlidingWindow;
   attempts: number;
   resolve(decision: RateDecision): void;
@@ -79,6 +89,8 @@ export class RedisRateWindows implements RateWindows {
   #lostAtMs: number | undefined;
   #admittedApartBefore = 0;
   #waiting: WaitingTake[] = [];
+  /** What the counters of this generation do not know yet. */
+  #recounts: Recount[] = [];
   #inFlight = 0;
   #isFlushing = false;
   #attending: Promise<void> | undefined;
@@ -117,17 +129,18 @@ export class RedisRateWindows implements RateWindows {
   }
 
   /** Throws 503 where more keys than fit, or more takes than can wait, are there at once. */
-  take(key: string, limit: number): RateDecision | Promise<RateDecision> {
-    if (this.#state === "apart") return this.#takeApart(key, limit);
+  take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision | Promise<RateDecision> {
+    if (this.#state === "apart") return this.#takeApart(key, limit, amount);
     const window = this.#own.reserve(key);
     if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw overloaded();
     return new Promise((resolve, reject) => {
-      this.#wait({ key, limit, window, attempts: 0, resolve, reject });
+      this.#wait({ key, limit, amount, window, attempts: 0, resolve, reject });
     });
   }
 
   async remaining(key: string, limit: number): Promise<number> {
     if (this.#state === "joined") {
+      this.#sendRecounts();
       try {
         const admitted = await this.#options.scripts.count(this.#generation!, key);
         return Math.max(0, limit - admitted);
@@ -140,6 +153,10 @@ export class RedisRateWindows implements RateWindows {
 
   #wait(take: WaitingTake): void {
     this.#waiting.push(take);
+    this.#flushSoon();
+  }
+
+  #flushSoon(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
     // What other requests ask in this round of the event loop shares the script.
@@ -150,6 +167,7 @@ export class RedisRateWindows implements RateWindows {
   }
 
   #flush(): void {
+    if (this.#state === "joined") this.#sendRecounts();
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, MAX_TAKES_A_SCRIPT);
       if (this.#state === "joined") void this.#ask(batch);
@@ -175,22 +193,50 @@ export class RedisRateWindows implements RateWindows {
     }
   }
 
+  /** One that fails is not sent again: it may have been carried out. What was to be given back stays counted then. */
+  #sendRecounts(): void {
+    while (this.#recounts.length > 0) {
+      const batch = this.#recounts.splice(0, MAX_RECOUNTS_A_SCRIPT);
+      void this.#options.scripts.recount(this.#generation!, batch).catch(() => {});
+    }
+  }
+
   #answer(take: WaitingTake, answer: Answer, generation: string): void {
-    if (answer.isNew && this.#own.hasRecent(take.window, RECENT_MARGIN_BUCKETS)) {
+    const { key, window } = take;
+    const { isAdmitted, taken, bucket } = answer;
+    if (answer.isNew && this.#own.hasRecent(window, RECENT_MARGIN_BUCKETS)) {
       this.#lostGeneration = generation;
       if (this.#generation === generation) this.#part(new Error("it lost a window"));
     }
-    if (answer.isAdmitted) {
-      if (this.#generation === generation) this.#own.noteTold(take.window);
-      else this.#own.noteUntold(take.key, take.window);
+    let recount: RateDecision["recount"];
+    if (isAdmitted) {
+      const ownBucket =
+        this.#generation === generation
+          ? this.#own.noteTold(window, taken)
+          : this.#own.noteUntold(key, window, taken);
+      if (take.amount !== ONE_ADMISSION) {
+        recount = recounting(taken, (by) => {
+          window.change(ownBucket, by);
+          if (this.#generation === generation) this.#recount({ key, bucket, by });
+          else this.#own.changeUntold(key, ownBucket, by);
+        });
+      }
     }
     take.resolve({
-      isAdmitted: answer.isAdmitted,
+      isAdmitted,
+      taken,
+      recount,
       limit: take.limit,
       remaining: answer.remaining,
       resetMs: this.#options.clock.nowMs() + answer.resetInMs,
       retryAfterMs: answer.retryAfterMs,
     });
+  }
+
+  #recount(recount: Recount): void {
+    if (this.#recounts.length >= MAX_WAITING) return;
+    this.#recounts.push(recount);
+    this.#flushSoon();
   }
 
   /** Redis failed the take. Where it is there, or is there again, it decides; it may count the take twice. */
@@ -202,16 +248,16 @@ export class RedisRateWindows implements RateWindows {
 
   #decideApart(take: WaitingTake): void {
     try {
-      take.resolve(this.#takeApart(take.key, take.limit));
+      take.resolve(this.#takeApart(take.key, take.limit, take.amount));
     } catch (error) {
       take.reject(error);
     }
   }
 
-  #takeApart(key: string, limit: number): RateDecision {
+  #takeApart(key: string, limit: number, amount: RateAmount): RateDecision {
     // Of what is decided here Redis has to be told before it decides again.
     if (this.#state !== "apart") this.#part(new Error("it did not answer"));
-    return this.#shares.take(key, limit);
+    return this.#shares.take(key, limit, amount);
   }
 
   #part(reason: Error): void {
@@ -265,6 +311,7 @@ export class RedisRateWindows implements RateWindows {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
         this.#generation = generation;
         this.#own.forgetTold();
+        this.#recounts = [];
       }
       if (this.#isClosed) return;
       // Something was found missing while Redis was asked: that has to be reported first.

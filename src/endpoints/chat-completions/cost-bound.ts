@@ -194,6 +194,8 @@ export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTe
     fixedFemto: times(promptTokens * choices, input),
     perUnitFemto: times(choices, dearestOutput(request, terms.prices, promptTokens)),
     units: statedOutputLimit(request) ?? terms.maxOutputTokens,
+    fixedTokens: promptTokens * choices,
+    perUnitTokens: choices,
   };
 }
 

@@ -143,8 +143,9 @@ const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING, FILE_PARS
 
 /** Each plugin checks its own options. */
 function assertPlugins({ plugins }: ChatRequest): void {
+  if (!plugins) return;
   const seen = new Set<string>();
-  for (const [at, { id }] of (plugins ?? []).entries()) {
+  for (const [at, { id }] of plugins.entries()) {
     const param = `plugins.${at}.id`;
     if (!PLUGINS.has(id)) {
       const message = `${param} ${JSON.stringify(id.slice(0, 100))} is not supported.`;

@@ -42,6 +42,7 @@ const MAX_QUESTION_CHARACTERS = 2_000;
  */
 export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   const { web_search_options: given } = request;
+  if (isAbsent(given) && !request.plugins) return undefined;
   const plugins = request.plugins ?? [];
   const at = plugins.findIndex(({ id }) => id === "web");
   const plugin = plugins[at];
@@ -150,19 +151,24 @@ function unsupported(param: string, what = ""): GatewayError {
 
 const SEARCHED = ":online";
 
+function isSearched(name: string): boolean {
+  return name.endsWith(SEARCHED);
+}
+
+function withoutMark(name: string): string {
+  return isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
+}
+
 /** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
 export function withoutSuffix(request: ChatRequest): ChatRequest {
   const { model, models } = request;
-  const isSearched = (name: string): boolean => name.endsWith(SEARCHED);
   if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
-  const bare = (name: string): string =>
-    isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
   const plugins = request.plugins ?? [];
   const isThere = plugins.some(({ id }) => id === "web");
   return {
     ...request,
-    ...(model && { model: bare(model) }),
-    ...(models && { models: models.map(bare) }),
+    ...(model && { model: withoutMark(model) }),
+    ...(models && { models: models.map(withoutMark) }),
     ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
   };
 }

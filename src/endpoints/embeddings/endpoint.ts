@@ -160,7 +160,8 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   bound(request, terms): CostBound {
     const tokens = tokensWithin(request.sizes, terms);
     const price = exact(terms.prices.inputTokenFemto);
-    return { fixedFemto: times(tokens, price), perUnitFemto: 0, units: 0 };
+    const fixedFemto = times(tokens, price);
+    return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
   },
 
   /** There are no output tokens, so that nothing of the hold can be lowered. */

@@ -47,7 +47,9 @@ export function imagesBound(
     (sum, [units, femto]) => plus(sum, times(units, exact(femto ?? 0n))),
     0,
   );
-  return { fixedFemto, perUnitFemto: 0, units: 0 };
+  const inputTokens = inputText + inputs * MAX_INPUT_IMAGE_TOKENS;
+  const fixedTokens = isByTokens(prices) ? inputTokens + count * outputTokens : 0;
+  return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens, perUnitTokens: 0 };
 }
 
 /** What was made of a request. */
@@ -89,8 +91,7 @@ function countedTokens(
   { prices, maxOutputTokens }: ModelTerms,
   variant: Variant,
 ): Usage {
-  const isByTokens = prices.outputTokenFemto > 0n || (prices.imageOutputTokenFemto ?? 0n) > 0n;
-  if (!isByTokens) return NO_TOKENS;
+  if (!isByTokens(prices)) return NO_TOKENS;
   const text = tokensOfPrompt(Buffer.byteLength(request.prompt), 1);
   const inputTokens = inputImages(request) * MAX_INPUT_IMAGE_TOKENS;
   const ofImages = images * (mostImageTokens(prices, variant) ?? maxOutputTokens);
@@ -103,6 +104,10 @@ function countedTokens(
     imageCompletionTokens: outputTokens,
     estimated: true,
   };
+}
+
+function isByTokens({ outputTokenFemto, imageOutputTokenFemto = 0n }: ModelPrices): boolean {
+  return outputTokenFemto > 0n || imageOutputTokenFemto > 0n;
 }
 
 /** A mask counts as one. */

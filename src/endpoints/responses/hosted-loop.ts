@@ -1,8 +1,7 @@
 import { type ProviderCall, sentLimit } from "../../calls/call.ts";
-import type { StepMoney } from "../../calls/endpoint.ts";
+import { type StepMoney, stepBound } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { plus, times } from "../../lib/exact-integer.ts";
 import { NO_TOKENS } from "../../lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
@@ -99,8 +98,7 @@ async function coverOpened(
   const size = sizeOf(admitted, opened, promptSize({ messages: opened.messages }));
   const bound = costBound(fields, size, terms);
   const tokens = sentLimit(admitted, candidate) ?? terms.maxOutputTokens;
-  const most = plus(bound.fixedFemto, times(tokens, bound.perUnitFemto));
-  if (await steps.coverStep(candidate, NO_TOKENS, most)) return;
+  if (await steps.coverStep(candidate, NO_TOKENS, stepBound(bound, tokens))) return;
   throw new GatewayError(
     "insufficient_credits",
     "The credits do not cover the request with the tools that its servers offer.",

@@ -141,5 +141,7 @@ export function boundWithRuns(
   const step = costBound(chat, { ...size, media: Math.max(size.media, 1) }, terms);
   const { webSearchFemto = 0n } = terms.prices;
   const runs = times(maxCalls, exact(webSearchFemto));
-  return { ...step, fixedFemto: plus(times(maxCalls + 1, step.fixedFemto), runs) };
+  const calls = maxCalls + 1;
+  const fixedFemto = plus(times(calls, step.fixedFemto), runs);
+  return { ...step, fixedFemto, fixedTokens: calls * step.fixedTokens };
 }

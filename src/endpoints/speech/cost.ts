@@ -72,6 +72,8 @@ export function speechBound(size: SpeechSize, terms: ModelTerms): CostBound {
     fixedFemto: plus(ofText, ofTime),
     perUnitFemto: exact(perUnit),
     units: perUnit === 0n ? 0 : Math.min(soundTokens, maxOutputTokens || soundTokens),
+    fixedTokens: isByToken(terms) ? inputTokens : 0,
+    perUnitTokens: 1,
   };
 }
 

@@ -23,6 +23,8 @@ const USUAL_TOKENS_A_SECOND = 10;
 const TOKENS_AROUND_SOUND = 1_024;
 const SPARE_OUTPUT_TOKENS = 1_024;
 
+const NO_UNITS = { perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
+
 export function isByTime({ prices }: ModelTerms): boolean {
   return prices.secondFemto !== undefined;
 }
@@ -30,7 +32,7 @@ export function isByTime({ prices }: ModelTerms): boolean {
 /** The whole of the sound, by its price; or the tokens that it, the words, and a transcript of it can be. */
 export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
   const { prices } = terms;
-  if (isByTime(terms)) return { fixedFemto: boundByTime(size, prices), perUnitFemto: 0, units: 0 };
+  if (isByTime(terms)) return { ...NO_UNITS, fixedFemto: boundByTime(size, prices) };
   const { durationMs, textBytes } = size;
   const ofSound = tokensOf(durationMs, MAX_TOKENS_A_SECOND);
   const { inputTokenFemto, outputTokenFemto, longPrompt = prices } = prices;
@@ -39,11 +41,13 @@ export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
     higher(longPrompt.inputTokenFemto, longPrompt.audioInputTokenFemto ?? 0n),
   );
   const output = higher(outputTokenFemto, longPrompt.outputTokenFemto);
+  const inputTokens = ofSound + textBytes + TOKENS_AROUND_SOUND;
+  const outputTokens = ofSound + SPARE_OUTPUT_TOKENS;
   const fixedFemto = plus(
-    times(ofSound + textBytes + TOKENS_AROUND_SOUND, exact(input)),
-    times(ofSound + SPARE_OUTPUT_TOKENS, exact(higher(output, prices.reasoningTokenFemto ?? 0n))),
+    times(inputTokens, exact(input)),
+    times(outputTokens, exact(higher(output, prices.reasoningTokenFemto ?? 0n))),
   );
-  return { fixedFemto, perUnitFemto: 0, units: 0 };
+  return { ...NO_UNITS, fixedFemto, fixedTokens: inputTokens + outputTokens };
 }
 
 function boundByTime(

@@ -12,6 +12,8 @@ REPLAYS = json.loads(os.environ["GATEWAY_REPLAYS"])
 COUNTED_TOKENS = int(os.environ["GATEWAY_COUNTED_TOKENS"])
 
 client = Anthropic(base_url=BASE_URL, api_key=KEY, max_retries=0)
+# Each of its own would read the certificates of all authorities once more.
+plain = httpx.Client(timeout=30)
 MESSAGES = [{"role": "user", "content": "hello"}]
 WEATHER = {"name": "get_weather", "input_schema": {"type": "object", "properties": {}}}
 
@@ -36,11 +38,10 @@ def message_of(model: str, stream: bool, **fields):
 
 def chat_of(model: str, stream: bool) -> str:
     """The id of the same request by chat."""
-    response = httpx.post(
+    response = plain.post(
         f"{API_URL}/chat/completions",
         headers={"authorization": f"Bearer {KEY}"},
         json={"model": model, "max_tokens": 4_000, "messages": MESSAGES, "stream": stream},
-        timeout=30,
     )
     assert response.status_code == 200, response.text
     return response.headers["x-request-id"]
@@ -48,11 +49,10 @@ def chat_of(model: str, stream: bool) -> str:
 
 def bill_of(request_id: str):
     """What it was charged, and for which tokens."""
-    response = httpx.get(
+    response = plain.get(
         f"{API_URL}/credits/transactions",
         headers={"authorization": f"Bearer {MANAGEMENT_KEY}"},
         params={"type": "usage", "limit": 200},
-        timeout=30,
     )
     [bill] = [one for one in response.json()["data"] if one["request_id"] == request_id]
     assert bill["amount_usd"] < 0 and bill["completion_tokens"] > 0, bill

@@ -1,0 +1,234 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { orgAccountId } from "../ledger/rows.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
+
+/*
+ * Locks are taken in the order of the ledger, whose trigger holds an account when it makes a row due: the
+ * account first. A transaction that has locked a row reads the balance afterwards, so that it sees every
+ * crossing that was noted in the row.
+ */
+
+export interface ReplenishSettings {
+  readonly isEnabled: boolean;
+  readonly thresholdNano: bigint;
+  /** 0: not set yet. */
+  readonly amountNano: bigint;
+  /** Null: the organization's default. */
+  readonly methodId: string | null;
+}
+
+export interface Replenishment extends ReplenishSettings {
+  /** In a row. */
+  readonly declines: number;
+}
+
+/** After so many declines in a row nothing is ordered; the trigger order_replenishment knows it too. */
+export const MAX_REPLENISH_DECLINES = 3;
+
+interface ReplenishRow {
+  readonly organization_id: string;
+  readonly is_enabled: boolean;
+  readonly threshold_nano: bigint;
+  readonly amount_nano: bigint;
+  readonly method_id: string | null;
+  readonly crossings: bigint;
+  readonly ordered_crossings: bigint;
+  readonly intent_id: string | null;
+  readonly declines: number;
+}
+
+export async function findReplenishment(
+  sql: Database,
+  organizationId: string,
+): Promise<Replenishment | undefined> {
+  const [row] = await sql<ReplenishRow[]>`
+    SELECT * FROM auto_replenish WHERE organization_id = ${organizationId}`;
+  return row && replenishmentOf(row);
+}
+
+/**
+ * Changes the settings, and orders a payment where the balance is below the threshold now. Declines before it
+ * are forgotten.
+ *
+ * @param decide from the settings before; may throw
+ */
+export function changeReplenishment(
+  sql: Database,
+  organizationId: string,
+  decide: (before: ReplenishSettings) => ReplenishSettings,
+): Promise<void> {
+  return sql.begin(async (transaction) => {
+    const balanceNano = await balanceOf(transaction, organizationId, true);
+    await transaction`INSERT INTO auto_replenish (organization_id) VALUES (${organizationId})
+      ON CONFLICT DO NOTHING`;
+    const [row] = await transaction<ReplenishRow[]>`
+      SELECT * FROM auto_replenish WHERE organization_id = ${organizationId} FOR UPDATE`;
+    const { isEnabled, thresholdNano, amountNano, methodId } = decide(replenishmentOf(row!));
+    const threshold = thresholdNano.toString();
+    const isDue = isEnabled && balanceNano < thresholdNano;
+    await transaction`UPDATE auto_replenish SET is_enabled = ${isEnabled},
+        threshold_nano = ${threshold}::bigint, amount_nano = ${amountNano.toString()}::bigint,
+        method_id = ${methodId}, declines = 0,
+        due_at = CASE WHEN intent_id IS NOT NULL THEN due_at WHEN ${isDue} THEN clock_timestamp() END
+      WHERE organization_id = ${organizationId}`;
+    await transaction`UPDATE accounts
+      SET replenish_below_nano = ${isEnabled ? threshold : null}::bigint
+      WHERE id = ${orgAccountId(organizationId)}`;
+    if (isDue)
+      await transaction`SELECT pg_notify('gateway_changes', ${`replenish ${organizationId}`})`;
+  });
+}
+
+/** A payment that is to be made, or whose outcome is to be found out. */
+export interface ReplenishOrder {
+  readonly organizationId: string;
+  readonly intentId: string;
+  readonly amountNano: bigint;
+  readonly methodId: string | null;
+}
+
+/** Who claims an order has so long; then another may. */
+const LEASE_SECONDS = 60;
+const SUSPENDED_SECONDS = 600;
+
+/**
+ * Takes what is due longest: a payment whose outcome is open, or a new one, which is durable with this.
+ * "nothing" where a balance turned out to need none, undefined where nothing is due.
+ *
+ * @param newIntentId of the payment, where a new one is ordered
+ */
+export function claimReplenishment(
+  sql: Database,
+  newIntentId: string,
+): Promise<ReplenishOrder | "nothing" | undefined> {
+  return sql.begin(async (transaction) => {
+    const [row] = await transaction<(ReplenishRow & { is_suspended: boolean })[]>`
+      SELECT r.*, o.suspended_at IS NOT NULL AS is_suspended
+      FROM auto_replenish r JOIN organizations o ON o.id = r.organization_id
+      WHERE r.due_at <= clock_timestamp() ORDER BY r.due_at LIMIT 1 FOR UPDATE OF r SKIP LOCKED`;
+    if (row === undefined) return undefined;
+    const { organization_id: organizationId } = row;
+    const order = { organizationId, amountNano: row.amount_nano, methodId: row.method_id };
+    if (row.intent_id !== null) {
+      await postpone(transaction, organizationId, LEASE_SECONDS);
+      return { ...order, intentId: row.intent_id };
+    }
+    const isBelow = (await balanceOf(transaction, organizationId)) < row.threshold_nano;
+    if (!row.is_enabled || !isBelow || row.declines >= MAX_REPLENISH_DECLINES) {
+      await postpone(transaction, organizationId, null);
+      return "nothing";
+    }
+    if (row.is_suspended) {
+      await postpone(transaction, organizationId, SUSPENDED_SECONDS);
+      return "nothing";
+    }
+    await transaction`UPDATE auto_replenish
+      SET intent_id = ${newIntentId}, ordered_crossings = crossings
+      WHERE organization_id = ${organizationId}`;
+    await postpone(transaction, organizationId, LEASE_SECONDS);
+    return { ...order, intentId: newIntentId };
+  });
+}
+
+export type ReplenishOutcome =
+  | { readonly kind: "paid" }
+  | { readonly kind: "declined"; readonly reason: string }
+  /** Nothing was paid, and that is not the card's fault. */
+  | { readonly kind: "refused" }
+  /** Paid or not: it is looked at again. */
+  | { readonly kind: "unknown" };
+
+/** What an event about the last of too many declines says. */
+export interface ReplenishFailure extends ReplenishSettings {
+  readonly organizationId: string;
+  readonly balanceNano: bigint;
+  readonly declines: number;
+  readonly reason: string;
+}
+
+/** A balance that one payment does not lift above the threshold gets the next after so long. */
+const NEXT_PAYMENT_SECONDS = 60;
+/** After the first and after the second decline. */
+const DECLINED_SECONDS = [600, 3_600];
+const REFUSED_SECONDS = 300;
+const UNKNOWN_SECONDS = 10;
+
+/**
+ * Notes the outcome of a payment, once: of a second call for the same nothing is noted. The third decline in a
+ * row is the last, and is reported.
+ */
+export function noteReplenished(
+  sql: Database,
+  { organizationId, intentId }: ReplenishOrder,
+  outcome: ReplenishOutcome,
+  report: (failure: ReplenishFailure) => OutboxEvent,
+): Promise<void> {
+  return sql.begin(async (transaction) => {
+    const [row] = await transaction<ReplenishRow[]>`
+      SELECT * FROM auto_replenish
+      WHERE organization_id = ${organizationId} AND intent_id = ${intentId} FOR UPDATE`;
+    if (row === undefined) return;
+    if (outcome.kind === "unknown") {
+      await postpone(transaction, organizationId, UNKNOWN_SECONDS);
+      return;
+    }
+    const balanceNano = await balanceOf(transaction, organizationId);
+    const declines = declinesAfter(row.declines, outcome);
+    await transaction`UPDATE auto_replenish SET intent_id = NULL, declines = ${declines}
+      WHERE organization_id = ${organizationId}`;
+    const isWanted = row.is_enabled && balanceNano < row.threshold_nano;
+    const pause = isWanted ? pauseAfter(row, outcome, declines) : null;
+    await postpone(transaction, organizationId, pause);
+    if (outcome.kind !== "declined" || declines < MAX_REPLENISH_DECLINES) return;
+    const { reason } = outcome;
+    const failure = { ...replenishmentOf(row), organizationId, balanceNano, declines, reason };
+    await insertOutboxEvent(transaction, report(failure));
+  });
+}
+
+function declinesAfter(before: number, { kind }: ReplenishOutcome): number {
+  if (kind === "declined") return before + 1;
+  return kind === "paid" ? 0 : before;
+}
+
+/** Seconds until the balance is looked at again; null: at the next crossing. */
+function pauseAfter(
+  { crossings, ordered_crossings: ordered }: ReplenishRow,
+  { kind }: ReplenishOutcome,
+  declines: number,
+): number | null {
+  if (kind === "declined") return DECLINED_SECONDS[declines - 1] ?? null;
+  if (kind === "refused") return REFUSED_SECONDS;
+  return crossings > ordered ? 0 : NEXT_PAYMENT_SECONDS;
+}
+
+async function postpone(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  seconds: number | null,
+): Promise<void> {
+  await sql`UPDATE auto_replenish
+    SET due_at = clock_timestamp() + make_interval(secs => ${seconds}::double precision)
+    WHERE organization_id = ${organizationId}`;
+}
+
+async function balanceOf(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  isLocked = false,
+): Promise<bigint> {
+  const [row] = await sql<{ balance_nano: bigint }[]>`
+    SELECT credit_nano - posted_nano AS balance_nano FROM accounts
+    WHERE id = ${orgAccountId(organizationId)} ${isLocked ? sql`FOR UPDATE` : sql``}`;
+  return row!.balance_nano;
+}
+
+function replenishmentOf(row: ReplenishRow): Replenishment {
+  return {
+    isEnabled: row.is_enabled,
+    thresholdNano: row.threshold_nano,
+    amountNano: row.amount_nano,
+    methodId: row.method_id,
+    declines: row.declines,
+  };
+}

@@ -1,0 +1,119 @@
+import Stripe from "stripe";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { isFields } from "../lib/json.ts";
+import { PaymentProcessorError } from "./interface.ts";
+import type { PaymentMethods } from "./payment-methods.ts";
+import type { Payments } from "./payments.ts";
+import { INTENT_FIELD, idOf, METHOD_FIELD, nanoOfCents } from "./stripe-processor.ts";
+
+interface StripeEventsDependencies {
+  /** Of the endpoint at Stripe that reports here. */
+  readonly webhookSecret: string;
+  readonly payments: Payments;
+  readonly methods: PaymentMethods;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+const TOLERANCE_SECONDS = 300;
+const TIMESTAMP = /(?:^|,)\s*t=(\d{1,15})(?:,|$)/;
+
+/**
+ * What Stripe reports. Reports come late, twice and in any order: one of a success is believed, since nothing
+ * undoes it; after any other the gateway asks Stripe how things stand. What is not the gateway's is passed over.
+ */
+export class StripeEvents {
+  readonly #dependencies: StripeEventsDependencies;
+
+  constructor(dependencies: StripeEventsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Throws 400 for what Stripe did not sign within the last minutes. */
+  async accept(body: string, signature: string | null): Promise<void> {
+    await this.#apply(await this.#verified(body, signature));
+  }
+
+  async #verified(body: string, signature: string | null): Promise<Stripe.Event> {
+    const { webhookSecret, clock } = this.#dependencies;
+    const nowMs = clock.nowMs();
+    try {
+      const event = await Stripe.webhooks.constructEventAsync(
+        body,
+        signature ?? "",
+        webhookSecret,
+        TOLERANCE_SECONDS,
+        undefined,
+        nowMs,
+      );
+      // The SDK takes any time that is to come.
+      const sentSeconds = Number(TIMESTAMP.exec(signature ?? "")?.[1]);
+      if (sentSeconds - nowMs / 1_000 <= TOLERANCE_SECONDS) return event;
+    } catch (cause) {
+      throw forged(cause);
+    }
+    throw forged(new Error("signed for a time to come"));
+  }
+
+  async #apply(event: Stripe.Event): Promise<void> {
+    const { methods } = this.#dependencies;
+    if (!isFields(event.data?.object)) return;
+    switch (event.type) {
+      case "payment_intent.succeeded":
+        return this.#noteSucceeded(event.data.object);
+      case "payment_intent.payment_failed":
+      case "payment_intent.requires_action":
+      case "payment_intent.canceled":
+        return this.#recheck(event.data.object.metadata);
+      case "setup_intent.succeeded": {
+        const { metadata, payment_method: method } = event.data.object;
+        return this.#completeMethod(metadata, method ? idOf(method) : undefined);
+      }
+      case "checkout.session.completed":
+        return this.#completeMethod(event.data.object.metadata, undefined);
+      case "payment_method.detached":
+        return methods.noteDetached(event.data.object.id);
+      default:
+        return;
+    }
+  }
+
+  async #noteSucceeded(intent: Stripe.PaymentIntent): Promise<void> {
+    const { payments } = this.#dependencies;
+    const intentId = intent.metadata?.[INTENT_FIELD];
+    const { id: reference, currency, amount_received: cents } = intent;
+    if (intentId === undefined || !Number.isSafeInteger(cents)) return;
+    const receivedNano = currency === "usd" ? nanoOfCents(cents) : 0n;
+    await payments.noteSucceeded(intentId, { reference, receivedNano });
+  }
+
+  /** What Stripe does not tell now, a later look finds out. */
+  async #completeMethod(
+    metadata: Stripe.Metadata | null,
+    reference: string | undefined,
+  ): Promise<void> {
+    const { methods, onError } = this.#dependencies;
+    const methodId = metadata?.[METHOD_FIELD];
+    if (methodId === undefined) return;
+    await methods.complete(methodId, reference).catch((error: unknown) => {
+      if (!(error instanceof PaymentProcessorError)) throw error;
+      onError(error);
+    });
+  }
+
+  /** Answers at once: Stripe reports again what takes long. */
+  #recheck(metadata: Stripe.Metadata | null): void {
+    const { payments, onError } = this.#dependencies;
+    const intentId = metadata?.[INTENT_FIELD];
+    if (intentId !== undefined) payments.recheck(intentId).catch(onError);
+  }
+}
+
+function forged(cause: unknown): GatewayError {
+  return new GatewayError(
+    "invalid_signature",
+    "The Stripe-Signature header does not fit the body, or is too old.",
+    { param: "stripe-signature", cause },
+  );
+}
