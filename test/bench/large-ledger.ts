@@ -30,7 +30,7 @@ const DAYS = 90;
 const PAGE_1000 = 49_950;
 
 async function fill(sql: Database): Promise<void> {
-  await sql`DROP INDEX transactions_of_key, transactions_of_model`;
+  await sql`DROP INDEX transactions_of_key, transactions_of_model, transactions_request`;
   for (const table of ["transactions", "usage_rollups", "usage_subjects"]) {
     await sql`ALTER TABLE ${sql(table)} SET UNLOGGED`;
   }
@@ -173,6 +173,11 @@ const sql = connectDatabase(
 try {
   await seconds(`${ROWS} transactions`, () => fill(sql));
   await seconds(
+    "index of requests",
+    () => sql`CREATE UNIQUE INDEX transactions_request ON transactions (request_id)
+      WHERE request_id IS NOT NULL`,
+  );
+  await seconds(
     "index of keys",
     () => sql`CREATE INDEX transactions_of_key ON transactions (organization_id, key_id, sequence)`,
   );
@@ -191,3 +196,4 @@ try {
   await sql.end({ timeout: 5 });
   await database.drop();
 }
+process.exit();
