@@ -17,7 +17,8 @@ $$;--> statement-breakpoint
 -- charged is one request. Where it was added before its charge, the charge counts none.
 CREATE OR REPLACE FUNCTION usage_roll_up(p_organization text, p_most integer) RETURNS boolean
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off
+SET jit = off AS $$
 DECLARE
   v_cursor usage_cursors;
   v_last bigint;
