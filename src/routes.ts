@@ -13,6 +13,7 @@ import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
+import { type DashboardDependencies, dashboardRoutes } from "./dashboard/routes.ts";
 import { Definitions } from "./definitions/definitions.ts";
 import type { KnownDefinitions } from "./definitions/known-definitions.ts";
 import type { FileLibrary } from "./files/file-library.ts";
@@ -42,7 +43,7 @@ import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { subscriptionRoutes } from "./subscriptions/routes.ts";
 import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
-import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
+import { descriptionRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
@@ -82,6 +83,7 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
+  readonly dashboard: DashboardDependencies;
 }
 
 /** Every route of the gateway. */
@@ -126,10 +128,9 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       token: config.metricsToken,
       isLoopback: config.hostIsLoopback,
     }),
-    ...homeRoutes(config.publicUrl),
     ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
   ];
-  return routes;
+  return [...routes, ...dashboardRoutes(routes, dependencies.dashboard)];
 }
 
 /** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */
