@@ -78,6 +78,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     world,
     suspensions,
     orders,
+    cardRefunds: parts.billing.cardRefunds,
     models,
     providers: parts.providers,
     rates,
@@ -193,6 +194,7 @@ function composeAdministration(parts: {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
+  readonly cardRefunds: PaymentParts["cardRefunds"];
   readonly definitions: KnownDefinitions;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
