@@ -18,7 +18,7 @@ interface OverviewDependencies {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const SHOWN_HOURS = 24;
-/** How long the balance lasts is told from what these last whole days cost. */
+/** Whole days whose cost says how long the balance lasts. */
 const AVERAGED_DAYS = 7;
 const MAX_INTERVALS = 100;
 

@@ -163,7 +163,6 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
   const short = await addKeyOf("management", gateway, { name: "short-lived" });
   await signInAs(short);
-  await heading("Overview");
   await page.getByText("Live", { exact: true }).waitFor();
   const listed = await gateway.request("GET", "/v1/keys", undefined, {
     key: gateway.managementKey,
