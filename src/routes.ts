@@ -3,6 +3,8 @@ import type { OrganizationActors } from "../actors/organization/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import type { Batches } from "./batches/batches.ts";
+import { batchRoutes } from "./batches/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
@@ -64,6 +66,7 @@ export interface RouteDependencies {
   readonly providerKeys: ProviderKeys;
   readonly definitions: KnownDefinitions;
   readonly vectorStores: VectorStores;
+  readonly batches: Batches;
   readonly files: {
     readonly uploads: FileUploads;
     readonly library: FileLibrary;
@@ -107,6 +110,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       uploadMinBytesPerSecond: config.uploadMinBytesPerSecond,
     }),
     ...vectorStoreRoutes(dependencies.vectorStores),
+    ...batchRoutes(dependencies.batches),
     ...mediaRoutes(files.media),
     ...fineTuningRoutes(dependencies.fineTuning),
     ...adminRoutes(dependencies.admin),

@@ -46,6 +46,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/batches",
     "src/billing",
     "src/credits",
     "src/endpoints/chat-completions",

@@ -22,6 +22,7 @@ export type IdPrefix =
   | "vsf"
   | "vsfb"
   | "cntr"
+  | "batch"
   | "pay"
   | "pm";
 
