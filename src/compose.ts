@@ -54,8 +54,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const provided = composeProviders(base, workThread, membership);
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
-  const { world, money, ledger, suspensions, admission, orders } = accounts;
-  const billing = composePayments(base, world);
+  const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
+  const billing = composePayments(base, accounts);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
   const tuning = composeFineTuning({
@@ -73,17 +73,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const responses = composeResponses(base);
-  const changing = {
-    ...provided,
-    world,
-    suspensions,
-    orders,
-    webhooks,
-    tuning,
-    vectorStores,
-    batches,
-  };
-  listeners = { ...changing, keyring, responses, billing };
+  const working = { tuning, vectorStores, batches };
+  const changing = { ...provided, ...working, world, suspensions, orders, webhooks };
+  listeners = { ...changing, budgetSubjects, keyring, responses, billing };
   await node.start();
   webhooks.start();
 
@@ -101,7 +93,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
   const usage = startUsage({ ...base, sql: background, membership });
-  const owned = { tuning, vectorStores, batches, responses };
+  const owned = { ...working, responses };
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
@@ -116,7 +108,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
-  billing.payments.start();
-  billing.replenish.start();
+  billing.start();
   return { app, ...ending };
 }

@@ -1,17 +1,21 @@
 import type { ApiKeyActors } from "../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
 import type { Batches } from "./batches/batches.ts";
 import { batchRoutes } from "./batches/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
+import { budgetRoutes } from "./budgets/routes.ts";
+import { SubjectBudgets } from "./budgets/subject-budgets.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
+import { type DashboardDependencies, dashboardRoutes } from "./dashboard/routes.ts";
 import { Definitions } from "./definitions/definitions.ts";
 import type { KnownDefinitions } from "./definitions/known-definitions.ts";
 import type { FileLibrary } from "./files/file-library.ts";
@@ -29,6 +33,7 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
 import type { AutoReplenish } from "./payments/auto-replenish.ts";
 import { presetRoutes } from "./presets/routes.ts";
@@ -40,7 +45,7 @@ import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { subscriptionRoutes } from "./subscriptions/routes.ts";
 import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
-import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
+import { descriptionRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
@@ -59,7 +64,12 @@ export interface RouteDependencies {
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
-  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly world: {
+    readonly keys: ApiKeyActors;
+    readonly organizations: OrganizationActors;
+    readonly subjectBudgets: SubjectBudgetActors;
+  };
+  readonly budgetSubjects: BudgetSubjects;
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
@@ -76,6 +86,7 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
+  readonly dashboard: DashboardDependencies;
 }
 
 /** Every route of the gateway. */
@@ -88,6 +99,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
+    ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
     ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
@@ -120,10 +132,9 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       token: config.metricsToken,
       isLoopback: config.hostIsLoopback,
     }),
-    ...homeRoutes(config.publicUrl),
     ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
   ];
-  return routes;
+  return [...routes, ...dashboardRoutes(routes, dependencies.dashboard)];
 }
 
 /** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */

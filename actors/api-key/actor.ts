@@ -1,4 +1,4 @@
-import type { AccountTotals } from "../../db/ledger/rows.ts";
+import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import {
   budgetExhaustedEffect,
   deleteKeyEffect,
@@ -15,23 +15,31 @@ import {
   type ApiKeySettings,
   SETTING_FIELDS,
 } from "../../src/lib/api-key-record.ts";
+import {
+  emptyPeriods,
+  keepHolds,
+  type PeriodNames,
+  rollPeriods,
+  type SpenderState,
+  spenderState,
+} from "../periods/state.ts";
+import { spenderVerbs } from "../periods/verbs.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";
-import {
-  type ApiKeyState,
-  changeHeld,
-  emptyPeriods,
-  extendHold,
-  type HeldChange,
-  headroom,
-  hold,
-  type KeyHeadroom,
-  type KeyPeriods,
-  keepHolds,
-  keyState,
-  notePosted,
-  rollPeriods,
-} from "./state.ts";
+
+/**
+ * A key is
+ *
+ *   unknown   no row, or deleted: nothing is allowed, permanently
+ *   inactive  is_active false: nothing is allowed until it is switched on again
+ *   expired   expires_at has passed: nothing is allowed until it is moved
+ *   active    what its scopes, models, rate limit and budgets allow
+ *
+ * Its record changes by `update` and `remove` (its manager) and by a reload after another process changed it.
+ */
+export type ApiKeyState = SpenderState<ApiKeyRecord>;
+
+export const KEY_PERIODS: PeriodNames = { day: dayAccountId, month: monthAccountId };
 
 export interface KeyUpdate {
   readonly changed: Partial<ApiKeySettings>;
@@ -53,11 +61,11 @@ export const apiKeyActor = defineActor({
   },
 
   async load(id, context): Promise<ApiKeyState> {
-    const empty = emptyPeriods(id, context.nowMs);
+    const empty = emptyPeriods(KEY_PERIODS, id, context.nowMs);
     const { record, totals } = await context.read(
       loadKey(id, [empty.day.accountId, empty.month.accountId]),
     );
-    return keyState({
+    return spenderState({
       id,
       record,
       day: { ...empty.day, ...totals.get(empty.day.accountId) },
@@ -79,43 +87,7 @@ export const apiKeyActor = defineActor({
       reply: state.record,
     }),
 
-    headroom(
-      state: ApiKeyState,
-      _: undefined,
-      context: TurnContext,
-    ): Turn<ApiKeyState, KeyHeadroom> {
-      const rolled = rollPeriods(state, context.nowMs);
-      return { state: rolled, reply: headroom(rolled) };
-    },
-
-    /** Replies the periods in which it is held. Undefined, and nothing is held, where it may not be. */
-    hold(
-      state: ApiKeyState,
-      holdNano: bigint,
-      context: TurnContext,
-    ): Turn<ApiKeyState, KeyPeriods | undefined> {
-      const rolled = rollPeriods(state, context.nowMs);
-      const held = hold(rolled, holdNano);
-      return held === undefined
-        ? { state: rolled, reply: undefined }
-        : { state: held, reply: held };
-    },
-
-    /** Replies false, and nothing more is held, where it may not be. */
-    extendHold(state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, boolean> {
-      const held = extendHold(state, change);
-      return { state: held ?? state, reply: held !== undefined };
-    },
-
-    changeHeld: (state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, undefined> => ({
-      state: changeHeld(state, change),
-      reply: undefined,
-    }),
-
-    notePosted: (
-      state: ApiKeyState,
-      totals: ReadonlyMap<string, AccountTotals>,
-    ): Turn<ApiKeyState, undefined> => ({ state: notePosted(state, totals), reply: undefined }),
+    ...spenderVerbs<ApiKeyRecord>(),
 
     /** A refusal that spend alone explains: emits the events of these periods unless they went out. */
     exhausted(state: ApiKeyState, periods: readonly NewPeriod[]): Turn<ApiKeyState, undefined> {
@@ -140,7 +112,7 @@ export const apiKeyActor = defineActor({
       const rolled = rollPeriods(state, context.nowMs);
       const record: ApiKeyRecord = { ...state.record, ...changed };
       return {
-        state: keyState({ ...rolled, record }),
+        state: spenderState({ ...rolled, record }),
         reply: true,
         effects: [
           updateKeyEffect(
@@ -163,7 +135,7 @@ export const apiKeyActor = defineActor({
       const { record } = state;
       if (record === undefined) return { state, reply: false };
       return {
-        state: keyState({ ...state, record: undefined }),
+        state: spenderState<ApiKeyRecord>({ ...state, record: undefined }),
         reply: true,
         effects: [
           deleteKeyEffect(

@@ -1,25 +1,30 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** A charge that is to be given back, and the periods of its key that it was charged to. */
+/** A charge that is to be given back, and the periods of its key and its subjects that it was charged to. */
 export interface Refund {
   readonly transactionId: string;
   readonly requestId: string;
   readonly dayAccount: string;
   readonly monthAccount: string;
+  readonly subjectAccounts?: readonly string[] | undefined;
   readonly description: string;
 }
 
 /**
- * Gives a charge back, to the balance and to the budgets of its key, and tells every process. Returns
- * false, and changes nothing, where that has happened already or there is nothing to give back.
+ * Gives a charge back, to the balance and to the budgets of its key and its subjects, and tells every process.
+ * Returns false, and changes nothing, where that has happened already or there is nothing to give back.
  */
 export async function refundCharge(
   sql: Database | DatabaseTransaction,
-  { transactionId, requestId, dayAccount, monthAccount, description }: Refund,
+  { transactionId, requestId, dayAccount, monthAccount, subjectAccounts, description }: Refund,
 ): Promise<boolean> {
   const [row] = await sql<{ refunded: boolean }[]>`
     SELECT ledger_refund(${transactionId}, ${requestId}, ${dayAccount}, ${monthAccount},
       ${description}) AS refunded`;
+  if (row!.refunded && subjectAccounts !== undefined) {
+    await sql`SELECT ledger_refund_subjects(${requestId},
+      ${JSON.stringify(subjectAccounts)}::text::jsonb)`;
+  }
   return row!.refunded;
 }
 

@@ -45,12 +45,13 @@ interface VerdictRow {
   readonly request_id: string;
   readonly held_nano?: string;
   readonly budget_nano?: string;
-  readonly blocked?: true;
+  readonly blocked?: "key" | "subject";
   readonly gone?: true;
   readonly is_active?: boolean | null;
   readonly organization?: HeadroomRow;
   readonly day?: HeadroomRow;
   readonly month?: HeadroomRow;
+  readonly subjects?: readonly HeadroomRow[];
 }
 
 /**
@@ -79,13 +80,14 @@ export async function exchangeLedgerBatch(
   };
 }
 
-/** Of a request: organization, day and month. */
-type AccountPlaces = readonly [number, number, number];
+/** Of a request: organization, day and month, then the accounts of subjects. */
+type AccountPlaces = readonly number[];
 
 /** The accounts of a batch and their places in it, from 1. */
 class Places {
   readonly byId = new Map<string, number>();
   readonly fresh = new Map<string, Record<string, unknown>>();
+  hasSubjects = false;
   readonly #known: ReadonlySet<string>;
 
   constructor(known: ReadonlySet<string>) {
@@ -93,23 +95,32 @@ class Places {
   }
 
   of(accounts: RequestAccounts): AccountPlaces {
-    return [
+    const places = [
       this.#place(accounts.orgAccount),
       this.#place(accounts.dayAccount),
       this.#place(accounts.monthAccount),
     ];
+    if (accounts.subjectAccounts === undefined) return places;
+    this.hasSubjects = true;
+    for (const id of accounts.subjectAccounts) places.push(this.#place(id));
+    return places;
   }
 
   /** The same; periods that may not have a row yet get one. */
   withRows(
     of: RequestAccounts & { readonly organizationId: string; readonly keyId: string },
   ): AccountPlaces {
-    for (const kind of ["day", "month"] as const) {
-      const id = kind === "day" ? of.dayAccount : of.monthAccount;
-      if (this.#known.has(id) || this.fresh.has(id)) continue;
-      this.fresh.set(id, newAccountRow(id, kind, of));
+    this.#prepare(of.dayAccount, of);
+    this.#prepare(of.monthAccount, of);
+    if (of.subjectAccounts !== undefined) {
+      for (const id of of.subjectAccounts) this.#prepare(id, of);
     }
     return this.of(of);
+  }
+
+  #prepare(id: string, of: { readonly organizationId: string; readonly keyId: string }): void {
+    if (this.#known.has(id) || this.fresh.has(id)) return;
+    this.fresh.set(id, newAccountRow(id, of));
   }
 
   /** Of an account that it has. */
@@ -167,6 +178,7 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
     holds: rows.length === 0 ? undefined : rows,
     ...posted,
+    subjects: places.hasSubjects || undefined,
     recheck: recheck || undefined,
     reaping: batch.isReaping || undefined,
   });
@@ -214,7 +226,7 @@ function verdictsOf(
 }
 
 function verdictOf(row: VerdictRow): HoldVerdict {
-  if (row.blocked) return { kind: "behind" };
+  if (row.blocked !== undefined) return { kind: "behind", of: row.blocked };
   if (row.gone) return { kind: "gone" };
   if (row.held_nano !== undefined) {
     const holdNano = BigInt(row.held_nano);
@@ -228,6 +240,7 @@ function verdictOf(row: VerdictRow): HoldVerdict {
     organization: headroomOf(row.organization),
     day: headroomOf(row.day!),
     month: headroomOf(row.month!),
+    subjects: (row.subjects ?? []).map(headroomOf),
   };
 }
 

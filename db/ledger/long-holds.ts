@@ -2,7 +2,7 @@ import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "./effects.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { LedgerRequest, Settlement } from "./rows.ts";
-import type { InstanceIdentity } from "./settle-batch.ts";
+import { createAccounts, type InstanceIdentity } from "./settle-batch.ts";
 
 /** A hold that outlives processes, as its row tells it. */
 export interface LongHold extends LedgerRequest {
@@ -21,17 +21,16 @@ export function placeLongHoldEffect(
     ...around("long-hold-place", also),
     async run(sql) {
       const { requestId, orgAccount, dayAccount, monthAccount, holdNano } = hold;
+      const { subjectAccounts = [] } = hold;
       const nano = holdNano.toString();
-      for (const id of [dayAccount, monthAccount]) {
-        const kind = id.slice(0, id.indexOf(":"));
-        await sql`INSERT INTO accounts (id, kind, organization_id, key_id, period_start)
-          VALUES (${id}, ${kind}, ${hold.organizationId}, ${hold.keyId},
-            ${id.slice(id.lastIndexOf(":") + 1)}::text::date) ON CONFLICT (id) DO NOTHING`;
-      }
-      const accounts = sql([orgAccount, dayAccount, monthAccount]);
+      const periods = [dayAccount, monthAccount, ...subjectAccounts];
+      await createAccounts(sql, periods, hold);
+      const accounts = sql([orgAccount, ...periods]);
       await sql`SELECT 1 FROM accounts WHERE id IN ${accounts} ORDER BY id FOR UPDATE`;
-      await sql`INSERT INTO holds (id, org_account, day_account, month_account, hold_nano)
-        VALUES (${requestId}, ${orgAccount}, ${dayAccount}, ${monthAccount}, ${nano}::bigint)`;
+      await sql`INSERT INTO holds (id, org_account, day_account, month_account, subject_accounts, hold_nano)
+        VALUES (${requestId}, ${orgAccount}, ${dayAccount}, ${monthAccount},
+          ${subjectAccounts.length === 0 ? null : JSON.stringify(subjectAccounts)}::text::jsonb,
+          ${nano}::bigint)`;
       await sql`UPDATE accounts SET held_nano = held_nano + ${nano}::bigint WHERE id IN ${accounts}`;
       await also?.run(sql);
     },
@@ -95,12 +94,14 @@ async function lockLongHold(sql: DatabaseTransaction, id: string): Promise<LongH
       org_account: string;
       day_account: string;
       month_account: string;
+      subject_accounts: string[] | null;
       hold_nano: bigint;
       organization_id: string;
       key_id: string;
     }[]
   >`
-    SELECT h.org_account, h.day_account, h.month_account, h.hold_nano, a.organization_id, a.key_id
+    SELECT h.org_account, h.day_account, h.month_account, h.subject_accounts, h.hold_nano,
+      a.organization_id, a.key_id
     FROM holds h JOIN accounts a ON a.id = h.day_account
     WHERE h.id = ${id} AND h.instance_id IS NULL FOR UPDATE OF h`;
   return (
@@ -111,6 +112,7 @@ async function lockLongHold(sql: DatabaseTransaction, id: string): Promise<LongH
       orgAccount: row.org_account,
       dayAccount: row.day_account,
       monthAccount: row.month_account,
+      subjectAccounts: row.subject_accounts ?? undefined,
       holdNano: row.hold_nano,
     }
   );

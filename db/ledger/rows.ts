@@ -2,14 +2,19 @@ import type { Quantities } from "../../src/lib/usage.ts";
 
 /** What the ledger writes. Amounts are nano-USD; names are the columns of the tables. */
 
-/** The three accounts that a request touches, fixed at its admission, so that midnight moves nothing. */
+/** The accounts that a request touches, fixed at its admission, so that midnight moves nothing. */
 export interface RequestAccounts {
   readonly orgAccount: string;
   readonly dayAccount: string;
   readonly monthAccount: string;
+  /**
+   * Those of budgets of end users and tags: day and month of each, one after the other. They count what the
+   * budgets of the key do. Undefined for most.
+   */
+  readonly subjectAccounts?: readonly string[] | undefined;
 }
 
-/** Whether two touch the same accounts. */
+/** Whether two touch the same accounts, those of subjects aside. */
 export function isSamePayer(one: RequestAccounts, other: RequestAccounts): boolean {
   return (
     one.dayAccount === other.dayAccount &&
@@ -65,11 +70,11 @@ export interface Settlement extends LedgerRequest, UsageFigures {
   readonly hasAttempt: boolean;
 }
 
-/** Totals of an account after a commit. Credit is 0 for the periods of keys. */
+/** Totals of an account after a commit. Credit is 0 for periods. */
 export interface AccountTotals {
   readonly creditNano: bigint;
   readonly postedNano: bigint;
-  /** Number of the organization's last transaction; how often a charge was given back to a key's period. */
+  /** Number of the organization's last transaction; how often a charge was given back to a period. */
   readonly sequence: bigint;
 }
 
@@ -85,6 +90,19 @@ export function dayAccountId(keyId: string, day: string): string {
 /** `monthStart` as YYYY-MM-01, UTC. */
 export function monthAccountId(keyId: string, monthStart: string): string {
   return `month:${keyId}:${monthStart}`;
+}
+
+export function subjectDayAccountId(budgetId: string, day: string): string {
+  return `subject_day:${budgetId}:${day}`;
+}
+
+export function subjectMonthAccountId(budgetId: string, monthStart: string): string {
+  return `subject_month:${budgetId}:${monthStart}`;
+}
+
+/** The budget whose period an account of a subject is. */
+export function budgetOfAccount(subjectAccount: string): string {
+  return subjectAccount.slice(subjectAccount.indexOf(":") + 1, subjectAccount.lastIndexOf(":"));
 }
 
 /** What is asked for of an account. */
@@ -122,8 +140,8 @@ export interface AccountHeadroom {
 export type HoldVerdict =
   /** `budgetNano` is what is held of the budgets of the key. */
   | { readonly kind: "granted"; readonly holdNano: bigint; readonly budgetNano: bigint }
-  /** An earlier request waits for the same money. */
-  | { readonly kind: "behind" }
+  /** An earlier request waits for the same money: of the organization or the key, or of a subject alone. */
+  | { readonly kind: "behind"; readonly of: "key" | "subject" }
   /** The hold that was to be raised has ended. */
   | { readonly kind: "gone" }
   /** The key is switched off, or (undefined) was deleted. */
@@ -134,6 +152,8 @@ export type HoldVerdict =
       readonly organization: AccountHeadroom | undefined;
       readonly day: AccountHeadroom | undefined;
       readonly month: AccountHeadroom | undefined;
+      /** Of the accounts of subjects, in their order. */
+      readonly subjects: readonly (AccountHeadroom | undefined)[];
     };
 
 /** A hold that ends without a charge. */

@@ -2,7 +2,13 @@ import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { keepResponses } from "../queries/responses.ts";
 import type { KeptResponse } from "./effects.ts";
-import { type AccountTotals, type Checkpoint, isSamePayer, type Settlement } from "./rows.ts";
+import {
+  type AccountTotals,
+  budgetOfAccount,
+  type Checkpoint,
+  isSamePayer,
+  type Settlement,
+} from "./rows.ts";
 import { jsonInteger, settlementRows } from "./settlement-rows.ts";
 
 export interface InstanceIdentity {
@@ -130,26 +136,41 @@ function newAccountRows(
   known: ReadonlySet<string>,
 ): Record<string, unknown>[] | undefined {
   let rows: Record<string, unknown>[] | undefined;
-  for (const { id, kind, of } of accounts) {
-    if (kind === "org" || known.has(id)) continue;
+  for (const { id, of } of accounts) {
+    if (id === of.orgAccount || known.has(id)) continue;
     rows ??= [];
-    rows.push(newAccountRow(id, kind, of));
+    rows.push(newAccountRow(id, of));
   }
   return rows;
 }
 
+/** Of a period, whose account says in its id what it is. */
 export function newAccountRow(
   id: string,
-  kind: "day" | "month",
   { organizationId, keyId }: { readonly organizationId: string; readonly keyId: string },
 ): Record<string, unknown> {
+  const kind = id.slice(0, id.indexOf(":"));
   return {
     id,
     kind,
     organization_id: organizationId,
-    key_id: keyId,
+    ...(isSubjectKind(kind) ? { budget_id: budgetOfAccount(id) } : { key_id: keyId }),
     period_start: id.slice(id.lastIndexOf(":") + 1),
   };
+}
+
+/** Creates the periods that have no row yet. */
+export async function createAccounts(
+  sql: DatabaseTransaction,
+  ids: readonly string[],
+  of: { readonly organizationId: string; readonly keyId: string },
+): Promise<void> {
+  const rows = JSON.stringify(ids.map((id) => newAccountRow(id, of)));
+  await sql`SELECT ledger_create_accounts(${rows}::text::jsonb)`;
+}
+
+function isSubjectKind(kind: string): boolean {
+  return kind !== "day" && kind !== "month";
 }
 
 export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
@@ -160,6 +181,7 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
     org_account: checkpoint.orgAccount,
     day_account: checkpoint.dayAccount,
     month_account: checkpoint.monthAccount,
+    subject_accounts: checkpoint.subjectAccounts,
     hold_nano: checkpoint.holdNano.toString(),
     charge_nano: checkpoint.chargeNano.toString(),
     budget_hold_nano: checkpoint.budgetHoldNano?.toString(),
@@ -189,15 +211,16 @@ export async function findPosted(
   return new Set(rows.map((row) => row.request_id));
 }
 
+const NONE: readonly never[] = [];
+
 interface ChargedAccount {
   readonly id: string;
-  readonly kind: "org" | "day" | "month";
   /** Its place in the batch, from 1. */
   readonly place: number;
   /** A settlement that touches it. */
   readonly of: Settlement;
   chargeNano: ExactInteger;
-  /** Transactions that it gets; 0 for the periods of keys. */
+  /** Transactions that it gets; 0 for periods. */
   count: number;
 }
 
@@ -229,6 +252,7 @@ class ChargedAccounts {
       chargeNano = plus(chargeNano, nano);
       budgetNano = plus(budgetNano, ofBudget === undefined ? nano : exact(ofBudget));
       count++;
+      if (settlement.subjectAccounts !== undefined) this.#chargeSubjects(settlement);
     }
     if (last !== undefined) this.#charge(last, chargeNano, budgetNano, count);
   }
@@ -238,9 +262,18 @@ class ChargedAccounts {
   }
 
   #touch(settlement: Settlement): void {
-    this.#account(settlement.orgAccount, "org", settlement);
-    this.#account(settlement.dayAccount, "day", settlement);
-    this.#account(settlement.monthAccount, "month", settlement);
+    this.#account(settlement.orgAccount, settlement);
+    this.#account(settlement.dayAccount, settlement);
+    this.#account(settlement.monthAccount, settlement);
+    for (const id of settlement.subjectAccounts ?? NONE) this.#account(id, settlement);
+  }
+
+  #chargeSubjects(settlement: Settlement): void {
+    const nano = exact(settlement.budgetNano ?? settlement.chargeNano);
+    for (const id of settlement.subjectAccounts!) {
+      const account = this.#account(id, settlement);
+      account.chargeNano = plus(account.chargeNano, nano);
+    }
   }
 
   #charge(
@@ -249,19 +282,19 @@ class ChargedAccounts {
     budgetNano: ExactInteger,
     count: number,
   ): void {
-    const organization = this.#account(settlement.orgAccount, "org", settlement);
-    const day = this.#account(settlement.dayAccount, "day", settlement);
-    const month = this.#account(settlement.monthAccount, "month", settlement);
+    const organization = this.#account(settlement.orgAccount, settlement);
+    const day = this.#account(settlement.dayAccount, settlement);
+    const month = this.#account(settlement.monthAccount, settlement);
     organization.chargeNano = plus(organization.chargeNano, chargeNano);
     organization.count += count;
     day.chargeNano = plus(day.chargeNano, budgetNano);
     month.chargeNano = plus(month.chargeNano, budgetNano);
   }
 
-  #account(id: string, kind: ChargedAccount["kind"], of: Settlement): ChargedAccount {
+  #account(id: string, of: Settlement): ChargedAccount {
     let account = this.#byId.get(id);
     if (account === undefined) {
-      account = { id, kind, place: this.list.length + 1, of, chargeNano: 0, count: 0 };
+      account = { id, place: this.list.length + 1, of, chargeNano: 0, count: 0 };
       this.list.push(account);
       this.#byId.set(id, account);
     }

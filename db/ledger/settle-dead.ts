@@ -129,6 +129,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     orgAccount: row.org_account as string,
     dayAccount: row.day_account as string,
     monthAccount: row.month_account as string,
+    subjectAccounts: (row.subject_accounts as string[] | null) ?? undefined,
     chargeNano: row.charge_nano as bigint,
     budgetNano: (row.budget_charge_nano as bigint | null) ?? undefined,
     model: row.model as string,
@@ -151,9 +152,15 @@ function settlementOf(row: Record<string, unknown>): Settlement {
 /** Holds of dead instances of which nothing was delivered. */
 async function orphanedHolds(sql: Database, after: string): Promise<HoldRelease[]> {
   const rows = await sql<
-    { id: string; org_account: string; day_account: string; month_account: string }[]
+    {
+      id: string;
+      org_account: string;
+      day_account: string;
+      month_account: string;
+      subject_accounts: string[] | null;
+    }[]
   >`
-    SELECT h.id, h.org_account, h.day_account, h.month_account
+    SELECT h.id, h.org_account, h.day_account, h.month_account, h.subject_accounts
     FROM holds h LEFT JOIN instances i ON i.id = h.instance_id AND i.epoch = h.epoch
     WHERE h.instance_id IS NOT NULL AND (i.id IS NULL OR NOT i.alive) AND h.id > ${after}
       AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.request_id = h.id)
@@ -163,6 +170,7 @@ async function orphanedHolds(sql: Database, after: string): Promise<HoldRelease[
     orgAccount: row.org_account,
     dayAccount: row.day_account,
     monthAccount: row.month_account,
+    subjectAccounts: row.subject_accounts ?? undefined,
     hasAttempt: false,
   }));
 }

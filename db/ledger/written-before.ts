@@ -96,8 +96,9 @@ async function totalsOf(
   settlements: readonly Settlement[],
 ): Promise<Map<string, AccountTotals>> {
   const ids = new Set<string>();
-  for (const { orgAccount, dayAccount, monthAccount } of settlements) {
+  for (const { orgAccount, dayAccount, monthAccount, subjectAccounts = [] } of settlements) {
     ids.add(orgAccount).add(dayAccount).add(monthAccount);
+    for (const id of subjectAccounts) ids.add(id);
   }
   const totals = new Map<string, AccountTotals>();
   if (ids.size === 0) return totals;

@@ -65,11 +65,30 @@ export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<str
   };
 }
 
-interface LoadedPeriod {
+export interface LoadedPeriod {
   readonly postedNano: bigint;
   /** How often a charge was given back to it. */
   readonly refunds: bigint;
   readonly longHeldNano: bigint;
+}
+
+/** Null where the account has no row. */
+export interface PeriodRow {
+  readonly account_id: string | null;
+  readonly posted_nano: bigint;
+  readonly held_nano: bigint;
+  readonly sequence: bigint;
+}
+
+/** By their accounts. */
+export function loadedPeriods(rows: readonly PeriodRow[]): Map<string, LoadedPeriod> {
+  const totals = new Map<string, LoadedPeriod>();
+  for (const { account_id, posted_nano, held_nano, sequence } of rows) {
+    if (account_id === null) continue;
+    const spend = { postedNano: posted_nano, refunds: sequence };
+    totals.set(account_id, { ...spend, longHeldNano: held_nano });
+  }
+  return totals;
 }
 
 export interface LoadedKey {
@@ -85,23 +104,11 @@ export function loadKey(id: string, accountIds: readonly string[]): Query<Loaded
     name: "key-load",
     tables: ["api_keys", "accounts"],
     async run(sql) {
-      const rows = await sql<
-        (KeyRow & {
-          account_id: string | null;
-          posted_nano: bigint;
-          held_nano: bigint;
-          sequence: bigint;
-        })[]
-      >`
+      const rows = await sql<(KeyRow & PeriodRow)[]>`
         SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence
         FROM api_keys k LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}
         WHERE k.id = ${id} AND k.deleted_at IS NULL`;
-      const totals = new Map<string, LoadedPeriod>();
-      for (const { account_id, posted_nano, held_nano, sequence } of rows) {
-        if (account_id === null) continue;
-        const spend = { postedNano: posted_nano, refunds: sequence };
-        totals.set(account_id, { ...spend, longHeldNano: held_nano });
-      }
+      const totals = loadedPeriods(rows);
       // By the id of the question: its caller holds that string already.
       return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
     },

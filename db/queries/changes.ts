@@ -5,6 +5,10 @@ export const CHANGES_CHANNEL = "gateway_changes";
 export type ChangeKind =
   | "api-key"
   | "organization"
+  /** What is known of the budget of an end user or tag is old. */
+  | "subject-budget"
+  /** The object is the organization whose end users and tags with budgets they are. */
+  | "budget-subjects"
   /** An organization was suspended, or is not any more. */
   | "suspension"
   | "credit-command"

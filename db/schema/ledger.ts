@@ -24,20 +24,26 @@ import {
 
 /**
  * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
- * (`day`) and a key's UTC month (`month`). Writers lock the rows they need in the order of their ids.
+ * (`day`) and a key's UTC month (`month`), and the same of the budget of an end user or a tag (`subject_day`,
+ * `subject_month`). Writers lock the rows they need in the order of their ids.
  *
  * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. A key's
- * period counts posted_nano against the budget of the key. What is held is not free to be held again, in
- * either.
+ * period counts posted_nano against the budget of the key, that of a subject against its budget. What is held is
+ * not free to be held again, in any of them.
  */
 export const accounts = pgTable(
   "accounts",
   {
-    /** org:<organization>, day:<key>:<date>, month:<key>:<date of its first day> */
+    /**
+     * org:<organization>, day:<key>:<date>, month:<key>:<date of its first day>, and with subject_ in front the
+     * same of a subject's budget. Those of subjects come last in the order of ids.
+     */
     id: text("id").primaryKey(),
     kind: text("kind").notNull(),
     organizationId: text("organization_id").notNull(),
     keyId: text("key_id"),
+    /** The budget of a subject whose period it is. */
+    budgetId: text("budget_id"),
     /** First day of the period; null for an organization's balance. */
     periodStart: date("period_start"),
     /** Sum of everything that is no usage: top-ups, refunds, adjustments. Organizations only. */
@@ -140,7 +146,7 @@ export const transactions = pgTable(
 );
 
 /**
- * Money set aside in the database, counted in held_nano of the three accounts: at every commit an
+ * Money set aside in the database, counted in held_nano of its accounts: at every commit an
  * account's held_nano is the sum of its rows here. A hold is inserted only where every limit has room for
  * it, decided under the locks of the accounts, and is deleted by the transaction that charges or releases
  * it.
@@ -162,6 +168,8 @@ export const holds = pgTable("holds", {
   holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
   /** What it holds of the budgets of the key, in the accounts of its day and month; null: the same. */
   budgetNano: bigint("budget_nano", { mode: "bigint" }),
+  /** Ids of the accounts of subjects, which hold what those of the key do; null: none. */
+  subjectAccounts: jsonb("subject_accounts"),
   createdAt: timestamp("created_at", { withTimezone: true })
     .notNull()
     .default(sql`clock_timestamp()`),
@@ -191,6 +199,8 @@ export const attempts = pgTable("attempts", {
   /** Of the budgets of the key; null: the same as hold and charge. */
   budgetHoldNano: bigint("budget_hold_nano", { mode: "bigint" }),
   budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
+  /** As in `holds`. */
+  subjectAccounts: jsonb("subject_accounts"),
   /** The previous release writes none of these four. */
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
   reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),

@@ -10,7 +10,14 @@ import type { ExactInteger } from "../lib/exact-integer.ts";
 import { type FeeTerms, feeOfTerms } from "../lib/plans.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
-import type { Hold, HoldRequest, LongHoldRequest, MoneyPort } from "../money/interface.ts";
+import type { BudgetSubjects, SubjectFields } from "../money/budget-subjects.ts";
+import type {
+  BudgetSubject,
+  Hold,
+  HoldRequest,
+  LongHoldRequest,
+  MoneyPort,
+} from "../money/interface.ts";
 import { CallTokens } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
@@ -20,6 +27,7 @@ export interface AdmissionDependencies {
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
   readonly money: MoneyPort;
+  readonly budgetSubjects: BudgetSubjects;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
@@ -152,6 +160,11 @@ export class CallAdmission {
     };
   }
 
+  /** The end user and the tags of a request that have budgets; at once where that is known. */
+  subjectsOf({ key }: Caller, fields: SubjectFields): ReturnType<BudgetSubjects["of"]> {
+    return this.#dependencies.budgetSubjects.of(key.organizationId, fields);
+  }
+
   /**
    * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
    * Throws 402.
@@ -162,6 +175,7 @@ export class CallAdmission {
     { bounds, own }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
+    subjects?: readonly BudgetSubject[] | undefined,
     mostUnits = Number.POSITIVE_INFINITY,
   ): Hold | Promise<Hold> {
     const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
@@ -169,6 +183,7 @@ export class CallAdmission {
       requestId,
       organizationId: key.organizationId,
       keyId: key.id,
+      subjects,
       fixedFemto,
       perTokenFemto: perUnitFemto,
       outputTokens: Math.min(units, mostUnits),

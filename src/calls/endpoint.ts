@@ -3,6 +3,7 @@ import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, plus, times } from "../lib/exact-integer.ts";
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
+import { MAX_TAGS, tagsOf } from "../lib/request-tags.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { Capability, PieceReader } from "../providers/interface.ts";
 import type { StreamedAnswer } from "../providers/streamed-answer.ts";
@@ -277,7 +278,7 @@ export const MAX_RECORDED_BYTES = 16_384;
 
 const RECORDED_OBJECTS = ["metadata", "trace"] as const;
 
-/** Throws 400 where more is to be kept with the charge than is kept. */
+/** Throws 400 where more is to be kept with the charge than is kept, or counted by more tags. */
 export function assertRecordable(request: CommonFields): void {
   for (const field of RECORDED_OBJECTS) {
     const value = request[field];
@@ -289,6 +290,17 @@ export function assertRecordable(request: CommonFields): void {
       { param: field },
     );
   }
+  assertTagged(request.metadata);
+}
+
+/** Throws 400 where there are more tags than budgets and usage are counted by. */
+export function assertTagged(metadata: CommonFields["metadata"]): void {
+  if (!metadata?.tags || tagsOf(metadata).length <= MAX_TAGS) return;
+  throw new GatewayError(
+    "invalid_body",
+    `Request body field "metadata.tags": must not name more than ${MAX_TAGS} tags.`,
+    { param: "metadata.tags" },
+  );
 }
 
 const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;

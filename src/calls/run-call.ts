@@ -23,7 +23,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
-import type { Hold } from "../money/interface.ts";
+import type { BudgetSubject, Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { Guardrail } from "../screening/guardrail.ts";
@@ -255,12 +255,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
         ? planned
         : { ...planned, candidates: planned.candidates.filter(serves) };
     const statedLimit = this.endpoint.statedLimit(request);
+    const known = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
+    const subjects = known instanceof Promise ? await known : known;
     let hold: Hold;
     try {
-      hold = await this.#hold(call, plan, fees, statedLimit, tokens?.outputLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     } catch (error) {
       plan = withoutMoney(plan, error);
-      hold = await this.#hold(call, plan, fees, statedLimit, tokens?.outputLimit);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     }
     if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
     const admitted: AdmittedCall<Request> = {
@@ -322,6 +324,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     plan: RoutePlan,
     fees: Fees,
     statedLimit: number | undefined,
+    subjects: readonly BudgetSubject[] | undefined,
     mostUnits: number | undefined,
   ): Hold | Promise<Hold> {
     const { request } = call;
@@ -330,8 +333,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const own = call.caller.key.budgetIncludesByok
       ? this.#ownBounds(request, plan, fees)
       : NO_BOUNDS;
-    const bounds = this.#bounds(request, plan);
-    return admission.hold(call, { bounds, own }, fees, isExplicit, mostUnits);
+    const bounds = { bounds: this.#bounds(request, plan), own };
+    return admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits);
   }
 
   /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */

@@ -3,6 +3,7 @@ import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import type { Clock } from "../lib/clock.ts";
 
 /** The actors of this process and the world they see. */
@@ -21,6 +22,7 @@ export function createActorWorld(dependencies: {
   return {
     keys: new ActorRegistry(apiKeyActor, environment),
     organizations: new ActorRegistry(organizationActor, environment),
+    subjectBudgets: new ActorRegistry(subjectBudgetActor, environment),
     endpoints: new ActorRegistry(endpointActor, environment),
   };
 }

@@ -20,6 +20,7 @@ import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { tellKeys } from "../master-key/master-key.ts";
+import type { BudgetSubjects } from "../money/budget-subjects.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
@@ -280,6 +281,7 @@ export async function enterCluster(
 export interface ChangeListeners {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
+  readonly budgetSubjects: BudgetSubjects;
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
@@ -296,9 +298,11 @@ export interface ChangeListeners {
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring, vectorStores } =
     listeners;
-  const { definitions } = listeners;
+  const { definitions, budgetSubjects } = listeners;
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
+  else if (kind === "subject-budget") world.subjectBudgets.forget(objectId);
+  else if (kind === "budget-subjects") budgetSubjects.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
   else if (kind === "credit-command") void orders.carryOut();
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
@@ -322,6 +326,8 @@ export function forgetAll(listeners: ChangeListeners): void {
   ownKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();
+  world.subjectBudgets.forgetAll();
+  listeners.budgetSubjects.forgetAll();
   tuning.onGap();
   void orders.carryOut();
   webhooks.subscriptions.forgetAll();

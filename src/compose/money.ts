@@ -1,6 +1,4 @@
 import { join } from "node:path";
-import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Database } from "../../db/client.ts";
 import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
@@ -11,8 +9,10 @@ import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
+import { BudgetSubjects } from "../money/budget-subjects.ts";
 import { ClusteredMoney } from "../money/clustered.ts";
 import { CreditOrders } from "../money/credit-orders.ts";
+import type { MoneyDependencies } from "../money/engine.ts";
 import type { Hold } from "../money/interface.ts";
 import { SingleNodeMoney } from "../money/single-node.ts";
 import { OwedRefunds, type UndeliveredNotes } from "../money/undelivered.ts";
@@ -27,7 +27,7 @@ import type { Base } from "./base.ts";
  */
 export function createMoney(parts: {
   readonly isClustered: boolean;
-  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly world: Pick<MoneyDependencies, "keys" | "organizations" | "subjectBudgets">;
   readonly connections: {
     readonly ledger: Database;
     /** As the database shows the sessions of the ledger. */
@@ -117,12 +117,14 @@ export function composeMoney(
   });
   const { organizations } = world;
   const { money, ledger } = createMoney({ ...base, world, ...owed });
+  const budgetSubjects = new BudgetSubjects(read);
   return {
     world,
     money,
     ledger,
+    budgetSubjects,
     suspensions: new Suspensions({ read }),
-    admission: new CallAdmission({ rates, organizations, money, clock, read }),
+    admission: new CallAdmission({ rates, organizations, money, budgetSubjects, clock, read }),
     orders: new CreditOrders({ organizations, holdsAreShared: isClustered, clock, read, onError }),
   };
 }

@@ -90,7 +90,9 @@ export class FineTuning {
     const fee = (await admission.fees(caller, [place])).of(place);
     const order = this.#orderOf(caller, requestId, request, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
-    const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
+    const subjects = await admission.subjectsOf(caller, { metadata: request.metadata });
+    const { holdNano } = order;
+    const hold = { id: requestId, organizationId, keyId: caller.key.id, subjects, holdNano };
     let job: JobRecord | undefined;
     const insert = insertJobEffect(order, [created], MAX_RUNNING_JOBS, (inserted) => {
       job = inserted;

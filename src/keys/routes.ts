@@ -30,7 +30,7 @@ const MAX_PAGE = 1_000;
 const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
 const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
 const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT });
-const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
+export const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
 const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
   minItems: 1,
   maxItems: MAX_ALLOWED_MODELS,
@@ -327,10 +327,10 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   if (body.rate_limit_rpm !== undefined) settings.rateLimitRpm = body.rate_limit_rpm;
   if (body.rate_limit_tpm !== undefined) settings.rateLimitTpm = body.rate_limit_tpm;
   if (body.daily_budget_usd !== undefined) {
-    settings.dailyBudgetNano = budget(body.daily_budget_usd, "daily_budget_usd");
+    settings.dailyBudgetNano = budgetFromUsd(body.daily_budget_usd, "daily_budget_usd");
   }
   if (body.monthly_budget_usd !== undefined) {
-    settings.monthlyBudgetNano = budget(body.monthly_budget_usd, "monthly_budget_usd");
+    settings.monthlyBudgetNano = budgetFromUsd(body.monthly_budget_usd, "monthly_budget_usd");
   }
   if (body.budget_includes_byok !== undefined) {
     settings.budgetIncludesByok = body.budget_includes_byok;
@@ -341,7 +341,8 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   return settings;
 }
 
-function budget(usd: number | null, param: string): NanoUsd | null {
+/** Null is without limit. Throws 400. */
+export function budgetFromUsd(usd: number | null, param: string): NanoUsd | null {
   if (usd === null) return null;
   if (hasAtMostDecimals(usd, MAX_DECIMALS)) return nanoFromUsd(usd);
   throw new GatewayError("invalid_body", `${param} may have at most ${MAX_DECIMALS} decimals.`, {

@@ -3,6 +3,7 @@ export type IdPrefix =
   | "req"
   | "key"
   | "opk"
+  | "bud"
   | "org"
   | "txn"
   | "evt"

@@ -75,7 +75,8 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
   async #extend(hold: RunnableHold, moreNano: bigint): Promise<boolean> {
-    const { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount } = hold;
+    const { requestId, organizationId, keyId } = hold;
+    const { orgAccount, dayAccount, monthAccount, subjectAccounts } = hold;
     const toNano = hold.holdNano + moreNano;
     const toBudgetNano = hold.budgetNano === undefined ? undefined : hold.budgetNano + moreNano;
     const verdict = await this.holdQueue.decideExtension({
@@ -85,6 +86,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       orgAccount,
       dayAccount,
       monthAccount,
+      subjectAccounts,
       ...amountsOf(toNano),
       ...(toBudgetNano !== undefined && { budget: amountsOf(toBudgetNano) }),
       manner: "last",
@@ -197,8 +199,10 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
   #giveBack(hold: Hold, hasAttempt: boolean): void {
     if (!holdsAnything(hold) && !hasAttempt) return;
-    const { requestId, orgAccount, dayAccount, monthAccount, organizationId } = hold;
-    const release = { requestId, orgAccount, dayAccount, monthAccount, hasAttempt };
+    const { requestId, orgAccount, dayAccount, monthAccount, subjectAccounts, organizationId } =
+      hold;
+    const accounts = { orgAccount, dayAccount, monthAccount, subjectAccounts };
+    const release = { requestId, ...accounts, hasAttempt };
     this.ledger.submit([{ kind: "release", release }]).then(
       () => this.holdQueue.wake(organizationId),
       (error) => {

@@ -1,5 +1,6 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../../actors/subject-budget/actor.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { endLongHoldEffect, type LongHold } from "../../db/ledger/long-holds.ts";
@@ -27,6 +28,7 @@ import { Refunds, type UndeliveredNotes } from "./undelivered.ts";
 export interface MoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
+  readonly subjectBudgets: SubjectBudgetActors;
   readonly clock: Clock;
   readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
@@ -39,6 +41,7 @@ export interface MoneyDependencies {
 export interface Payer {
   readonly keyId: string;
   readonly organizationId: string;
+  readonly subjectAccounts?: readonly string[] | undefined;
 }
 
 /** Of a running hold: whether a checkpoint was handed in, or one is known to be written. */
@@ -168,6 +171,7 @@ export function requestOfLong(long: LongHoldRequest): HoldRequest {
     requestId: long.id,
     organizationId: long.organizationId,
     keyId: long.keyId,
+    subjects: long.subjects,
     fixedFemto: long.holdNano * FEMTO_PER_NANO,
     perTokenFemto: 0n,
     outputTokens: 0,

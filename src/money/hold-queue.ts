@@ -7,14 +7,23 @@ import {
   monthAccountId,
   orgAccountId,
   type RequestAccounts,
+  subjectDayAccountId,
+  subjectMonthAccountId,
 } from "../../db/ledger/rows.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type Period, utcDay, utcMonth } from "../lib/utc-time.ts";
-import { decideHold } from "./decide-hold.ts";
+import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
-import { headroomOf, isShortBySpend, refusal, revoked, revokedHeadroom } from "./refusal.ts";
+import {
+  headroomOf,
+  isShortBySpend,
+  refusal,
+  revoked,
+  revokedHeadroom,
+  shortOf,
+} from "./refusal.ts";
 import { MAX_WAIT_MS, MAX_WAITING_REQUESTS, type ShortOf, WaitingLine } from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
@@ -25,14 +34,14 @@ const POLL_MS = 50;
 /** How long the last look may take where the database does not answer. */
 const MAX_LAST_LOOK_MS = 500;
 
-/** How many of each key are asked for again at first; more follow where these get what they want. */
+/** How many of each key or subject are asked for again at first; more follow where these get what they want. */
 const FIRST_WIDTH = 4;
 const WIDTH_GROWTH = 4;
 const MAX_WIDTH = 4_096;
 
 /**
  * The waiting line of a clustered gateway, which asks the database. Where money may have come free the first
- * of each key are asked for again, and more of them as long as that brings something.
+ * of each key or subject are asked for again, and more of them as long as that brings something.
  */
 class AskingLine extends WaitingLine<PendingHold> {
   #width = FIRST_WIDTH;
@@ -43,14 +52,14 @@ class AskingLine extends WaitingLine<PendingHold> {
     if (!this.#hasGrown) this.#width = FIRST_WIDTH;
     this.#hasGrown = false;
     const next: PendingHold[] = [];
-    const ofKey = new Map<string, number>();
+    const counts = new Map<string, number>();
     for (const pending of this.waiting) {
       if (next.length >= limit) break;
       if (pending.place !== "waiting" || pending.isDue) continue;
-      const { keyId } = pending.request;
-      const count = ofKey.get(keyId) ?? 0;
+      const group = this.groupOf(pending);
+      const count = counts.get(group) ?? 0;
       if (count >= this.#width) continue;
-      ofKey.set(keyId, count + 1);
+      counts.set(group, count + 1);
       next.push(pending);
     }
     return next;
@@ -151,10 +160,10 @@ export class HoldQueue implements HoldSource {
       const pending = this.#queued.oldest;
       if (pending === undefined) break;
       this.#queued.remove(pending);
-      const { organizationId, keyId } = pending.request;
-      if (pending.isDue || this.#lines.get(organizationId)?.standsBefore(keyId) !== true) {
-        units.push(this.#unitOf(pending));
-      } else this.#joinLine(pending, "key");
+      const { request } = pending;
+      const behind = this.#lines.get(request.organizationId)?.standsBefore(request);
+      if (pending.isDue || behind === undefined) units.push(this.#unitOf(pending));
+      else this.#joinLine(pending, behind);
     }
     return units;
   }
@@ -175,17 +184,17 @@ export class HoldQueue implements HoldSource {
       pending.grant(verdict.holdNano, verdict.budgetNano, this.#clock.nowMs());
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
-    } else if (verdict.kind !== "short") this.#stay(pending, "key");
-    else {
+    } else if (verdict.kind !== "short") {
+      this.#stay(pending, verdict.kind === "behind" ? verdict.of : "key");
+    } else {
       const { request } = pending;
-      const headroom = headroomOf(demand, verdict);
+      const headroom = headroomOf(request, demand, verdict);
       if (demand.manner === "last" || isShortBySpend(headroom, request)) {
         this.#leave(pending);
         pending.refuse(refusal(headroom, request), headroom);
         return;
       }
-      const isOrganizationShort = !decideHold(request, headroom.organization.freeNano).isHeld;
-      this.#stay(pending, isOrganizationShort ? "organization" : "key");
+      this.#stay(pending, shortOf(headroom, request));
     }
   }
 
@@ -226,7 +235,7 @@ export class HoldQueue implements HoldSource {
     }
     pending.isInLine = true;
     // It was put behind one that has left meanwhile.
-    if (line.length === 0 && shortOf === "key") this.#awake.add(line);
+    if (line.length === 0 && shortOf !== "organization") this.#awake.add(line);
     pending.place = "waiting";
     line.note(pending, shortOf);
     this.#timers.set(
@@ -303,12 +312,21 @@ export class AccountsNow {
     this.#month = utcMonth(clock.nowMs());
   }
 
-  of(request: { readonly organizationId: string; readonly keyId: string }): RequestAccounts {
+  of({
+    organizationId,
+    keyId,
+    subjects,
+  }: Pick<HoldRequest, "organizationId" | "keyId" | "subjects">): RequestAccounts {
     this.#roll(this.#clock.nowMs());
+    const [day, month] = [this.#day.start, this.#month.start];
     return {
-      orgAccount: orgAccountId(request.organizationId),
-      dayAccount: dayAccountId(request.keyId, this.#day.start),
-      monthAccount: monthAccountId(request.keyId, this.#month.start),
+      orgAccount: orgAccountId(organizationId),
+      dayAccount: dayAccountId(keyId, day),
+      monthAccount: monthAccountId(keyId, month),
+      subjectAccounts: subjects?.flatMap(({ budgetId }) => [
+        subjectDayAccountId(budgetId, day),
+        subjectMonthAccountId(budgetId, month),
+      ]),
     };
   }
 

@@ -1,13 +1,21 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { RequestAccounts, UsageFigures } from "../../db/ledger/rows.ts";
+import type { Subject } from "../../db/queries/subject-budgets.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
 import type { NanoUsd } from "../lib/money.ts";
+
+/** An end user or a tag of a request that has a budget of its own. */
+export interface BudgetSubject extends Subject {
+  readonly budgetId: string;
+}
 
 /** What a request may cost at most, as a function of the output tokens it is allowed. */
 export interface HoldRequest {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
+  /** Their budgets count what those of the key do. Undefined for most. */
+  readonly subjects?: readonly BudgetSubject[] | undefined;
   /** Everything that does not depend on the limit of output tokens, in provider cost (femto-USD). */
   readonly fixedFemto: ExactInteger;
   /** Provider cost of one more output token, over all choices. */
@@ -63,6 +71,8 @@ export interface LongHoldRequest {
   readonly id: string;
   readonly organizationId: string;
   readonly keyId: string;
+  /** As those of a request. */
+  readonly subjects?: readonly BudgetSubject[] | undefined;
   /** What the work may cost at most, fee included. */
   readonly holdNano: NanoUsd;
 }
@@ -95,7 +105,8 @@ export interface MoneyPort extends LongHolds {
    * Raises a hold by so much while its request runs, by the same decision as `hold`, for the periods in which
    * it was admitted. It does not wait for other holds to end: two requests could wait for one another.
    * Resolves false, with the hold as it was, where the money is not there, the key was revoked, or the hold
-   * ends. On a single node it is also refused behind the end of a period for which the key has a budget.
+   * ends. On a single node it is also refused behind the end of a period for which the key, or a subject,
+   * has a budget.
    */
   extend(hold: Hold, moreNano: NanoUsd): Promise<boolean>;
   /** Resolves when the charge of what is about to be delivered is durable. */

@@ -182,6 +182,7 @@ function chargeOf(hold: Chargeable, figures: ChargeFigures) {
     orgAccount: hold.orgAccount,
     dayAccount: hold.dayAccount,
     monthAccount: hold.monthAccount,
+    subjectAccounts: hold.subjectAccounts,
     chargeNano: within(
       figures.budgetNano === undefined ? chargeableNano(hold) : hold.holdNano,
       figures.chargeNano,

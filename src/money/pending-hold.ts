@@ -100,6 +100,7 @@ export function holdOf(
     orgAccount: accounts.orgAccount,
     dayAccount: accounts.dayAccount,
     monthAccount: accounts.monthAccount,
+    subjectAccounts: accounts.subjectAccounts,
     holdNano: size.holdNano,
     budgetNano: size.budgetNano,
     feeBasisPoints: request.feeBasisPoints,

@@ -1,24 +1,59 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { KeyHeadroom, PeriodHeadroom } from "../../actors/api-key/state.ts";
 import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../actors/organization/state.ts";
+import type { PeriodHeadroom, SpenderHeadroom } from "../../actors/periods/state.ts";
 import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/rows.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { usdText } from "../lib/money.ts";
 import { isoTime, utcDay, utcMonth } from "../lib/utc-time.ts";
 import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold.ts";
-import type { Hold, HoldRequest } from "./interface.ts";
+import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
+import type { ShortOf } from "./waiting-line.ts";
 
-/** Everything that limits one request: the balance, and the budgets of its key. */
+/** Everything that limits one request: the balance, and the budgets of its key and its subjects. */
 export interface Headroom {
-  readonly key: KeyHeadroom;
+  readonly key: SpenderHeadroom;
+  readonly subjects: readonly SubjectHeadroom[];
   readonly organization: Pick<OrganizationHeadroom, "unspentNano" | "freeNano">;
 }
 
+interface SubjectHeadroom extends Pick<SpenderHeadroom, "limits"> {
+  readonly subject: BudgetSubject;
+}
+
+interface Limit {
+  readonly period: PeriodHeadroom;
+  /** Undefined where it is the key's. */
+  readonly subject: BudgetSubject | undefined;
+}
+
+/** Those of the key first. */
+function limitsOf({ key, subjects }: Headroom): Limit[] {
+  const limits: Limit[] = key.limits.map((period) => ({ period, subject: undefined }));
+  for (const { subject, limits: periods } of subjects) {
+    for (const period of periods) limits.push({ period, subject });
+  }
+  return limits;
+}
+
 /** What the tightest budget leaves free, holds counted; undefined where there is none. */
-function freeOfBudgets({ key }: Headroom): bigint | undefined {
+function freeOfBudgets(headroom: Headroom): bigint | undefined {
   let free: bigint | undefined;
-  for (const { freeNano } of key.limits) if (free === undefined || freeNano < free) free = freeNano;
+  for (const { period } of limitsOf(headroom)) {
+    if (free === undefined || period.freeNano < free) free = period.freeNano;
+  }
   return free;
+}
+
+/** The first limit that has not so much free. */
+function tightestOf(headroom: Headroom, request: HoldRequest): Limit | undefined {
+  const ofBudget = budgetOf(request);
+  return limitsOf(headroom).find(({ period }) => !decideHold(ofBudget, period.freeNano).isHeld);
+}
+
+/** What a request waits for that is refused by holds alone. */
+export function shortOf(headroom: Headroom, request: HoldRequest): ShortOf {
+  if (!decideHold(request, headroom.organization.freeNano).isHeld) return "organization";
+  return tightestOf(headroom, request)?.subject === undefined ? "key" : "subject";
 }
 
 /** What is held where the headroom allows it; undefined where it does not. */
@@ -48,20 +83,21 @@ function affordable(request: HoldRequest, headroom: Headroom): number {
   return Math.max(0, Math.min(affordableTokens(request, headroom.organization.freeNano), ofBudget));
 }
 
-/** The periods in which the request would be refused even if nothing were held. */
-function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
-  const ofBudget = budgetOf(request);
-  return headroom.key.limits.filter((limit) => !decideHold(ofBudget, limit.unspentNano).isHeld);
+/** In which the request would be refused even if nothing were held. */
+function isShortPeriod({ unspentNano }: PeriodHeadroom, request: HoldRequest): boolean {
+  return !decideHold(budgetOf(request), unspentNano).isHeld;
 }
 
 /**
- * The periods whose spend refuses the request, so that their budgets count as reached. One
+ * The periods of the key whose spend refuses the request, so that their budgets count as reached. One
  * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
  */
 function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
   const ofBudget = budgetOf(request);
-  return shortPeriods(headroom, request).filter(
-    ({ budgetNano }) => budgetNano === 0n || decideHold(ofBudget, budgetNano).isHeld,
+  return headroom.key.limits.filter(
+    (period) =>
+      isShortPeriod(period, request) &&
+      (period.budgetNano === 0n || decideHold(ofBudget, period.budgetNano).isHeld),
   );
 }
 
@@ -69,16 +105,13 @@ function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadr
 export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolean {
   return (
     !decideHold(request, headroom.organization.unspentNano).isHeld ||
-    shortPeriods(headroom, request).length > 0
+    limitsOf(headroom).some(({ period }) => isShortPeriod(period, request))
   );
 }
 
 /** The 402 of a request, which says what is missing, what would help, and what would have been affordable. */
 export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
-  const ofBudget = budgetOf(request);
-  const tightest = headroom.key.limits.find(
-    (limit) => !decideHold(ofBudget, limit.freeNano).isHeld,
-  );
+  const tightest = tightestOf(headroom, request);
   const tokens = affordable(request, headroom);
   const afford =
     request.outputTokens === 0
@@ -87,10 +120,12 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
         ? ` At most ${tokens} output tokens would have been affordable; set max_tokens accordingly.`
         : " No output tokens would have been affordable.";
   if (tightest !== undefined) {
-    const period = tightest.kind === "day" ? "daily" : "monthly";
+    const { period, subject } = tightest;
+    const kind = period.kind === "day" ? "daily" : "monthly";
+    const whose = subject === undefined ? "this API key" : nameOf(subject);
     return new GatewayError(
       "budget_exhausted",
-      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${budgetRemedy(tightest, ofBudget)}${afford}`,
+      `The ${kind} budget of ${whose} does not cover this request: ${usdText(positive(period.freeNano))} USD is left. ${budgetRemedy(period, budgetOf(request))}${afford}`,
     );
   }
   const { freeNano: free, unspentNano } = headroom.organization;
@@ -101,6 +136,10 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
     "insufficient_credits",
     `The organization's credits do not cover this request: ${usdText(positive(free))} USD is available. ${remedy}${afford}`,
   );
+}
+
+function nameOf({ type, value }: BudgetSubject): string {
+  return `the ${type} ${JSON.stringify(value)}`;
 }
 
 function budgetRemedy(limit: PeriodHeadroom, request: HoldRequest): string {
@@ -135,23 +174,38 @@ const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };
 
 /** What the database saw when it refused a hold, as the refusal is worked out from it. */
 export function headroomOf(
+  { subjects = [] }: HoldRequest,
   demand: HoldDemand,
   verdict: Extract<HoldVerdict, { kind: "short" }>,
 ): Headroom {
   const { organization, day, month } = verdict;
-  const limits: PeriodHeadroom[] = [];
-  if (day) limits.push(periodHeadroom("day", demand.dayAccount, day));
-  if (month) limits.push(periodHeadroom("month", demand.monthAccount, month));
+  const accounts = demand.subjectAccounts ?? [];
+  const limitsAt = (at: number): PeriodHeadroom[] =>
+    periodsOf([accounts[at]!, accounts[at + 1]!], [verdict.subjects[at], verdict.subjects[at + 1]]);
+  const limits = periodsOf([demand.dayAccount, demand.monthAccount], [day, month]);
   return {
     key: keyHeadroom(demand, true, limits),
+    subjects: subjects.map((subject, index) => ({ subject, limits: limitsAt(2 * index) })),
     organization: organization ?? UNLIMITED,
   };
+}
+
+/** Of a day and a month, where they have budgets. */
+function periodsOf(
+  [dayAccount, monthAccount]: readonly [string, string],
+  [day, month]: readonly (AccountHeadroom | undefined)[],
+): PeriodHeadroom[] {
+  const periods: PeriodHeadroom[] = [];
+  if (day) periods.push(periodHeadroom("day", dayAccount, day));
+  if (month) periods.push(periodHeadroom("month", monthAccount, month));
+  return periods;
 }
 
 /** The same where the key does not count any more. */
 export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
   return {
     key: keyHeadroom(demand, isActive, []),
+    subjects: [],
     organization: { unspentNano: 0n, freeNano: 0n },
   };
 }
@@ -160,7 +214,7 @@ function keyHeadroom(
   { dayAccount, monthAccount }: HoldDemand,
   isActive: boolean | undefined,
   limits: readonly PeriodHeadroom[],
-): KeyHeadroom {
+): SpenderHeadroom {
   return { isActive, dayAccount, monthAccount, limits };
 }
 

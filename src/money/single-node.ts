@@ -2,7 +2,7 @@ import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
-import { decideHold, holdFor, isFree } from "./decide-hold.ts";
+import { holdFor, isFree } from "./decide-hold.ts";
 import { type MoneyDependencies, MoneyEngine, type Payer, requestOfLong } from "./engine.ts";
 import type {
   ChargeFigures,
@@ -14,7 +14,14 @@ import type {
 } from "./interface.ts";
 import { type GrantedAmounts, PayerActors, type SingleNodeHold } from "./payer-actors.ts";
 import { notHeld } from "./pending-charge.ts";
-import { decideAmounts, isShortBySpend, refusal, revoked, tellExhausted } from "./refusal.ts";
+import {
+  decideAmounts,
+  isShortBySpend,
+  refusal,
+  revoked,
+  shortOf,
+  tellExhausted,
+} from "./refusal.ts";
 import { MAX_WAITING_REQUESTS, type ShortOf, WaitQueue, type WaitVerdict } from "./waiting-line.ts";
 
 /**
@@ -29,19 +36,21 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
 
   constructor(dependencies: MoneyDependencies) {
     super(dependencies);
-    this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
+    const { keys, organizations, subjectBudgets } = dependencies;
+    this.#payers = new PayerActors(keys, organizations, subjectBudgets);
   }
 
   get outstandingHolds(): number {
     return this.#holds.size;
   }
 
-  /** At once where both actors are in memory and the money is there. */
+  /** At once where the actors are in memory and the money is there. */
   hold(request: HoldRequest): Hold | Promise<Hold> {
     const settled = this.#payers.whenSettled(request);
     if (settled !== undefined) return this.#holdWhen(settled, request);
     const queue = this.#queues.get(request.organizationId);
-    if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
+    const behind = queue?.standsBefore(request);
+    if (behind !== undefined && !isFree(request)) return this.#wait(request, behind);
     const fullNano = holdFor(request, request.outputTokens);
     const budgetNano = request.budget && holdFor(request.budget, request.outputTokens);
     const full = { holdNano: fullNano, budgetNano, outputTokens: request.outputTokens };
@@ -145,7 +154,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     this.#queues.get(payer.organizationId)?.drain();
   }
 
-  /** Decides over key and organization at once, without a wait in between, and holds where it can. */
+  /** Decides over all who pay at once, without a wait in between, and holds where it can. */
   #look(request: HoldRequest): WaitVerdict {
     const headroom = this.#payers.headroom(request);
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
@@ -156,11 +165,10 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     }
     const error = refusal(headroom, request);
     if (isShortBySpend(headroom, request)) return { kind: "refused", error };
-    const isOrganizationShort = !decideHold(request, headroom.organization.freeNano).isHeld;
-    return { kind: "short", of: isOrganizationShort ? "organization" : "key", error };
+    return { kind: "short", of: shortOf(headroom, request), error };
   }
 
-  /** Undefined where key and organization do not both have so much free, or the key may not be used. */
+  /** Undefined where not all who pay have so much free, or the key may not be used. */
   #tryHold(request: HoldRequest, amounts: GrantedAmounts): Hold | undefined {
     const hold = this.#payers.hold(request, amounts, this.dependencies.clock.nowMs());
     if (hold !== undefined) this.#holds.set(hold.requestId, hold);

@@ -14,7 +14,10 @@ const LOOK_MS = 1_000;
 const MAX_NOTE_AGE_MS = 7 * 86_400_000;
 
 /** A request of which nothing was delivered and nothing ever will be. */
-export type Undelivered = Pick<LedgerRequest, "requestId" | "dayAccount" | "monthAccount">;
+export type Undelivered = Pick<
+  LedgerRequest,
+  "requestId" | "dayAccount" | "monthAccount" | "subjectAccounts"
+>;
 
 /**
  * Requests whose clients get an error while it is not known here whether they are charged. The
@@ -34,7 +37,7 @@ export interface UndeliveredNotes {
 
 /**
  * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
- * to the budgets of its key. Budget events that the charge has set off stay as they are: they may have
+ * to the budgets of its key and subjects. Budget events that the charge has set off stay as they are: they may have
  * been received, and each goes out exactly once in a period, so one that was taken back could never be
  * told again.
  */
@@ -42,12 +45,14 @@ export function refundEffect({
   requestId,
   dayAccount,
   monthAccount,
+  subjectAccounts,
 }: Undelivered): StatementEffect {
   const refund = {
     transactionId: newId("txn"),
     requestId,
     dayAccount,
     monthAccount,
+    subjectAccounts,
     description: `Refund of ${requestId}, whose answer could not be delivered`,
   };
   return {
@@ -115,9 +120,10 @@ export class OwedRefunds implements UndeliveredNotes {
     this.#dependencies = dependencies;
   }
 
-  add({ requestId, dayAccount, monthAccount }: Undelivered): void {
+  add({ requestId, dayAccount, monthAccount, subjectAccounts }: Undelivered): void {
     try {
-      this.#dependencies.file.add(requestId, { requestId, dayAccount, monthAccount });
+      const note = { requestId, dayAccount, monthAccount, subjectAccounts };
+      this.#dependencies.file.add(requestId, note);
     } catch (error) {
       // Without the note the refund is owed by this process alone.
       this.#dependencies.onError(error);

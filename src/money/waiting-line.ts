@@ -9,17 +9,18 @@ export const MAX_WAITING_REQUESTS = 4_096;
 /** How long the last look waits for what is known of the money, where that is just changing. */
 const MAX_SETTLING_MS = 500;
 
-/** What a waiting request is short of: its organization's balance, or a budget of its key. */
-export type ShortOf = "organization" | "key";
+/** What a waiting request is short of: its organization's balance, a budget of its key, or only of its subjects. */
+export type ShortOf = "organization" | "key" | "subject";
+
+type Waiter = Pick<HoldRequest, "keyId" | "subjects">;
 
 /**
  * Requests of one organization that wait for holds to end, first come first served: a request that needs what
  * an earlier one waits for stands behind it.
  */
-export class WaitingLine<Waiting extends { readonly request: { readonly keyId: string } }> {
+export class WaitingLine<Waiting extends { readonly request: Waiter }> {
   readonly #waiting = new Map<Waiting, ShortOf>();
-  readonly #ofKey = new Map<string, number>();
-  #shortOfOrganization = 0;
+  readonly #lanes = new LaneCounts();
 
   get length(): number {
     return this.#waiting.size;
@@ -34,21 +35,26 @@ export class WaitingLine<Waiting extends { readonly request: { readonly keyId: s
     return this.#waiting.has(one);
   }
 
-  /** True where an earlier request waits for what a request of this key needs. */
-  standsBefore(keyId: string): boolean {
-    return this.#shortOfOrganization > 0 || this.#ofKey.has(keyId);
+  /** What an earlier request waits for that this one needs too; undefined where there is none. */
+  standsBefore(request: Waiter): ShortOf | undefined {
+    if (this.#lanes.has("") || this.#lanes.has(request.keyId)) return "key";
+    const { subjects = [] } = request;
+    return subjects.some(({ budgetId }) => this.#lanes.has(budgetId)) ? "subject" : undefined;
+  }
+
+  /** Names those that wait for the same: of its key, or of its subjects alone. */
+  groupOf(one: Waiting): string {
+    const shortOf = this.#waiting.get(one);
+    return shortOf === "subject" ? lanesOf(one.request, shortOf).join(" ") : one.request.keyId;
   }
 
   /** Puts it at the end, or notes what one that waits already is short of. */
   note(one: Waiting, shortOf: ShortOf): void {
     const before = this.#waiting.get(one);
+    if (before === shortOf) return;
     this.#waiting.set(one, shortOf);
-    if (before === undefined) {
-      const { keyId } = one.request;
-      this.#ofKey.set(keyId, (this.#ofKey.get(keyId) ?? 0) + 1);
-    }
-    if (before === "organization") this.#shortOfOrganization--;
-    if (shortOf === "organization") this.#shortOfOrganization++;
+    if (before !== undefined) this.#lanes.add(lanesOf(one.request, before), -1);
+    this.#lanes.add(lanesOf(one.request, shortOf), 1);
   }
 
   /** False where it does not wait here. */
@@ -56,12 +62,35 @@ export class WaitingLine<Waiting extends { readonly request: { readonly keyId: s
     const shortOf = this.#waiting.get(one);
     if (shortOf === undefined) return false;
     this.#waiting.delete(one);
-    if (shortOf === "organization") this.#shortOfOrganization--;
-    const { keyId } = one.request;
-    const left = this.#ofKey.get(keyId)! - 1;
-    if (left === 0) this.#ofKey.delete(keyId);
-    else this.#ofKey.set(keyId, left);
+    this.#lanes.add(lanesOf(one.request, shortOf), -1);
     return true;
+  }
+}
+
+/**
+ * What later requests may need that this one waits for: the organization's balance is the lane "". One that is
+ * short of its subjects alone keeps no other end user of its key waiting.
+ */
+function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: ShortOf): readonly string[] {
+  const ofSubjects = subjects.map(({ budgetId }) => budgetId);
+  if (shortOf === "subject") return ofSubjects;
+  return shortOf === "key" ? [keyId, ...ofSubjects] : ["", keyId, ...ofSubjects];
+}
+
+/** How many wait in each lane. */
+class LaneCounts {
+  readonly #counts = new Map<string, number>();
+
+  has(lane: string): boolean {
+    return this.#counts.has(lane);
+  }
+
+  add(lanes: readonly string[], by: 1 | -1): void {
+    for (const lane of lanes) {
+      const count = (this.#counts.get(lane) ?? 0) + by;
+      if (count === 0) this.#counts.delete(lane);
+      else this.#counts.set(lane, count);
+    }
   }
 }
 
@@ -106,8 +135,8 @@ export class WaitQueue {
     return this.#line.length;
   }
 
-  standsBefore(keyId: string): boolean {
-    return this.#line.standsBefore(keyId);
+  standsBefore(request: HoldRequest): ShortOf | undefined {
+    return this.#line.standsBefore(request);
   }
 
   wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
@@ -125,10 +154,12 @@ export class WaitQueue {
 
   /** Looks at everyone in order, after holds have ended. */
   drain(): void {
-    const blockedKeys = new Set<string>();
+    const blocked = new Set<string>();
+    const isBlocked = ({ keyId, subjects = [] }: HoldRequest) =>
+      blocked.has(keyId) || subjects.some(({ budgetId }) => blocked.has(budgetId));
     for (const entry of this.#line.waiting) {
       const { request } = entry;
-      if (blockedKeys.has(request.keyId)) continue;
+      if (isBlocked(request)) continue;
       const settled = this.#money.whenSettled(request);
       if (settled !== undefined) {
         this.#resumeWhen(settled);
@@ -142,7 +173,7 @@ export class WaitQueue {
       }
       this.#line.note(entry, verdict.of);
       if (verdict.of === "organization") return;
-      blockedKeys.add(request.keyId);
+      for (const lane of lanesOf(request, verdict.of)) blocked.add(lane);
     }
   }
 

@@ -10,6 +10,7 @@ import {
   type PaymentProcessor,
   PaymentProcessorError,
   type RefundOutcome,
+  type ReportedRefund,
   type SavedMethod,
   type SetupOutcome,
 } from "./interface.ts";
@@ -132,6 +133,16 @@ export class StripeProcessor implements PaymentProcessor {
       return { kind: "unknown", cause };
     }
     return { kind: "failed", message: "The refund never reached the payment processor." };
+  }
+
+  async refundsOf(chargeReference: string): Promise<ReportedRefund[]> {
+    const listed = await asked(() =>
+      this.#stripe.refunds.list(
+        { payment_intent: chargeReference, limit: LIST_LIMIT },
+        { maxNetworkRetries: READ_RETRIES },
+      ),
+    );
+    return listed.data.flatMap((refund) => reportedRefund(refund) ?? []);
   }
 
   async beginSetup(setup: {
@@ -357,6 +368,19 @@ export class StripeProcessor implements PaymentProcessor {
         : { kind: "unknown", cause: error };
     }
   }
+}
+
+/** Undefined where it is of no payment intent, or of another currency: none of the gateway's. */
+export function reportedRefund(refund: Stripe.Refund): ReportedRefund | undefined {
+  const { payment_intent: intent, amount, currency, status } = refund;
+  if (!intent || currency !== "usd" || !Number.isSafeInteger(amount)) return undefined;
+  return {
+    reference: refund.id,
+    refundId: refund.metadata?.[REFUND_FIELD],
+    chargeReference: idOf(intent),
+    amountNano: nanoOfCents(amount),
+    hasFailed: status === "failed" || status === "canceled",
+  };
 }
 
 function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {

@@ -1,17 +1,16 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { type ApiKeyState, apiKeyActor, KEY_PERIODS } from "../../actors/api-key/actor.ts";
 import {
-  type ApiKeyState,
   changeHeld,
   emptyPeriods,
   headroom,
   hold,
   keepHolds,
-  keyState,
   notePosted,
   rollPeriods,
-} from "../../actors/api-key/state.ts";
+  spenderState,
+} from "../../actors/periods/state.ts";
 import { type ApiKeyRecord, SCOPES } from "../../src/lib/api-key-record.ts";
 
 const NOON = Date.UTC(2026, 2, 14, 12);
@@ -39,10 +38,10 @@ function record(over: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
 }
 
 function state(over: Partial<ApiKeyRecord> = {}, nowMs = NOON): ApiKeyState {
-  return keyState({
+  return spenderState({
     id: "key_1",
     record: record(over),
-    ...emptyPeriods("key_1", nowMs),
+    ...emptyPeriods(KEY_PERIODS, "key_1", nowMs),
     dayHeldNano: 0n,
     monthHeldNano: 0n,
     exhausted: new Set(),

@@ -2,6 +2,7 @@ import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import { type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
 import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
@@ -42,9 +43,11 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   };
   const keys = new ActorRegistry(apiKeyActor, environment);
   const organizations = new ActorRegistry(organizationActor, environment);
+  const subjectBudgets = new ActorRegistry(subjectBudgetActor, environment);
   const money = new ClusteredMoney({
     keys,
     organizations,
+    subjectBudgets,
     clock,
     instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
@@ -87,6 +90,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     ledger,
     keys,
     organizations,
+    subjectBudgets,
     orders,
     clamped,
     backgroundErrors,
@@ -105,12 +109,12 @@ export async function openClusteredMoney() {
   const books = await openBooks();
   const clock = new VirtualClock(START_MS);
   const shared = shareMoney(books, { clock, instance: books.instance });
-  const { keys, organizations, orders } = shared;
+  const { keys, organizations, subjectBudgets, orders } = shared;
   return {
     ...shared,
     clock,
     books,
-    ...payerChanges(books, keys, organizations, orders),
+    ...payerChanges(books, { keys, organizations, subjectBudgets, orders, clock }),
     async topUp(payer, amountNano) {
       await giveCredit(books.sql, payer, amountNano);
     },

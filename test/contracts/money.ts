@@ -10,6 +10,7 @@ import { describeOwnBudgets } from "./money/own-budgets.ts";
 import { MoneyHands, type OwnedMoney } from "./money/owned-money.ts";
 import { describeRefusals } from "./money/refusals.ts";
 import { describeSteps } from "./money/steps.ts";
+import { describeSubjects } from "./money/subjects.ts";
 import { describeUnableDatabase } from "./money/unable-database.ts";
 import { describeWaiting } from "./money/waiting.ts";
 
@@ -25,6 +26,7 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeEnds(hands);
   describeExtensions(hands);
   describeOwnBudgets(hands);
+  describeSubjects(hands);
   describeUnableDatabase(hands);
   describeChanges(hands);
   describeLongHolds(hands);

@@ -6,6 +6,7 @@ import {
   ActorRegistry,
   type PassivationPolicy,
 } from "../../actors/runtime/registry.ts";
+import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import type { Query } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
@@ -42,10 +43,12 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
   };
   const keys = new ActorRegistry(apiKeyActor, environment, options.passivation);
   const organizations = new ActorRegistry(organizationActor, environment, options.passivation);
+  const subjectBudgets = new ActorRegistry(subjectBudgetActor, environment, options.passivation);
   const clamped: bigint[] = [];
   const money = new SingleNodeMoney({
     keys,
     organizations,
+    subjectBudgets,
     clock,
     instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
@@ -91,7 +94,7 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
     notes,
     batches,
     isBusy: () => work.isBusy,
-    ...payerChanges(books, keys, organizations, orders),
+    ...payerChanges(books, { keys, organizations, subjectBudgets, orders, clock }),
     async topUp(payer, amountNano) {
       await giveCredit(books.sql, payer, amountNano);
       organizations.forget(payer.organizationId);

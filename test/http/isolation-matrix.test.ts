@@ -156,6 +156,11 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/provider_keys": [LIST],
   "POST /v1/provider_keys": NONE,
   "DELETE /v1/provider_keys/{id}": [at("providerKey")],
+  "GET /v1/budgets": [LIST],
+  "POST /v1/budgets": NONE,
+  "GET /v1/budgets/{id}": [at("budget")],
+  "PATCH /v1/budgets/{id}": [at("budget", { daily_budget_usd: 0 })],
+  "DELETE /v1/budgets/{id}": [at("budget")],
   "GET /v1/guardrails": [LIST],
   "POST /v1/guardrails": NONE,
   "GET /v1/guardrails/{id}": [at("guardrail")],
@@ -178,6 +183,10 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     { path: { id: "webhook", delivery_id: "delivery" } },
   ],
   "POST /v1/embeddings": [naming(({ preset }) => ({ preset, input: "hi" }))],
+  "POST /v1/rerank": [naming(({ preset }) => ({ preset, query: "hi", documents: ["hi"] }))],
+  "POST /v1/moderations": [
+    naming(({ preset }) => ({ model: "sandbox/moderation", preset, input: "hi" })),
+  ],
   "POST /v1/images/generations": [
     naming(({ guardrail }) => ({ model: "sandbox/image", prompt: "hi", guardrail })),
   ],
@@ -304,6 +313,7 @@ test("names that another organization uses are free", async () => {
   const rules = [{ type: "pii", on: ["input"], action: "block" }];
   for (const [path, body] of [
     ["/v1/keys", { name: MARK }],
+    ["/v1/budgets", { subject: { type: "user", value: MARK } }],
     ["/v1/presets", { name: MARK, system: "hi" }],
     ["/v1/guardrails", { name: MARK, rules }],
   ] as const) {

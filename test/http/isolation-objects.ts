@@ -9,6 +9,7 @@ export type Objects = Readonly<Record<ObjectKind, string>>;
 
 export type ObjectKind =
   | "key"
+  | "budget"
   | "webhook"
   | "delivery"
   | "file"
@@ -58,6 +59,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     description: MARK,
   });
   const key = await create("/v1/keys", { name: MARK, rate_limit_rpm: 60 });
+  const budget = await create("/v1/budgets", { subject: { type: "user", value: MARK } });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { filename: `${MARK}.jsonl` });
   const text = await uploaded(gateway, "assistants", MARK, { filename: `${MARK}.txt` });
   const store = await made("/v1/vector_stores", { name: MARK, file_ids: [text.id] });
@@ -100,6 +102,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     stranger,
     objects: {
       key: key.id,
+      budget: budget.id,
       webhook: webhook.id,
       delivery: delivered[0].id,
       file: text.id,

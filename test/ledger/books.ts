@@ -172,7 +172,7 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
       WHERE a.held_nano <> (SELECT coalesce(sum(
           CASE a.kind WHEN 'org' THEN h.hold_nano ELSE coalesce(h.budget_nano, h.hold_nano) END), 0)
         FROM holds h
-        WHERE a.id IN (h.org_account, h.day_account, h.month_account))`),
+        WHERE a.id IN (h.org_account, h.day_account, h.month_account) OR h.subject_accounts ? a.id)`),
     ...(await sql`
       SELECT 'twice' AS fault, request_id FROM transactions WHERE request_id IS NOT NULL
       GROUP BY request_id HAVING count(*) > 1`),

@@ -1,15 +1,21 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { exchangeLedgerBatch } from "../../db/ledger/exchange-batch.ts";
-import type { Settlement } from "../../db/ledger/rows.ts";
-import { FENCED, type InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import {
+  type Settlement,
+  subjectDayAccountId,
+  subjectMonthAccountId,
+} from "../../db/ledger/rows.ts";
+import { FENCED, type InstanceIdentity, newAccountRow } from "../../db/ledger/settle-batch.ts";
 import { join, takeOver } from "../../src/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
 import {
   attemptsOf,
   type Books,
   checkpointOf,
+  DAY,
   faultsOf,
+  MONTH,
   openBooks,
   type Payer,
   settlement,
@@ -98,6 +104,23 @@ test("a dead request whose hold was extended is charged up to what it held in th
   expect((await billsOf([stream.requestId])).get(stream.requestId)).toMatchObject({ charge: 70n });
 });
 
+test("a dead request counts for its end user as of its last checkpoint", async () => {
+  const dead = await start();
+  const { ledger } = recordingLedger(books.connect(), dead.instance);
+  const budgetId = newId("bud");
+  const stream = settlement(payer, {
+    hasAttempt: true,
+    subjectAccounts: subjectAccounts(budgetId),
+  });
+  await ledger.submit([checkpoint(stream, 20n)]);
+  await ledger.submit([checkpoint(stream, 60n)]);
+  await dead.lock.end({ timeout: 1 });
+  const next = await start();
+  await next.lock.end({ timeout: 1 });
+  expect(await spentBySubject(budgetId)).toEqual([60n, 60n]);
+  expect(await faultsOf(books.sql)).toEqual([]);
+});
+
 test("a dead request that only budgets count is charged nothing, and counted as of its last checkpoint", async () => {
   const dead = await start();
   const { ledger } = recordingLedger(books.connect(), dead.instance);
@@ -118,11 +141,15 @@ test("a dead request that only budgets count is charged nothing, and counted as 
 describe("what an instance holds of budgets alone is ended by one of the previous release, which", () => {
   const OWN_NANO = { hold_nano: 40n, budget_nano: 90n };
 
-  /** A hold and its checkpoint, left behind by an instance that died, and who reaps it. */
+  /** A hold and its checkpoint, left behind by an instance that died, and who reaps it. A user has a budget too. */
   async function leftBehind(isCheckpointed: boolean) {
     const [dead, reaper] = [await books.addInstance(), await books.addInstance()];
     const own = await books.addKey(payer.organizationId, { dailyBudgetNano: 500n });
-    const request = settlement(own, { hasAttempt: true });
+    const budgetId = newId("bud");
+    const request = settlement(own, {
+      hasAttempt: true,
+      subjectAccounts: subjectAccounts(budgetId),
+    });
     const amounts = { fullNano: 40n, leastNano: 40n, mostNano: 40n };
     const ofBudget = { fullNano: 90n, leastNano: 90n, mostNano: 90n };
     const demand = { ...request, ...amounts, budget: ofBudget, manner: "last" as const };
@@ -141,7 +168,7 @@ describe("what an instance holds of budgets alone is ended by one of the previou
       ...{ instance: reaper.id, epoch: String(reaper.epoch), reaping: true },
       account_ids: [orgAccount, dayAccount, monthAccount],
     };
-    return { own, request, batch };
+    return { own, budgetId, request, batch };
   }
 
   const group = (request: Settlement) => ({
@@ -155,7 +182,7 @@ describe("what an instance holds of budgets alone is ended by one of the previou
   });
 
   test("names the members of its batches in a letter", async () => {
-    const { own, request, batch } = await leftBehind(true);
+    const { own, budgetId, request, batch } = await leftBehind(true);
     const json = {
       ...batch,
       ended: [{ n: 1, r: request.requestId, o: 1, d: 2, m: 3, c: 0 }],
@@ -165,11 +192,12 @@ describe("what an instance holds of budgets alone is ended by one of the previou
     };
     await books.sql`SELECT ledger_exchange(${JSON.stringify(json)}::text::jsonb)`;
     expect(await spentOf(own)).toEqual({ day: 70n, month: 70n });
+    expect(await spentBySubject(budgetId)).toEqual([70n, 70n]);
     expect(await faultsOf(books.sql)).toEqual([]);
   });
 
   test("does not tell what budgets count", async () => {
-    const { own, request, batch } = await leftBehind(true);
+    const { own, budgetId, request, batch } = await leftBehind(true);
     const { requestId: request_id } = request;
     const json = {
       ...batch,
@@ -185,17 +213,73 @@ describe("what an instance holds of budgets alone is ended by one of the previou
     };
     await books.sql`SELECT ledger_exchange_batch(${JSON.stringify(json)}::text::jsonb)`;
     expect(await spentOf(own)).toEqual({ day: 70n, month: 70n });
+    expect(await spentBySubject(budgetId)).toEqual([70n, 70n]);
+    expect(await faultsOf(books.sql)).toEqual([]);
+  });
+
+  test("counts of a single-node gateway what its attempts say", async () => {
+    const [dead, reaper] = [await books.addInstance(), await books.addInstance()];
+    await books.sql`UPDATE instances SET is_alone = true WHERE id = ${dead.id}`;
+    const { ledger } = recordingLedger(books.connect(), dead);
+    for (const form of ["a letter", "names"]) {
+      const budgetId = newId("bud");
+      const request = settlement(payer, {
+        hasAttempt: true,
+        subjectAccounts: subjectAccounts(budgetId),
+      });
+      await ledger.submit([checkpoint(request, 25n)]);
+      const { requestId, orgAccount, dayAccount, monthAccount } = request;
+      const isLetter = form === "a letter";
+      const json = {
+        ...{ instance: reaper.id, epoch: String(reaper.epoch), reaping: true },
+        account_ids: [orgAccount, dayAccount, monthAccount],
+        new_accounts: [dayAccount, monthAccount].map((id) => newAccountRow(id, request)),
+        ended: [
+          isLetter
+            ? { n: 1, r: requestId, o: 1, d: 2, m: 3, c: 25 }
+            : { position: 1, request_id: requestId, accounts: [1, 2, 3], charge_nano: "25" },
+        ],
+        settlements: [
+          isLetter
+            ? { n: 1, g: 0, r: requestId, c: 25, p: 1, o: 1, l: 1 }
+            : {
+                ...{ position: 1, group: 0, request_id: requestId, charge_nano: 25, sum_nano: 25 },
+                ...{ prompt_tokens: 1, completion_tokens: 1, latency_ms: 1 },
+              },
+        ],
+        groups: [{ ...(isLetter ? { g: 0, o: 1 } : { group: 0, account: 1 }), ...group(request) }],
+        attempts: [requestId],
+      };
+      const text = JSON.stringify(json);
+      await (isLetter
+        ? books.sql`SELECT ledger_exchange(${text}::text::jsonb)`
+        : books.sql`SELECT ledger_exchange_batch(${text}::text::jsonb)`);
+      expect(await spentBySubject(budgetId)).toEqual([25n, 25n]);
+    }
     expect(await faultsOf(books.sql)).toEqual([]);
   });
 
   test("gives back what has no checkpoint", async () => {
-    const { own, request, batch } = await leftBehind(false);
+    const { own, budgetId, request, batch } = await leftBehind(false);
     const json = { ...batch, ended: [{ n: 1, r: request.requestId, o: 1, d: 2, m: 3 }] };
     await books.sql`SELECT ledger_exchange(${JSON.stringify(json)}::text::jsonb)`;
     expect(await spentOf(own)).toEqual({ day: 0n, month: 0n });
+    expect(await spentBySubject(budgetId)).toEqual([0n, 0n]);
     expect(await faultsOf(books.sql)).toEqual([]);
   });
 });
+
+const subjectAccounts = (budgetId: string) => [
+  subjectDayAccountId(budgetId, DAY),
+  subjectMonthAccountId(budgetId, MONTH),
+];
+
+/** In its day and its month. */
+async function spentBySubject(budgetId: string): Promise<bigint[]> {
+  const rows = await books.sql<{ posted_nano: bigint }[]>`
+    SELECT posted_nano FROM accounts WHERE budget_id = ${budgetId} ORDER BY id`;
+  return rows.map(({ posted_nano }) => posted_nano);
+}
 
 /** What the periods of a key count. */
 async function spentOf({ keyId }: Payer): Promise<Record<string, bigint>> {

@@ -1,6 +1,8 @@
 import { type CreditEntry, postCredit } from "../../db/ledger/credits.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { type CreditOrder, insertCreditCommand } from "../../db/queries/credit-commands.ts";
+import { changeSubjectBudget } from "../../db/queries/subject-budgets.ts";
+import { utcDay, utcMonth } from "../../src/lib/utc-time.ts";
 import type { Cluster } from "./cluster.ts";
 import { Link } from "./link.ts";
 import type { Payers } from "./plan.ts";
@@ -56,9 +58,11 @@ export class Administration {
       "order",
       "limit",
       "credit",
+      "subject",
     ] as const);
     if (act === "budget" || act === "switch") this.#changeKey(act === "switch");
     else if (act === "credit") this.#creditByInstance();
+    else if (act === "subject") this.#changeSubject();
     else this.#changeBalance(act);
   }
 
@@ -149,14 +153,28 @@ export class Administration {
     });
   }
 
+  /** The budget of an end user, by another process. */
+  #changeSubject(): void {
+    const { world, payers, context } = this.#options;
+    if (payers.subjects.length === 0) return;
+    const { id, organizationId } = world.random.pick(payers.subjects);
+    const nano = world.random.pick([null, BigInt(world.random.integer(0, 9) * 1_000)]);
+    const limits = world.random.pick([{ dailyBudgetNano: nano }, { monthlyBudgetNano: nano }]);
+    const nowMs = context.nowMs();
+    const periods = { day: utcDay(nowMs).start, monthStart: utcMonth(nowMs).start };
+    const place = { organizationId, ...periods };
+    this.#byOperator("subject", async () => {
+      await changeSubjectBudget(this.#driver.sql, place, id, limits);
+    });
+  }
+
   /** From another process: a payment that it posts, or an order that an instance executes. */
   #changeBalance(act: "top-up" | "order" | "limit"): void {
-    const { world, payers, promises } = this.#options;
+    const { world, payers } = this.#options;
     const { id: organizationId } = world.random.pick(payers.organizations);
     const number = ++this.#acts;
     const { sql } = this.#driver;
-    this.#running++;
-    const change = async (): Promise<void> => {
+    this.#byOperator(act, async () => {
       if (act === "top-up") {
         await postCredit(sql, {
           transactionId: `txn_topup_${number}`,
@@ -184,7 +202,12 @@ export class Administration {
               description: `order ${id}`,
             };
       await sql.begin((transaction) => insertCreditCommand(transaction, order));
-    };
+    });
+  }
+
+  #byOperator(act: string, change: () => Promise<void>): void {
+    const { promises } = this.#options;
+    this.#running++;
     this.#process.after(0, act, () => {
       change()
         .catch((error) => {

@@ -7,11 +7,11 @@ export async function rowsOfReal(real: Database): Promise<unknown> {
     await real`SELECT id, credit_nano, credit_limit_nano, last_topup_nano, posted_nano, held_nano, sequence, budget_events
     FROM accounts ORDER BY id COLLATE "C"`;
   const holds =
-    await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano, budget_nano
-    FROM holds ORDER BY id COLLATE "C"`;
+    await real`SELECT id, instance_id, org_account, day_account, month_account, subject_accounts, hold_nano,
+      budget_nano FROM holds ORDER BY id COLLATE "C"`;
   const attempts =
     await real`SELECT request_id, instance_id, hold_nano, charge_nano, budget_hold_nano, budget_charge_nano,
-      prompt_tokens, cached_prompt_tokens,
+      subject_accounts, prompt_tokens, cached_prompt_tokens,
       completion_tokens, reasoning_tokens, quantities, estimated, description
     FROM attempts ORDER BY request_id COLLATE "C"`;
   const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
@@ -68,6 +68,7 @@ export function rowsOfModel(tables: Tables): unknown {
       charge_nano: row.charge_nano,
       budget_hold_nano: row.budget_hold_nano,
       budget_charge_nano: row.budget_charge_nano,
+      subject_accounts: row.subject_accounts,
       prompt_tokens: row.prompt_tokens,
       cached_prompt_tokens: row.cached_prompt_tokens,
       completion_tokens: row.completion_tokens,
@@ -114,6 +115,9 @@ export async function copyRows(real: Database, tables: Tables): Promise<void> {
   }
   for (const { deleted_at: _, ...key } of tables.apiKeys.all()) {
     await real`INSERT INTO api_keys ${real({ ...key, key_hash: key.id } as never)}`;
+  }
+  for (const row of tables.subjectBudgets.all()) {
+    await real`INSERT INTO subject_budgets ${real(row as never)}`;
   }
   for (const row of tables.accounts.all()) {
     await real`INSERT INTO accounts ${real(row as never)}`;

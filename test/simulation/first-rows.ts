@@ -15,7 +15,7 @@ export function firstRows(context: ModelContext, payers: Payers): Transaction {
 function* insertPayers(
   { tables, nowMs }: ModelContext,
   transaction: Transaction,
-  { organizations, keys }: Payers,
+  { organizations, keys, subjects }: Payers,
 ): Running<void> {
   for (const { id, creditNano, creditLimitNano } of organizations) {
     const credit_nano = BigInt(creditNano);
@@ -24,7 +24,6 @@ function* insertPayers(
       id: `org:${id}`,
       kind: "org",
       organization_id: id,
-      key_id: null,
       period_start: null,
     });
     yield* tables.accounts.insert(transaction, account.id, {
@@ -65,6 +64,17 @@ function* insertPayers(
       is_active: true,
       created_at: new Date(nowMs()),
       deleted_at: null,
+    });
+  }
+  for (const subject of subjects) {
+    yield* tables.subjectBudgets.insert(transaction, subject.id, {
+      id: subject.id,
+      organization_id: subject.organizationId,
+      subject_type: "user",
+      subject_value: subject.id,
+      daily_budget_nano: nano(subject.dailyBudgetNano),
+      monthly_budget_nano: nano(subject.monthlyBudgetNano),
+      created_at: new Date(nowMs()),
     });
   }
 }

@@ -189,8 +189,13 @@ export class Front {
 /** One nano-USD a token, of the balance or of the budgets alone. */
 function requestOf(plan: RequestPlan): HoldRequest {
   const { requestId, organizationId, keyId, outputTokens, isLimitExplicit } = plan;
+  const subjects = plan.subjects.map((id) => ({
+    budgetId: id,
+    ...{ type: "user" as const, value: id },
+  }));
   const request: HoldRequest = {
     ...{ requestId, organizationId, keyId, outputTokens, isLimitExplicit },
+    ...(subjects.length > 0 && { subjects }),
     fixedFemto: BigInt(plan.fixedNano) * FEMTO_PER_NANO,
     perTokenFemto: FEMTO_PER_NANO,
     feeBasisPoints: 0n,

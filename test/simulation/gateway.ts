@@ -103,7 +103,7 @@ export class SimulatedGateway {
       onFenced,
       onError,
     });
-    const { keys, organizations } = actors;
+    const { keys, organizations, subjectBudgets } = actors;
     this.money = money;
     this.ledger = ledger;
     this.keys = keys;
@@ -124,11 +124,13 @@ export class SimulatedGateway {
       onChange(kind, objectId) {
         if (kind === "api-key") keys.forget(objectId);
         else if (kind === "organization") organizations.forget(objectId);
+        else if (kind === "subject-budget") subjectBudgets.forget(objectId);
         else if (kind === "credit-command") void orders.carryOut();
       },
       onGap() {
         keys.forgetAll();
         organizations.forgetAll();
+        subjectBudgets.forgetAll();
         void orders.carryOut();
       },
       onFenced,

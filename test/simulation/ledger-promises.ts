@@ -1,4 +1,4 @@
-import type { MoneyHistory } from "./money-history.ts";
+import { type MoneyHistory, spenderOf } from "./money-history.ts";
 import type { WriterNote } from "./postgres/fence.ts";
 import type { AccountRow, HoldRow, Tables, TransactionRow } from "./postgres/tables.ts";
 import type { Change, Transaction } from "./postgres/transaction.ts";
@@ -19,7 +19,7 @@ export class LedgerPromises {
   readonly #usages = new Map<string, TransactionRow>();
   readonly #refunds = new Map<string, bigint>();
   readonly #heldNano = new Map<string, bigint>();
-  /** By key: charges, less what was given back. */
+  /** By key and by subject: charges, less what was given back. */
   readonly #spentNano = new Map<string, bigint>();
   /** When the first request arrived that an account was charged for. */
   readonly #sinceMs = new Map<string, number>();
@@ -66,12 +66,14 @@ export class LedgerPromises {
       if (instance_id !== null) broken("M3", `the hold of ${id} never ended`);
     }
     const spentNano = new Map<string, bigint>();
-    for (const { kind, key_id: keyId, posted_nano } of this.#tables.accounts.all()) {
-      if (kind === "day") spentNano.set(keyId!, (spentNano.get(keyId!) ?? 0n) + posted_nano);
+    for (const account of this.#tables.accounts.all()) {
+      const spender = spenderOf(account);
+      if (spender === null || !account.kind.endsWith("day")) continue;
+      spentNano.set(spender, (spentNano.get(spender) ?? 0n) + account.posted_nano);
     }
-    for (const [keyId, nano] of this.#spentNano) {
-      const posted = spentNano.get(keyId) ?? 0n;
-      if (posted !== nano) broken("M2", `${keyId} has spent ${nano}, and its days say ${posted}`);
+    for (const [spender, nano] of this.#spentNano) {
+      const posted = spentNano.get(spender) ?? 0n;
+      if (posted !== nano) broken("M2", `${spender} has spent ${nano}, and its days say ${posted}`);
     }
     for (const account of this.#tables.accounts.all()) {
       if (account.kind !== "org") continue;
@@ -104,8 +106,10 @@ export class LedgerPromises {
     if (this.#usages.has(row.request_id)) broken("M3", `${row.request_id} is charged twice`);
     this.#usages.set(row.request_id, row);
     const arrivedMs = this.#requests.get(row.request_id)?.arrivedMs ?? Number.NEGATIVE_INFINITY;
-    for (const { id, key_id } of this.#tables.accounts.all()) {
-      if (key_id !== row.key_id) continue;
+    const spenders = [row.key_id, ...this.#subjectsOf(row)];
+    for (const account of this.#tables.accounts.all()) {
+      const { id } = account;
+      if (account.kind === "org" || !spenders.includes(spenderOf(account))) continue;
       this.#sinceMs.set(id, Math.min(arrivedMs, this.#sinceMs.get(id) ?? arrivedMs));
     }
   }
@@ -113,9 +117,9 @@ export class LedgerPromises {
   /** What keys have spent, and that nothing is given back twice. */
   #spend(row: TransactionRow): void {
     const { key_id, amount_nano, refunded_request_id: refunded } = row;
-    if (key_id !== null) {
-      const before = this.#spentNano.get(key_id) ?? 0n;
-      this.#spentNano.set(key_id, before + (row.budget_nano ?? -amount_nano));
+    for (const spender of key_id === null ? [] : [key_id, ...this.#subjectsOf(row)]) {
+      const before = this.#spentNano.get(spender) ?? 0n;
+      this.#spentNano.set(spender, before + (row.budget_nano ?? -amount_nano));
     }
     if (refunded === null) return;
     if (this.#refunds.has(refunded)) broken("M3", `${refunded} is given back twice`);
@@ -129,10 +133,15 @@ export class LedgerPromises {
     }
   }
 
+  #subjectsOf({ request_id, refunded_request_id }: TransactionRow): readonly string[] {
+    return this.#requests.get(request_id ?? refunded_request_id ?? "")?.plan.subjects ?? [];
+  }
+
   #moveHeld(row: HoldRow | undefined, sign: bigint): void {
     if (row === undefined) return;
     const { hold_nano: ofBalance, budget_nano: ofBudgets } = row;
-    for (const id of [row.org_account, row.day_account, row.month_account]) {
+    const { org_account, day_account, month_account, subject_accounts } = row;
+    for (const id of [org_account, day_account, month_account, ...(subject_accounts ?? [])]) {
       const nano = id === row.org_account ? ofBalance : (ofBudgets ?? ofBalance);
       this.#heldNano.set(id, (this.#heldNano.get(id) ?? 0n) + sign * nano);
     }

@@ -15,6 +15,7 @@ import {
 } from "../../db/queries/api-keys.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
+import { changeSubjectBudget } from "../../db/queries/subject-budgets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { copyRows, rowsOfModel, rowsOfReal } from "./compared-rows.ts";
 import { directDatabase } from "./direct-database.ts";
@@ -51,6 +52,11 @@ const payers: Payers = {
     { id: "key_4", organizationId: "org_2", dailyBudgetNano: null, monthlyBudgetNano: null },
     { id: "key_5", organizationId: "org_2", dailyBudgetNano: 3_000, monthlyBudgetNano: null },
     { id: "key_6", organizationId: "org_3", dailyBudgetNano: null, monthlyBudgetNano: null },
+  ],
+  subjects: [
+    { id: "bud_0", organizationId: "org_0", dailyBudgetNano: 3_000, monthlyBudgetNano: null },
+    { id: "bud_1", organizationId: "org_0", dailyBudgetNano: null, monthlyBudgetNano: 5_000 },
+    { id: "bud_2", organizationId: "org_2", dailyBudgetNano: 2_000, monthlyBudgetNano: 2_500 },
   ],
 };
 const instance: InstanceIdentity = { id: "ins_one", epoch: 1n };
@@ -164,6 +170,16 @@ function stepOf(
       return posted && { ...posted, createdAtMs: 0 };
     };
   }
+  if (kind < 0.93) {
+    const nano = () => random.pick([null, BigInt(random.integer(0, 4_000))]);
+    const { id, organizationId: of } = random.pick(payers.subjects);
+    const place = { organizationId: of, day: "2026-03-14", monthStart: "2026-03-01" };
+    const limits = random.pick([{ dailyBudgetNano: nano() }, { monthlyBudgetNano: nano() }]);
+    return async (sql) => {
+      const changedBudget = await changeSubjectBudget(sql, place, id, limits);
+      return { ...changedBudget, createdAtMs: 0 };
+    };
+  }
   const changed = random.pick([
     { dailyBudgetNano: BigInt(random.integer(0, 5_000)) },
     { monthlyBudgetNano: null },
@@ -190,12 +206,14 @@ function refundOf(
   const charges = [...tables.transactions.all()].filter(({ type }) => type === "usage");
   const charge = charges.length > 0 && random.chance(0.9) ? random.pick(charges) : undefined;
   const keyId = random.chance(0.9) ? charge?.key_id : "key_0";
+  const subject = random.chance(0.5) ? random.pick(payers.subjects).id : undefined;
   return (sql) =>
     refundCharge(sql, {
       transactionId: `txn_r${count}`,
       requestId: charge?.request_id ?? "req_none",
       dayAccount: `day:${keyId}:2026-03-14`,
       monthAccount: `month:${keyId}:2026-03-01`,
+      subjectAccounts: subject === undefined ? undefined : [`subject_day:${subject}:2026-03-14`],
       description: "Refund",
     });
 }

@@ -1,4 +1,4 @@
-import type { AccountRow, ApiKeyRow, Tables } from "./postgres/tables.ts";
+import type { AccountRow, ApiKeyRow, SubjectBudgetRow, Tables } from "./postgres/tables.ts";
 import type { Change } from "./postgres/transaction.ts";
 
 interface Moment {
@@ -34,23 +34,25 @@ export class MoneyHistory {
     for (const { table, after } of changes) {
       if (after === undefined) continue;
       if (table === this.#tables.accounts) this.#noteAccount(after as AccountRow);
-      else if (table === this.#tables.apiKeys) this.#noteKey(after as ApiKeyRow);
+      else if (table === this.#tables.apiKeys) this.#noteBudgets(after as ApiKeyRow);
+      else if (table === this.#tables.subjectBudgets) this.#noteBudgets(after as SubjectBudgetRow);
     }
   }
 
   /**
    * The least that all accounts of a payer had at any moment since, including changes that no instance may know
-   * of yet; without an organization, its key alone.
+   * of yet; without an organization, the spenders alone: its key and its subjects.
    */
   leastSince(
     organizationId: string | undefined,
-    keyId: string,
+    spenders: readonly string[],
     sinceMs: number,
   ): { readonly freeNano: bigint; readonly unspentNano: bigint } {
     let freeNano = NO_LIMIT;
     let unspentNano = NO_LIMIT;
     for (const [id, moments] of this.#accounts) {
-      const isIts = id === `org:${organizationId}` || id.includes(`:${keyId}:`);
+      const isIts =
+        id === `org:${organizationId}` || spenders.some((spender) => id.includes(`:${spender}:`));
       if (!isIts) continue;
       for (const moment of within(moments, sinceMs - NEWS_MS)) {
         if (moment.freeNano !== null && moment.freeNano < freeNano) freeNano = moment.freeNano;
@@ -58,11 +60,13 @@ export class MoneyHistory {
         if (unspent !== null && unspent < unspentNano) unspentNano = unspent;
       }
     }
-    for (const budgets of within(this.#budgets.get(keyId) ?? [], sinceMs - NEWS_MS)) {
-      for (const budget of [budgets.daily, budgets.monthly]) {
-        if (budget === null) continue;
-        if (budget < freeNano) freeNano = budget;
-        if (budget < unspentNano) unspentNano = budget;
+    for (const spender of spenders) {
+      for (const budgets of within(this.#budgets.get(spender) ?? [], sinceMs - NEWS_MS)) {
+        for (const budget of [budgets.daily, budgets.monthly]) {
+          if (budget === null) continue;
+          if (budget < freeNano) freeNano = budget;
+          if (budget < unspentNano) unspentNano = budget;
+        }
       }
     }
     return { freeNano, unspentNano };
@@ -71,8 +75,9 @@ export class MoneyHistory {
   /** The highest budget of the account that was in force since; undefined where it had none for a moment. */
   highestBudgetSince(account: AccountRow, sinceMs: number): bigint | undefined {
     let highest = 0n;
-    for (const budgets of within(this.#budgets.get(account.key_id!) ?? [], sinceMs - NEWS_MS)) {
-      const budget = account.kind === "day" ? budgets.daily : budgets.monthly;
+    const spender = spenderOf(account)!;
+    for (const budgets of within(this.#budgets.get(spender) ?? [], sinceMs - NEWS_MS)) {
+      const budget = isDay(account) ? budgets.daily : budgets.monthly;
       if (budget === null) return undefined;
       if (budget > highest) highest = budget;
     }
@@ -91,13 +96,13 @@ export class MoneyHistory {
     moments.push({ atMs: this.#nowMs(), freeNano, unspentNano });
   }
 
-  #noteKey(row: ApiKeyRow): void {
+  #noteBudgets(row: ApiKeyRow | SubjectBudgetRow): void {
     const budgets = this.#budgets.get(row.id) ?? [];
     this.#budgets.set(row.id, budgets);
     const { daily_budget_nano: daily, monthly_budget_nano: monthly } = row;
     budgets.push({ atMs: this.#nowMs(), daily, monthly });
     for (const account of this.#tables.accounts.all()) {
-      if (account.key_id === row.id) this.#noteAccount(account);
+      if (spenderOf(account) === row.id) this.#noteAccount(account);
     }
   }
 
@@ -105,10 +110,22 @@ export class MoneyHistory {
     if (row.kind === "org") {
       return row.credit_limit_nano === null ? null : row.credit_nano + row.credit_limit_nano;
     }
-    const key = this.#tables.apiKeys.read(undefined, row.key_id!);
-    if (key === undefined) return null;
-    return row.kind === "day" ? key.daily_budget_nano : key.monthly_budget_nano;
+    const spender =
+      row.budget_id === null
+        ? this.#tables.apiKeys.read(undefined, row.key_id!)
+        : this.#tables.subjectBudgets.read(undefined, row.budget_id);
+    if (spender === undefined) return null;
+    return isDay(row) ? spender.daily_budget_nano : spender.monthly_budget_nano;
   }
+}
+
+/** The key, or the budget of a subject; null of an organization's balance. */
+export function spenderOf({ key_id, budget_id }: AccountRow): string | null {
+  return key_id ?? budget_id;
+}
+
+function isDay({ kind }: AccountRow): boolean {
+  return kind.endsWith("day");
 }
 
 /** What was so at some moment since: the last entry before it, and all after it. */

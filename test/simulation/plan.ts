@@ -5,6 +5,8 @@ export interface RequestPlan {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
+  /** Ids of the budgets of its subjects. */
+  readonly subjects: readonly string[];
   readonly isStream: boolean;
   /** One nano-USD each. */
   readonly outputTokens: number;
@@ -35,12 +37,16 @@ export interface Payers {
     /** How far the balance may go below zero; null is without limit. */
     readonly creditLimitNano: number | null;
   }[];
-  readonly keys: readonly {
-    readonly id: string;
-    readonly organizationId: string;
-    readonly dailyBudgetNano: number | null;
-    readonly monthlyBudgetNano: number | null;
-  }[];
+  readonly keys: readonly Budgeted[];
+  /** Budgets of end users and tags. */
+  readonly subjects: readonly Budgeted[];
+}
+
+interface Budgeted {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly dailyBudgetNano: number | null;
+  readonly monthlyBudgetNano: number | null;
 }
 
 export function planPayers(random: SeededRandom): Payers {
@@ -51,15 +57,16 @@ export function planPayers(random: SeededRandom): Payers {
   }));
   const budget = (): number | null =>
     random.chance(0.6) ? null : random.pick([0, 400, 2_000, 8_000, 50_000]);
-  const keys = organizations.flatMap(({ id: organizationId }) =>
-    Array.from({ length: random.integer(1, 3) }, (_, index) => ({
-      id: `key_${organizationId.slice(4)}_${index}`,
-      organizationId,
-      dailyBudgetNano: budget(),
-      monthlyBudgetNano: budget(),
-    })),
-  );
-  return { organizations, keys };
+  const budgeted = (prefix: string, least: number, most: number) =>
+    organizations.flatMap(({ id: organizationId }) =>
+      Array.from({ length: random.integer(least, most) }, (_, index) => ({
+        id: `${prefix}_${organizationId.slice(4)}_${index}`,
+        organizationId,
+        dailyBudgetNano: budget(),
+        monthlyBudgetNano: budget(),
+      })),
+    );
+  return { organizations, keys: budgeted("key", 1, 3), subjects: budgeted("bud", 0, 2) };
 }
 
 export function planRequest(random: SeededRandom, payers: Payers, number: number): RequestPlan {
@@ -70,6 +77,9 @@ export function planRequest(random: SeededRandom, payers: Payers, number: number
     requestId: `req_${String(number).padStart(4, "0")}`,
     organizationId,
     keyId,
+    subjects: payers.subjects
+      .filter((subject) => subject.organizationId === organizationId && random.chance(0.4))
+      .map(({ id }) => id),
     isStream,
     outputTokens: random.pick([0, 50, 300, 300, 700, 2_000, 6_000]),
     isLimitExplicit: random.chance(0.7),

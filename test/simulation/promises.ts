@@ -145,7 +145,8 @@ export class Promises implements Observer, ClientSide {
     const need = BigInt(plan.fixedNano + tokens);
     const paysNothing = plan.isOwn && !plan.hasFallback;
     const organizationId = paysNothing ? undefined : plan.organizationId;
-    const least = this.history.leastSince(organizationId, plan.keyId, arrivedMs);
+    const spenders = [plan.keyId, ...plan.subjects];
+    const least = this.history.leastSince(organizationId, spenders, arrivedMs);
     if (least.freeNano >= need && !hasHoldsInMemory()) {
       broken(
         "M5",

@@ -8,6 +8,8 @@ import {
   monthAccountId,
   orgAccountId,
   type Settlement,
+  subjectDayAccountId,
+  subjectMonthAccountId,
 } from "../../db/ledger/rows.ts";
 import type { Payers } from "./plan.ts";
 import type { SeededRandom } from "./seeded-random.ts";
@@ -71,10 +73,22 @@ export class RandomBatches {
       orgAccount: orgAccountId(random.chance(0.02) ? "unknown" : organizationId),
       dayAccount: dayAccountId(keyId, random.pick(DAYS)),
       monthAccount: monthAccountId(keyId, MONTH),
+      subjectAccounts: this.#subjectAccounts(organizationId),
     };
     this.#requests.push(request);
     if (this.#requests.length > MAX_REQUESTS) this.#requests.shift();
     return request;
+  }
+
+  #subjectAccounts(organizationId: string): readonly string[] | undefined {
+    const random = this.#random;
+    const accounts = this.#payers.subjects
+      .filter((budget) => budget.organizationId === organizationId && random.chance(0.3))
+      .flatMap(({ id }) => [
+        subjectDayAccountId(id, random.pick(DAYS)),
+        subjectMonthAccountId(id, MONTH),
+      ]);
+    return accounts.length === 0 ? undefined : accounts;
   }
 
   /** At times one that raises a hold, which may stand or not. */
@@ -161,7 +175,11 @@ const FIGURES = {
 
 function pick(request: LedgerRequest): LedgerRequest {
   const { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount } = request;
-  return { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount };
+  const { subjectAccounts } = request;
+  return {
+    ...{ requestId, organizationId, keyId },
+    ...{ orgAccount, dayAccount, monthAccount, subjectAccounts },
+  };
 }
 
 function distinct(requests: readonly LedgerRequest[]): LedgerRequest[] {

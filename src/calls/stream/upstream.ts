@@ -69,8 +69,13 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   /** The stream of the first candidate that answers. Rejects with the caller's error where none does. */
   start(): Promise<StartedStream> {
     const { preparation } = this.#admitted;
-    const start = () => this.tries.firstAnswer((candidate) => this.#try(candidate));
-    return preparation === undefined ? start() : this.#prepare(preparation).then(start);
+    return preparation === undefined
+      ? this.#firstAnswer()
+      : this.#prepare(preparation).then(() => this.#firstAnswer());
+  }
+
+  #firstAnswer(): Promise<StartedStream> {
+    return this.tries.firstAnswer((candidate) => this.#try(candidate));
   }
 
   async #prepare(preparation: Preparation): Promise<void> {

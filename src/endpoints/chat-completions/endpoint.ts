@@ -190,9 +190,9 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     candidate: Candidate,
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
-    const given = await callProvider(call, candidate, admitted);
-    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
     const { guard } = admitted;
+    const given = await callProvider(call, candidate, admitted);
+    const answer = guard === undefined ? given : await guard.answer(given);
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
@@ -213,12 +213,12 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   }
 
   answer({ body, echo }: AnsweredChat, _request: AcceptedChat, facts: AnswerFacts) {
-    const set = {
-      ...(echo && { debug: echo }),
+    const set: Record<string, unknown> = {
       id: completionId(facts.requestId),
       model: facts.candidate.model.id,
       usage: usageBody(facts.usage, facts.costUsd),
     };
+    if (echo !== undefined) set.debug = echo;
     return body instanceof Uint8Array
       ? withMembers(set, body)
       : JSON.stringify(Object.assign(body, set));

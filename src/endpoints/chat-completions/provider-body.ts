@@ -3,6 +3,7 @@ import {
   AS_ITEMS,
   type ChatBody,
   type ChatRequestFields,
+  type ItemsRequest,
   ShortBody,
 } from "../../providers/chat-body.ts";
 import { promptSize } from "./cost-bound.ts";
@@ -62,13 +63,12 @@ export function providerBody(
     : undefined;
   const shape: BodyShape = {
     model,
-    ...(promptTokens !== undefined && { promptTokens }),
+    promptTokens,
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
-    ...(added !== undefined && { added }),
-    ...(asItems === true && { asItems }),
+    added,
+    asItems,
     addition,
-    takesSearchOptions: isSearching(model),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
@@ -89,25 +89,22 @@ export interface BodyShape {
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
   /** What the prompt is cut to. */
-  readonly promptTokens?: number;
+  readonly promptTokens?: number | undefined;
   /** The answer is read as a stream, whether or not the request asks for one. */
   readonly added?: AddedParts | undefined;
   /** Whether the candidate is sent the request in items; nothing is added then. */
-  readonly asItems?: boolean;
+  readonly asItems?: boolean | undefined;
   /** To what the system says. */
   readonly addition?: string | undefined;
-  readonly takesSearchOptions?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
-  const { model, outputTokens, promptTokens, asItems, addition = "", takesSearchOptions } = shape;
+  const { model, outputTokens, promptTokens, asItems, addition = "" } = shape;
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
-  const body: Record<string, unknown> & ChatRequestFields = {
-    model,
-    ...(items !== undefined && { [AS_ITEMS]: items }),
-  };
+  const body: Record<string, unknown> & { [AS_ITEMS]?: ItemsRequest } = { model };
+  if (items !== undefined) body[AS_ITEMS] = items;
   // A request may hold as many unknown fields as fit into it.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
   for (const field in request) {
@@ -116,7 +113,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (value === null || value === undefined) continue;
     if (leftOut?.has(field) !== true) body[field] = value;
   }
-  if (takesSearchOptions === true && request.web_search_options) {
+  if (request.web_search_options && isSearching(model)) {
     body.web_search_options = request.web_search_options;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);

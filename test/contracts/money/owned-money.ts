@@ -1,10 +1,12 @@
 import { expect } from "bun:test";
 import type { Database } from "../../../db/client.ts";
+import type { SubjectLimits, SubjectType } from "../../../db/queries/subject-budgets.ts";
 import type { ApiKeySettings } from "../../../src/lib/api-key-record.ts";
 import type { VirtualClock } from "../../../src/lib/clock.ts";
 import { GatewayError } from "../../../src/lib/errors.ts";
 import { newId } from "../../../src/lib/ids.ts";
 import type {
+  BudgetSubject,
   ChargeFigures,
   Hold,
   HoldRequest,
@@ -29,6 +31,14 @@ export interface OwnedMoney {
   change(payer: Payer, changed: Partial<ApiKeySettings>): Promise<void>;
   /** As by DELETE. */
   remove(payer: Payer): Promise<void>;
+  /** An end user or a tag with a budget. */
+  addSubject(
+    organizationId: string,
+    type: SubjectType,
+    limits: Partial<SubjectLimits>,
+  ): Promise<BudgetSubject>;
+  changeSubject(subject: BudgetSubject, changed: Partial<SubjectLimits>): Promise<void>;
+  removeSubject(subject: BudgetSubject): Promise<void>;
   /** As by a payment, which another process posts. */
   topUp(payer: Payer, amountNano: bigint): Promise<void>;
   /** As by an operator's order. False where it was refused. */

@@ -1,24 +1,45 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
+import type { SubjectBudgetActors } from "../../../actors/subject-budget/actor.ts";
 import { insertCreditCommand } from "../../../db/queries/credit-commands.ts";
+import { SubjectBudgets } from "../../../src/budgets/subject-budgets.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
 import { newId } from "../../../src/lib/ids.ts";
+import { BudgetSubjects } from "../../../src/money/budget-subjects.ts";
 import type { CreditOrders } from "../../../src/money/credit-orders.ts";
 import type { Books } from "../../ledger/books.ts";
 import type { OwnedMoney } from "./owned-money.ts";
 
 type PayerChanges = Pick<
   OwnedMoney,
-  "sql" | "addOrganization" | "addKey" | "change" | "remove" | "adjust" | "limitCredit" | "forget"
+  | "sql"
+  | "addOrganization"
+  | "addKey"
+  | "change"
+  | "remove"
+  | "addSubject"
+  | "changeSubject"
+  | "removeSubject"
+  | "adjust"
+  | "limitCredit"
+  | "forget"
 >;
 
+interface ChangedMoney {
+  readonly keys: ApiKeyActors;
+  readonly organizations: OrganizationActors;
+  readonly subjectBudgets: SubjectBudgetActors;
+  readonly orders: CreditOrders;
+  readonly clock: Clock;
+}
+
 /** What administration and operators do to the payers of these books. */
-export function payerChanges(
-  books: Books,
-  keys: ApiKeyActors,
-  organizations: OrganizationActors,
-  orders: CreditOrders,
-): PayerChanges {
+export function payerChanges(books: Books, money: ChangedMoney): PayerChanges {
   const { sql, addOrganization, addKey } = books;
+  const { keys, organizations, orders, clock } = money;
+  const budgetSubjects = new BudgetSubjects((query) => query.run(sql));
+  const budgets = new SubjectBudgets({ sql, clock, budgetSubjects, world: money });
+  const organizationOf = new Map<string, string>();
   return {
     sql,
     addOrganization,
@@ -31,6 +52,17 @@ export function payerChanges(
       await keys.get(keyId).ask("remove", { eventId: newId("evt") });
       keys.forget(keyId);
     },
+    async addSubject(organizationId, type, limits) {
+      const subject = { type, value: crypto.randomUUID() };
+      const none = { dailyBudgetNano: null, monthlyBudgetNano: null };
+      const { id } = await budgets.create(organizationId, subject, { ...none, ...limits });
+      organizationOf.set(id, organizationId);
+      return { budgetId: id, ...subject };
+    },
+    async changeSubject({ budgetId }, changed) {
+      await budgets.change(organizationOf.get(budgetId)!, budgetId, changed);
+    },
+    removeSubject: ({ budgetId }) => budgets.remove(organizationOf.get(budgetId)!, budgetId),
     async adjust({ organizationId }, amountNano) {
       const id = newId("cmd");
       const order = { kind: "adjustment", id, organizationId, amountNano } as const;

@@ -23,6 +23,45 @@ export const administrationStatements: readonly ModelledStatement[] = [
     },
   },
   {
+    name: "load subject budget",
+    begins: "SELECT b.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence FROM (VALUES",
+    look({ tables }, transaction, [id, listed]) {
+      const budget = tables.subjectBudgets.read(transaction, id) ?? { id: null };
+      const accounts = (listed as Listed).of as readonly string[];
+      const rows = tables.accounts.readAll(transaction, accounts).map((account) => {
+        const { posted_nano, held_nano, sequence } = account;
+        return { ...budget, account_id: account.id, posted_nano, held_nano, sequence };
+      });
+      const none = { posted_nano: null, held_nano: null, sequence: null };
+      return rowsOf(rows.length > 0 ? rows : [{ ...budget, account_id: null, ...none }]);
+    },
+  },
+  {
+    name: "change subject budget",
+    isRefusable: true,
+    begins: "UPDATE subject_budgets SET daily_budget_nano = CASE WHEN",
+    *run({ tables }, transaction, [isDaily, daily, isMonthly, monthly, id]) {
+      const nano = (text: string | null) => (text === null ? null : BigInt(text));
+      const row = yield* tables.subjectBudgets.update(transaction, id, (before) => ({
+        ...before,
+        daily_budget_nano: isDaily ? nano(daily) : before.daily_budget_nano,
+        monthly_budget_nano: isMonthly ? nano(monthly) : before.monthly_budget_nano,
+      }));
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+  {
+    name: "subject budget",
+    begins: "SELECT b.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano FROM subject_",
+    look({ tables }, transaction, [day, month, id]) {
+      const budget = tables.subjectBudgets.read(transaction, id);
+      if (budget === undefined) return rowsOf([]);
+      const spent = (account: string) =>
+        tables.accounts.read(transaction, account)?.posted_nano ?? null;
+      return rowsOf([{ ...budget, today_nano: spent(day), month_nano: spent(month) }]);
+    },
+  },
+  {
     name: "load organization",
     begins: "SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano,",
     look({ tables }, transaction, [id]) {

@@ -10,6 +10,7 @@ export interface CheckpointRow {
   readonly org_account: string;
   readonly day_account: string;
   readonly month_account: string;
+  readonly subject_accounts?: readonly string[];
   readonly hold_nano: string;
   readonly charge_nano: string;
   readonly budget_hold_nano?: string;
@@ -60,12 +61,13 @@ export interface NewAccountRow {
   readonly id: string;
   readonly kind: string;
   readonly organization_id: string;
-  readonly key_id: string;
+  readonly key_id?: string;
+  readonly budget_id?: string;
   readonly period_start: string;
 }
 
-/** Of a request: organization, day and month, as places in account_ids from 1. */
-type AccountPlaces = readonly [number, number, number];
+/** Of a request: organization, day, month and the accounts of subjects, as places in account_ids from 1. */
+type AccountPlaces = readonly number[];
 
 export interface DemandRow {
   readonly request_id: string;
@@ -100,6 +102,7 @@ export interface BatchRows {
   readonly ended?: readonly EndedRow[];
   readonly attempts?: readonly string[];
   readonly holds?: readonly DemandRow[];
+  readonly subjects?: true;
   readonly recheck?: true;
   readonly reaping?: true;
 }

@@ -32,7 +32,7 @@ interface Place {
 type HeadroomRow = [limit: string | null, unspent: string | null, free: string | null];
 type VerdictRow = Record<string, unknown> & { readonly request_id: string };
 
-type PlacesOfRow = readonly [organization: Place, day: Place, month: Place];
+type PlacesOfRow = readonly [organization: Place, day: Place, month: Place, ...subjects: Place[]];
 
 /** Of the balance, and of the budgets of the key. */
 interface Amounts {
@@ -66,7 +66,7 @@ export function* ledgerExchange(
   chargeEnded(context, transaction, batch, { places, held, postedBefore });
   const { granted, verdicts } = yield* decideHolds(context, transaction, batch, places);
   for (const { row, nano, budget } of granted) {
-    const [organization, day, month] = placesOfRow(places, row);
+    const [organization, day, month, ...subjects] = placesOfRow(places, row);
     yield* tables.holds.insert(transaction, row.request_id, {
       id: row.request_id,
       instance_id: batch.instance,
@@ -74,6 +74,7 @@ export function* ledgerExchange(
       org_account: organization.id,
       day_account: day.id,
       month_account: month.id,
+      subject_accounts: subjects.length === 0 ? null : subjects.map(({ id }) => id),
       hold_nano: nano,
       budget_nano: row.budget_full_nano === undefined ? null : budget,
     });
@@ -98,9 +99,9 @@ export function* ledgerExchange(
 
 function placesOfRow(
   places: readonly Place[],
-  { accounts: [organization, day, month] }: Pick<DemandRow, "accounts">,
+  { accounts }: Pick<DemandRow, "accounts">,
 ): PlacesOfRow {
-  return [places[organization - 1]!, places[day - 1]!, places[month - 1]!];
+  return accounts.map((place) => places[place - 1]!) as unknown as PlacesOfRow;
 }
 
 /** Ends holds of the accounts that were locked. Returns what each came to. */
@@ -132,15 +133,8 @@ function amountsOf(nano: bigint, budget: bigint | null): Amounts {
 }
 
 /** Each account of a request, with its amount. */
-function shares(
-  [organization, day, month]: PlacesOfRow,
-  { nano, budget }: Amounts,
-): [Place, bigint][] {
-  return [
-    [organization, nano],
-    [day, budget],
-    [month, budget],
-  ];
+function shares([organization, ...others]: PlacesOfRow, { nano, budget }: Amounts) {
+  return [[organization, nano], ...others.map((place) => [place, budget])] as [Place, bigint][];
 }
 
 /** As ledger_reaped_budget. */
@@ -210,14 +204,22 @@ function placesOf({ tables }: ModelContext, transaction: Transaction, batch: Bat
     const account = tables.accounts.read(transaction, id);
     const row = account?.key_id ? tables.apiKeys.read(transaction, account.key_id) : undefined;
     const key = row?.deleted_at === null ? row : undefined;
+    const budget =
+      batch.subjects === true && account?.budget_id
+        ? tables.subjectBudgets.read(transaction, account.budget_id)
+        : undefined;
     const limit =
-      account?.kind === "day"
-        ? (key?.daily_budget_nano ?? null)
-        : account?.kind === "month"
-          ? (key?.monthly_budget_nano ?? null)
-          : account?.kind === "org"
-            ? withCredit(account.credit_nano, account.credit_limit_nano)
-            : 0n;
+      account?.kind === "subject_day"
+        ? (budget?.daily_budget_nano ?? null)
+        : account?.kind === "subject_month"
+          ? (budget?.monthly_budget_nano ?? null)
+          : account?.kind === "day"
+            ? (key?.daily_budget_nano ?? null)
+            : account?.kind === "month"
+              ? (key?.monthly_budget_nano ?? null)
+              : account?.kind === "org"
+                ? withCredit(account.credit_nano, account.credit_limit_nano)
+                : 0n;
     const unspent = limit === null ? null : limit - (account?.posted_nano ?? 0n);
     return {
       id,
@@ -310,16 +312,18 @@ function least(one: bigint, other: bigint): bigint {
 
 function decide(
   row: DemandRow,
-  [o, d, m]: PlacesOfRow,
+  [o, d, m, ...subjects]: PlacesOfRow,
   before: Amounts,
   isLimited: boolean,
 ): { amounts?: Amounts; verdict?: Record<string, unknown> } {
   const demand = demandOf(row);
   const ofBalance = available(before.nano, o.free);
-  const ofBudget = available(before.budget, d.free, m.free);
+  const ofBudget = available(before.budget, d.free, m.free, ...subjects.map(({ free }) => free));
   if (d.isActive !== true) return { verdict: { is_active: d.isActive } };
   const isBehind = (o.isBlocked && demand.full > 0n) || d.isBlocked;
-  if (row.is_last !== true && isBehind) return { verdict: { blocked: true } };
+  if (row.is_last !== true && (isBehind || subjects.some(({ isBlocked }) => isBlocked))) {
+    return { verdict: { blocked: o.isBlocked || d.isBlocked ? "key" : "subject" } };
+  }
   if ((demand.full <= ofBalance && demand.budget.full <= ofBudget) || !isLimited) {
     return { amounts: { nano: demand.full, budget: demand.budget.full } };
   }
@@ -330,16 +334,20 @@ function decide(
   }
   const isOnlyHeld =
     (o.unspent === null || demand.least <= o.unspent) &&
-    [d, m].every(({ unspent }) => unspent === null || demand.budget.least <= unspent);
+    [d, m, ...subjects].every(({ unspent }) => unspent === null || demand.budget.least <= unspent);
   const verdict = {
     is_active: true,
     organization: headroomOf(o),
     day: headroomOf(d),
     month: headroomOf(m),
+    ...(subjects.length > 0 && { subjects: subjects.map(headroomOf) }),
   };
   if (row.is_last !== true && isOnlyHeld) {
+    const isShort = (...of: Place[]) =>
+      of.some(({ free }) => free !== null && demand.budget.least > free);
     if (o.free !== null && demand.least > o.free) o.isBlocked = true;
-    else d.isBlocked = true;
+    else if (subjects.length === 0 || isShort(d, m)) d.isBlocked = true;
+    else for (const one of subjects) if (isShort(one)) one.isBlocked = true;
   }
   return { verdict };
 }

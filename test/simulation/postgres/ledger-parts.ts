@@ -6,10 +6,13 @@ import { A_MOMENT, type Running, type Transaction } from "./transaction.ts";
 /* What ledger_settle_batch and ledger_exchange_batch have in common. */
 
 export function emptyAccount(
-  row: Pick<AccountRow, "id" | "kind" | "organization_id" | "key_id" | "period_start">,
+  row: Pick<AccountRow, "id" | "kind" | "organization_id" | "period_start"> &
+    Partial<Pick<AccountRow, "key_id" | "budget_id">>,
 ): AccountRow {
   return {
     ...row,
+    key_id: row.key_id ?? null,
+    budget_id: row.budget_id ?? null,
     credit_nano: 0n,
     credit_limit_nano: 0n,
     last_topup_nano: 0n,
@@ -56,6 +59,7 @@ export function* keepCheckpoints(
       charge_nano: BigInt(row.charge_nano),
       budget_hold_nano: nanoOrNull(row.budget_hold_nano),
       budget_charge_nano: nanoOrNull(row.budget_charge_nano),
+      subject_accounts: row.subject_accounts ?? null,
       quantities: row.quantities ?? null,
       details: row.details ?? null,
     };

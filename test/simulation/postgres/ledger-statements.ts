@@ -6,7 +6,7 @@ import { emptyAccount, isPosted } from "./ledger-parts.ts";
 import { ledgerSettle } from "./ledger-settle.ts";
 import { rowsOf, written } from "./outcome.ts";
 import { postCredit } from "./post-credit.ts";
-import { refundCharge } from "./refund-charge.ts";
+import { refundCharge, refundSubjects } from "./refund-charge.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
 import type { AttemptRow } from "./tables.ts";
@@ -116,6 +116,14 @@ export const ledgerStatements: readonly ModelledStatement[] = [
     },
   },
   {
+    name: "ledger_refund_subjects",
+    begins: "SELECT ledger_refund_subjects(",
+    *run(context, transaction, [requestId, accounts]) {
+      yield* refundSubjects(context, transaction, requestId, JSON.parse(accounts) as string[]);
+      return rowsOf([]);
+    },
+  },
+  {
     name: "new period",
     begins: "INSERT INTO accounts (id, kind, organization_id, key_id, period_start) VALUES",
     *run({ tables }, transaction, [id, kind, organization_id, key_id, period_start]) {
@@ -167,7 +175,8 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   },
   {
     name: "holds of the dead",
-    begins: "SELECT h.id, h.org_account, h.day_account, h.month_account FROM holds h LEFT JOIN",
+    begins:
+      "SELECT h.id, h.org_account, h.day_account, h.month_account, h.subject_accounts FROM holds h",
     look({ tables }, transaction, [after, limit]) {
       const rows = [...tables.holds.all(transaction)]
         .filter((row) => {

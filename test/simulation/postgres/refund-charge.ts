@@ -64,3 +64,30 @@ export function* refundCharge(
   }
   return true;
 }
+
+/** As ledger_refund_subjects. */
+export function* refundSubjects(
+  context: ModelContext,
+  transaction: Transaction,
+  requestId: string,
+  ids: readonly string[],
+): Running<void> {
+  const { accounts, transactions } = context.tables;
+  const charge = [...transactions.all(transaction)].find((row) => row.request_id === requestId)!;
+  const budget = charge.budget_nano ?? -charge.amount_nano;
+  for (const id of [...ids].sort()) yield* accounts.lock(transaction, id, "update");
+  const budgets = new Set<string>();
+  for (const id of ids) {
+    yield* accounts.update(transaction, id, (row) => {
+      if (row.budget_id === null || row.organization_id !== charge.organization_id)
+        return undefined;
+      budgets.add(row.budget_id);
+      const rest = row.posted_nano - budget;
+      return { ...row, posted_nano: rest > 0n ? rest : 0n, sequence: row.sequence + 1n };
+    });
+  }
+  for (const id of budgets) {
+    yield* noteChange(context, transaction, "subject-budget", id);
+    transaction.notifications.push(`gateway_changes subject-budget ${id}`);
+  }
+}

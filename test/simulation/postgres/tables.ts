@@ -10,6 +10,7 @@ export interface AccountRow {
   readonly kind: string;
   readonly organization_id: string;
   readonly key_id: string | null;
+  readonly budget_id: string | null;
   readonly period_start: string | null;
   readonly credit_nano: bigint;
   readonly credit_limit_nano: bigint | null;
@@ -24,6 +25,16 @@ export interface ApiKeyRow extends Omit<KeyRow, "budget_events"> {
   readonly deleted_at: Date | null;
 }
 
+export interface SubjectBudgetRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly subject_type: string;
+  readonly subject_value: string;
+  readonly daily_budget_nano: bigint | null;
+  readonly monthly_budget_nano: bigint | null;
+  readonly created_at: Date;
+}
+
 export interface AttemptRow {
   readonly request_id: string;
   readonly instance_id: string;
@@ -33,6 +44,7 @@ export interface AttemptRow {
   readonly org_account: string;
   readonly day_account: string;
   readonly month_account: string;
+  readonly subject_accounts: readonly string[] | null;
   readonly hold_nano: bigint;
   readonly charge_nano: bigint;
   readonly budget_hold_nano: bigint | null;
@@ -77,6 +89,7 @@ export interface HoldRow {
   readonly org_account: string;
   readonly day_account: string;
   readonly month_account: string;
+  readonly subject_accounts: readonly string[] | null;
   readonly hold_nano: bigint;
   readonly budget_nano: bigint | null;
 }
@@ -148,6 +161,7 @@ export interface Tables {
   readonly outboxIds: Table<{ readonly event_id: string }>;
   /** The unique index on transactions.refunded_request_id. */
   readonly refunds: Table<{ readonly requestId: string }>;
+  readonly subjectBudgets: Table<SubjectBudgetRow>;
   readonly transactions: Table<TransactionRow>;
   /** The unique index on transactions.request_id: request → transaction. */
   readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
@@ -179,6 +193,7 @@ export function createTables(limits = true): Tables {
     outbox,
     outboxIds: new Table("outbox_ids"),
     refunds: new Table("refunds"),
+    subjectBudgets: new Table("subject_budgets"),
     transactions: new Table("transactions"),
     usages: new Table("usages"),
   };

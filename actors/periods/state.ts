@@ -1,21 +1,14 @@
 /**
- * Decisions of the actor of one API key. A key is
+ * What a day and a month allow a spender: an API key, or an end user or tag with a budget.
  *
- *   unknown   no row, or deleted: nothing is allowed, permanently
- *   inactive  is_active false: nothing is allowed until it is switched on again
- *   expired   expires_at has passed: nothing is allowed until it is moved
- *   active    what its scopes, models, rate limit and budgets allow
- *
- * The record comes from its row and changes by `update` and `remove` (its manager) and by a reload after
- * another process changed it. Spend (`postedNano`) comes from the ledger's commits; holds of requests
- * (`dayHeldNano`, `monthHeldNano`) live in this memory alone and survive a reload; holds that outlive
+ * Its record comes from its row and changes with it. Spend (`postedNano`) comes from the ledger's commits; holds of
+ * requests (`dayHeldNano`, `monthHeldNano`) live in this memory alone and survive a reload; holds that outlive
  * processes (`longHeldNano`) come from the database.
  *
  * Holds change twice for each request, all else seldom: so they stand apart from the periods, and the room
  * that they have there is reckoned when one of the others changes.
  */
-import { type AccountTotals, dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
-import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
+import type { AccountTotals } from "../../db/ledger/rows.ts";
 import { type Period, utcDay, utcMonth } from "../../src/lib/utc-time.ts";
 
 export interface PeriodAccount {
@@ -27,16 +20,24 @@ export interface PeriodAccount {
   readonly longHeldNano: bigint;
 }
 
-/** Where a request of the key is charged. */
-export interface KeyPeriods {
+/** Who spends. */
+export interface Spender {
+  readonly isActive: boolean;
+  /** Null is without limit. */
+  readonly dailyBudgetNano: bigint | null;
+  readonly monthlyBudgetNano: bigint | null;
+}
+
+/** Where a request is charged. */
+export interface Periods {
   readonly day: PeriodAccount;
   readonly month: PeriodAccount;
 }
 
-/** What is known of a key, without what follows from it. */
-export interface ApiKeyFacts extends KeyPeriods {
+/** What is known of a spender, without what follows from it. */
+export interface SpenderFacts<Record extends Spender> extends Periods {
   readonly id: string;
-  readonly record: ApiKeyRecord | undefined;
+  readonly record: Record | undefined;
   /** Held by requests that were admitted in the day, and in the month. */
   readonly dayHeldNano: bigint;
   readonly monthHeldNano: bigint;
@@ -44,13 +45,13 @@ export interface ApiKeyFacts extends KeyPeriods {
   readonly exhausted: ReadonlySet<string>;
 }
 
-export interface ApiKeyState extends ApiKeyFacts {
+export interface SpenderState<Record extends Spender> extends SpenderFacts<Record> {
   /** What requests may hold at most: budget minus spend minus long holds. Undefined without a budget. */
   readonly dayRoomNano: bigint | undefined;
   readonly monthRoomNano: bigint | undefined;
 }
 
-/** What may still be spent in a period: undefined where the key has no such budget. */
+/** What may still be spent in a period: undefined where there is no such budget. */
 export interface PeriodHeadroom {
   readonly accountId: string;
   readonly kind: "day" | "month";
@@ -62,25 +63,36 @@ export interface PeriodHeadroom {
   readonly freeNano: bigint;
 }
 
-export interface KeyHeadroom {
-  /** Undefined where the key does not exist any more. */
+export interface SpenderHeadroom {
+  /** Undefined where the spender does not exist any more. */
   readonly isActive: boolean | undefined;
   readonly dayAccount: string;
   readonly monthAccount: string;
   readonly limits: readonly PeriodHeadroom[];
 }
 
-export function emptyPeriods(id: string, nowMs: number): KeyPeriods {
+/** How the accounts of a spender's days and months are named. */
+export interface PeriodNames {
+  day(id: string, start: string): string;
+  month(id: string, start: string): string;
+}
+
+export function emptyPeriods(names: PeriodNames, id: string, nowMs: number): Periods {
   const day = utcDay(nowMs);
   const month = utcMonth(nowMs);
-  const empty = { postedNano: 0n, refunds: 0n, longHeldNano: 0n };
   return {
-    day: { accountId: dayAccountId(id, day.start), period: day, ...empty },
-    month: { accountId: monthAccountId(id, month.start), period: month, ...empty },
+    day: emptyPeriod(names.day(id, day.start), day),
+    month: emptyPeriod(names.month(id, month.start), month),
   };
 }
 
-export function keyState(facts: ApiKeyFacts): ApiKeyState {
+function emptyPeriod(accountId: string, period: Period): PeriodAccount {
+  return { accountId, period, postedNano: 0n, refunds: 0n, longHeldNano: 0n };
+}
+
+export function spenderState<Record extends Spender>(
+  facts: SpenderFacts<Record>,
+): SpenderState<Record> {
   const { id, record, day, month, exhausted, dayHeldNano, monthHeldNano } = facts;
   return {
     id,
@@ -103,21 +115,30 @@ function roomNano(
 }
 
 /** A new day or month begins with nothing spent; what is still held for the old one settles there. */
-export function rollPeriods(state: ApiKeyState, nowMs: number): ApiKeyState {
+export function rollPeriods<Record extends Spender>(
+  state: SpenderState<Record>,
+  nowMs: number,
+): SpenderState<Record> {
   if (nowMs < state.day.period.endMs) return state;
-  const fresh = emptyPeriods(state.id, nowMs);
-  const sameMonth = fresh.month.accountId === state.month.accountId;
-  return keyState({
+  const day = rolled(state.day, utcDay(nowMs));
+  const month = rolled(state.month, utcMonth(nowMs));
+  return spenderState({
     ...state,
-    day: fresh.day,
+    day,
     dayHeldNano: 0n,
-    month: sameMonth ? state.month : fresh.month,
-    monthHeldNano: sameMonth ? state.monthHeldNano : 0n,
+    month,
+    monthHeldNano: month === state.month ? state.monthHeldNano : 0n,
     exhausted: new Set(),
   });
 }
 
-export function headroom(state: ApiKeyState): KeyHeadroom {
+function rolled(account: PeriodAccount, period: Period): PeriodAccount {
+  const { accountId, period: before } = account;
+  if (before.start === period.start) return account;
+  return emptyPeriod(`${accountId.slice(0, -before.start.length)}${period.start}`, period);
+}
+
+export function headroom(state: SpenderState<Spender>): SpenderHeadroom {
   const limits: PeriodHeadroom[] = [];
   const { record, day, month } = state;
   const daily = record?.dailyBudgetNano ?? null;
@@ -149,8 +170,11 @@ function periodHeadroom(
   };
 }
 
-/** Undefined where the key may not be used, or has not so much free. What costs nothing needs no money. */
-export function hold(state: ApiKeyState, holdNano: bigint): ApiKeyState | undefined {
+/** Undefined where the spender may not spend, or has not so much free. What costs nothing needs no money. */
+export function hold<Record extends Spender>(
+  state: SpenderState<Record>,
+  holdNano: bigint,
+): SpenderState<Record> | undefined {
   if (state.record?.isActive !== true) return undefined;
   if (holdNano === 0n) return state;
   const { dayRoomNano, monthRoomNano } = state;
@@ -165,7 +189,10 @@ export function hold(state: ApiKeyState, holdNano: bigint): ApiKeyState | undefi
  * Holds more in the periods that the accounts name. Undefined where there is not so much free, or where one
  * of them is over and has a budget: what is spent of it is not known any more.
  */
-export function extendHold(state: ApiKeyState, change: HeldChange): ApiKeyState | undefined {
+export function extendHold<Record extends Spender>(
+  state: SpenderState<Record>,
+  change: HeldChange,
+): SpenderState<Record> | undefined {
   if (state.record?.isActive !== true) return undefined;
   const { day, month, dayRoomNano, monthRoomNano } = state;
   const isFree = (account: string, period: PeriodAccount, room: bigint | undefined, held: bigint) =>
@@ -182,7 +209,10 @@ export interface HeldChange {
 }
 
 /** Adds to (or, negative, takes from) what is held in the periods that the accounts name. */
-export function changeHeld(state: ApiKeyState, change: HeldChange): ApiKeyState {
+export function changeHeld<Record extends Spender>(
+  state: SpenderState<Record>,
+  change: HeldChange,
+): SpenderState<Record> {
   const { day, month, dayHeldNano, monthHeldNano } = state;
   return withHeld(
     state,
@@ -192,7 +222,11 @@ export function changeHeld(state: ApiKeyState, change: HeldChange): ApiKeyState 
 }
 
 /** Member by member, because it is done for each request. */
-function withHeld(state: ApiKeyState, dayHeldNano: bigint, monthHeldNano: bigint): ApiKeyState {
+function withHeld<Record extends Spender>(
+  state: SpenderState<Record>,
+  dayHeldNano: bigint,
+  monthHeldNano: bigint,
+): SpenderState<Record> {
   return {
     id: state.id,
     record: state.record,
@@ -207,13 +241,15 @@ function withHeld(state: ApiKeyState, dayHeldNano: bigint, monthHeldNano: bigint
 }
 
 /** Notes what the ledger tells of accounts, where the state's periods are among them. */
-export function notePosted(
-  state: ApiKeyState,
+export function notePosted<Record extends Spender>(
+  state: SpenderState<Record>,
   totals: ReadonlyMap<string, AccountTotals>,
-): ApiKeyState {
+): SpenderState<Record> {
   const day = withTotals(state.day, totals.get(state.day.accountId));
   const month = withTotals(state.month, totals.get(state.month.accountId));
-  return day === state.day && month === state.month ? state : keyState({ ...state, day, month });
+  return day === state.day && month === state.month
+    ? state
+    : spenderState({ ...state, day, month });
 }
 
 function withTotals(account: PeriodAccount, totals: AccountTotals | undefined): PeriodAccount {
@@ -228,10 +264,13 @@ function posted(account: PeriodAccount, postedNano: bigint, refunds: bigint): Pe
 }
 
 /** What was loaded replaces the record; holds, and spend newer than the loaded snapshot, stay. */
-export function keepHolds(previous: ApiKeyState, loaded: ApiKeyState): ApiKeyState {
+export function keepHolds<Record extends Spender>(
+  previous: SpenderState<Record>,
+  loaded: SpenderState<Record>,
+): SpenderState<Record> {
   const day = mergePeriod(previous.day, loaded.day);
   const month = mergePeriod(previous.month, loaded.month);
-  return keyState({
+  return spenderState({
     ...loaded,
     day,
     month,

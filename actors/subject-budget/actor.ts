@@ -1,0 +1,54 @@
+import { subjectDayAccountId, subjectMonthAccountId } from "../../db/ledger/rows.ts";
+import { loadSubjectBudget } from "../../db/queries/subject-budgets.ts";
+import {
+  emptyPeriods,
+  keepHolds,
+  type PeriodNames,
+  type Spender,
+  type SpenderState,
+  spenderState,
+} from "../periods/state.ts";
+import { spenderVerbs } from "../periods/verbs.ts";
+import { defineActor } from "../runtime/definition.ts";
+import type { ActorRegistry } from "../runtime/registry.ts";
+
+type SubjectBudgetState = SpenderState<Spender>;
+
+const PERIODS: PeriodNames = { day: subjectDayAccountId, month: subjectMonthAccountId };
+const NONE: ReadonlySet<string> = new Set();
+/** One that was deleted binds nothing more; requests that began under it still end in its accounts. */
+const DELETED: Spender = { isActive: true, dailyBudgetNano: null, monthlyBudgetNano: null };
+
+/** The budget of one end user or tag, which is changed in its table alone: a reload follows. */
+export const subjectBudgetActor = defineActor({
+  kind: "subject-budget",
+  permissions: { reads: ["subject_budgets", "accounts"], writes: [], events: [] },
+
+  async load(id, context): Promise<SubjectBudgetState> {
+    const { day, month } = emptyPeriods(PERIODS, id, context.nowMs);
+    const { limits, totals } = await context.read(
+      loadSubjectBudget(id, [day.accountId, month.accountId]),
+    );
+    return spenderState({
+      id,
+      record: limits === undefined ? DELETED : { isActive: true, ...limits },
+      day: { ...day, ...totals.get(day.accountId) },
+      month: { ...month, ...totals.get(month.accountId) },
+      dayHeldNano: 0n,
+      monthHeldNano: 0n,
+      exhausted: NONE,
+    });
+  },
+
+  reload: keepHolds<Spender>,
+  mayPassivate: (state: SubjectBudgetState) =>
+    state.dayHeldNano === 0n && state.monthHeldNano === 0n,
+
+  verbs: spenderVerbs<Spender>(),
+});
+
+/** The actors of the budgets of all end users and tags. */
+export type SubjectBudgetActors = ActorRegistry<
+  SubjectBudgetState,
+  (typeof subjectBudgetActor)["verbs"]
+>;
