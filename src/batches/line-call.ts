@@ -111,6 +111,7 @@ export class LineCalls {
         query: {},
         caller: { key },
         operatorKeyId: "",
+        address: "",
         admitAgain,
         takenRate: undefined,
         log,
