@@ -153,6 +153,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   idempotency_conflict: entry(409, "invalid_request_error"),
   batch_not_cancellable: entry(409, "invalid_request_error"),
   job_not_cancellable: entry(409, "invalid_request_error"),
+  subscription_changing: entry(409, "invalid_request_error"),
   precondition_failed: entry(412, "invalid_request_error"),
   payload_too_large: entry(413, "invalid_request_error"),
   input_too_long: entry(413, "invalid_request_error"),

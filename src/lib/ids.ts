@@ -25,7 +25,8 @@ export type IdPrefix =
   | "cntr"
   | "batch"
   | "pay"
-  | "pm";
+  | "pm"
+  | "sub";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

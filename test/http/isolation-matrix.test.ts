@@ -139,6 +139,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
+  "GET /v1/usage/latency": [LIST],
   "GET /v1/usage": [
     filtered(() => "group_by=model,key,provider,user"),
     filtered(({ key }) => `group_by=key&key_id=${key}`),
@@ -255,7 +256,6 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
   "GET /v1/admin/providers": NONE,
-  "GET /": NONE,
   "GET /healthz": NONE,
   "GET /readyz": NONE,
   "GET /metrics": NONE,
