@@ -30,7 +30,7 @@ export function composePayments(
   const { config, clock } = base;
   const processor: PaymentProcessor =
     config.stripe === undefined
-      ? new TestProcessor()
+      ? new TestProcessor(config.testPayments)
       : new StripeProcessor(createStripe(config.stripe), () => clock.nowMs());
   const { organizations } = world;
   const common = { ...base, processor, organizations, orders, suspensions };
