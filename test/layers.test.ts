@@ -55,6 +55,8 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",
+    "src/endpoints/rerank",
+    "src/endpoints/moderations",
     "src/endpoints/images",
     "src/endpoints/speech",
     "src/endpoints/transcriptions",

@@ -131,6 +131,7 @@ const transactionDetails = Type.Object(
     ),
     web_searches: usedCount("Searches of the web"),
     file_searches: usedCount("Searches of files"),
+    search_units: usedCount("Search units of rankings"),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,

@@ -28,6 +28,8 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "POST /v1/audio/transcriptions": { secret: "audio" },
   "POST /v1/audio/translations": { secret: "audio" },
   "POST /v1/embeddings": { secret: "embeddings" },
+  "POST /v1/rerank": { secret: "embeddings" },
+  "POST /v1/moderations": { secret: "chat:completions" },
   "POST /v1/messages": { secret: "chat:completions" },
   "POST /v1/messages/count_tokens": { secret: "chat:completions" },
   "POST /v1/responses": { secret: "responses" },

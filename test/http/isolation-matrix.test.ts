@@ -183,6 +183,10 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     { path: { id: "webhook", delivery_id: "delivery" } },
   ],
   "POST /v1/embeddings": [naming(({ preset }) => ({ preset, input: "hi" }))],
+  "POST /v1/rerank": [naming(({ preset }) => ({ preset, query: "hi", documents: ["hi"] }))],
+  "POST /v1/moderations": [
+    naming(({ preset }) => ({ model: "sandbox/moderation", preset, input: "hi" })),
+  ],
   "POST /v1/images/generations": [
     naming(({ guardrail }) => ({ model: "sandbox/image", prompt: "hi", guardrail })),
   ],
@@ -242,7 +246,6 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
   "GET /v1/admin/providers": NONE,
-  "GET /": NONE,
   "GET /healthz": NONE,
   "GET /readyz": NONE,
   "GET /metrics": NONE,
