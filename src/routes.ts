@@ -34,6 +34,7 @@ import { modelRoutes } from "./models/routes.ts";
 import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
 import type { AutoReplenish } from "./payments/auto-replenish.ts";
+import type { PlanBilling } from "./payments/plan-billing.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
@@ -58,7 +59,10 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
-  readonly billing: Omit<BillingServices, "publicUrl"> & { readonly replenish: AutoReplenish };
+  readonly billing: Omit<BillingServices, "publicUrl"> & {
+    readonly replenish: AutoReplenish;
+    readonly planBilling: PlanBilling;
+  };
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -99,7 +103,14 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
-    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
+    ...subscriptionRoutes(
+      new Subscriptions({
+        sql,
+        clock,
+        organizations: world.organizations,
+        ...dependencies.billing,
+      }),
+    ),
     ...requestRoutes(sql),
     ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),

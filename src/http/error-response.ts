@@ -151,6 +151,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   guardrail_in_use: entry(409, "invalid_request_error"),
   idempotency_conflict: entry(409, "invalid_request_error"),
   job_not_cancellable: entry(409, "invalid_request_error"),
+  subscription_changing: entry(409, "invalid_request_error"),
   precondition_failed: entry(412, "invalid_request_error"),
   payload_too_large: entry(413, "invalid_request_error"),
   input_too_long: entry(413, "invalid_request_error"),

@@ -66,6 +66,7 @@ export type ErrorCode =
   | "guardrail_in_use"
   | "idempotency_conflict"
   | "job_not_cancellable"
+  | "subscription_changing"
   | "payload_too_large"
   | "input_too_long"
   | "unsupported_media_type"

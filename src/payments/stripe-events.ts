@@ -6,6 +6,7 @@ import type { NanoUsd } from "../lib/money.ts";
 import { type PaymentProcessor, PaymentProcessorError, type ReportedRefund } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import type { Payments } from "./payments.ts";
+import type { PlanBilling } from "./plan-billing.ts";
 import {
   INTENT_FIELD,
   idOf,
@@ -19,6 +20,7 @@ interface StripeEventsDependencies {
   readonly webhookSecret: string;
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly planBilling: Pick<PlanBilling, "recheck">;
   readonly processor: Pick<PaymentProcessor, "refundsOf">;
   readonly refunds: { recheck(refundId: string): Promise<void> };
   readonly reversals: { note(reversal: ReportedReversal): Promise<void> };
@@ -92,6 +94,12 @@ export class StripeEvents {
       }
       case "checkout.session.completed":
         return this.#completeMethod(event.data.object.metadata, undefined);
+      case "customer.subscription.created":
+      case "customer.subscription.updated":
+      case "customer.subscription.deleted":
+      case "customer.subscription.paused":
+      case "customer.subscription.resumed":
+        return this.#recheckPlan(event.data.object.id);
       case "payment_method.detached":
         return methods.noteDetached(event.data.object.id);
       case "charge.refunded":
@@ -170,6 +178,11 @@ export class StripeEvents {
       if (!(error instanceof PaymentProcessorError)) throw error;
       onError(error);
     });
+  }
+
+  #recheckPlan(reference: string): void {
+    const { planBilling, onError } = this.#dependencies;
+    planBilling.recheck(reference).catch(onError);
   }
 
   /** Answers at once: Stripe reports again what takes long. */

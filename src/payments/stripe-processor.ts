@@ -19,7 +19,7 @@ import {
 export const INTENT_FIELD = "gateway_payment";
 export const METHOD_FIELD = "gateway_payment_method";
 const REFUND_FIELD = "gateway_refund";
-const ORGANIZATION_FIELD = "gateway_organization";
+export const ORGANIZATION_FIELD = "gateway_organization";
 
 /** Its shapes are the ones that this file reads, whatever the account's own default is. */
 const API_VERSION = "2026-10-28.endive";
@@ -27,7 +27,7 @@ const API_VERSION = "2026-10-28.endive";
 const TIMEOUT_MS = 20_000;
 const READ_RETRIES = 1;
 /** Stripe keeps idempotency keys for at least a day: within this a charge may be asked for again by its own. */
-const KEY_LIFE_MS = 23 * 3_600_000;
+export const KEY_LIFE_MS = 23 * 3_600_000;
 const LIST_LIMIT = 100;
 const NANO_PER_CENT = 10_000_000n;
 
@@ -441,7 +441,7 @@ function isAuthenticationAsked(
 }
 
 /** Whether Stripe said that it does not do this; the rest may have been done. */
-function isRefusal(error: unknown): boolean {
+export function isRefusal(error: unknown): boolean {
   const { errors } = Stripe;
   return (
     error instanceof errors.StripeInvalidRequestError ||
@@ -458,7 +458,7 @@ function asProcessorError(cause: unknown): PaymentProcessorError {
 }
 
 /** Of calls that move no money. */
-async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
+export async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
   try {
     return await ask();
   } catch (error) {
