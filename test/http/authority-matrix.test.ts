@@ -69,6 +69,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "PATCH /v1/credits": { either: "billing:write" },
   "GET /v1/credits/transactions": { either: "billing:read" },
   "GET /v1/usage": { either: "usage:read" },
+  "GET /v1/usage/latency": { unlimited: "usage:read" },
   "POST /v1/credits/topup": { either: "billing:write" },
   "GET /v1/billing/payment_methods": { either: "billing:read" },
   "POST /v1/billing/payment_methods": { either: "billing:write" },

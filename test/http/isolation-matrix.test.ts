@@ -139,6 +139,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
+  "GET /v1/usage/latency": [LIST],
   "GET /v1/usage": [
     filtered(() => "group_by=model,key,provider,user"),
     filtered(({ key }) => `group_by=key&key_id=${key}`),
