@@ -29,6 +29,7 @@ import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
+import type { BatchParts } from "./batches.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
@@ -51,6 +52,7 @@ interface AppParts {
   readonly tuning: FineTuningParts;
   readonly files: FileParts;
   readonly vectorStores: VectorStoreParts;
+  readonly batches: BatchParts;
   readonly webhooks: WebhookParts;
   readonly inFlight: InFlight;
   readonly bodies: BodyBudget;
@@ -112,6 +114,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     definitions: parts.definitions,
     files,
     vectorStores: parts.vectorStores.stores,
+    batches: parts.batches.batches,
     clock,
     membership,
     inFlight,
