@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { addKeyOf } from "../support/api-keys.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
 
 /*
@@ -171,6 +172,22 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
   const { id } = data.find(({ name }) => name === "short-lived")!;
   await gateway.request("DELETE", `/v1/keys/${id}`, undefined, { key: gateway.managementKey });
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
+});
+
+browserTest("an operator sees organizations and adjusts a balance", async () => {
+  await signInAs(await addOperator(gateway));
+  await page.getByRole("link", { name: "Organizations" }).click();
+  await heading("Organizations");
+  const row = page.getByRole("row").filter({ hasText: gateway.organizationId });
+  await row.getByRole("button", { name: /^Adjust/ }).click();
+  await page.getByLabel("Amount").fill("5");
+  await page.getByLabel("Description").fill("Goodwill");
+  await page.getByRole("button", { name: "Adjust", exact: true }).click();
+  await page.getByText(/^Adjusted the balance/).waitFor();
+  await row.getByText(/^\$1[45]\.\d\d$/).waitFor();
+  await page.getByRole("link", { name: "Providers" }).click();
+  await page.getByRole("cell", { name: "sandbox", exact: true }).waitFor();
+  expect(await seriousFindings()).toEqual([]);
 });
 
 browserTest(

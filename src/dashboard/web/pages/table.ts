@@ -2,7 +2,9 @@ import type { ComponentType } from "preact";
 import type { Session } from "../api.ts";
 import { ComponentsPage } from "./components.tsx";
 import { KeysPage } from "./keys.tsx";
+import { OrganizationsPage } from "./organizations.tsx";
 import { OverviewPage } from "./overview.tsx";
+import { ProvidersPage } from "./providers.tsx";
 import { RequestsPage } from "./requests.tsx";
 import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
@@ -24,6 +26,8 @@ export const PAGES: readonly DashboardPage[] = [
   { name: "requests", title: "Requests", of: ["organization"], Page: RequestsPage },
   { name: "keys", title: "Keys", of: ["organization"], Page: KeysPage },
   { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
+  { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
+  { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
   {
     name: "components",
     title: "Components",
