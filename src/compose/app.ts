@@ -97,7 +97,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
   const routes = mountedRoutes({
     admin,
-    dashboard: { sessions, live, publicUrl },
+    dashboard: { sessions, live, publicUrl, sql, clock },
     config,
     telemetry,
     tunedModels,

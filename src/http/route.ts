@@ -107,6 +107,8 @@ export interface RouteDefinition {
   readonly summary: string;
   readonly access: Access;
   readonly query?: TSchema;
+  /** Of a page, whose script reads the query: any is accepted. */
+  readonly ignoresQuery?: true;
   readonly body?: TSchema;
   /** Of the body; a longer one is 413. Absent: what any body of its kind may have. */
   readonly maxBodyBytes?: number;
