@@ -195,6 +195,10 @@ describe("a batch", () => {
           SELECT attempts FROM batches WHERE id = ${batch.id}`;
         return attempts > 0;
       });
+      // Of the long one alone, written before its charge.
+      const [{ pieces }] = await gateway.sql<[{ pieces: number }]>`
+        SELECT count(*)::int AS pieces FROM batch_contents WHERE batch_id = ${batch.id}`;
+      expect(pieces).toBeGreaterThan(4);
       await gateway.sql.unsafe(
         `DROP TRIGGER refuse_line ON batch_lines; DROP FUNCTION refuse_line`,
       );
