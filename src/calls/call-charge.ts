@@ -150,7 +150,8 @@ export class CallCharge {
     const stored = bothEffects(result, also);
     const event = events?.ofCharge(this.#call.hold, settled, errorCode);
     return traced(
-      this.#call.log.trace?.begin("settle"),
+      this.#call.log.trace,
+      "settle",
       event === undefined
         ? money.settle(this.#call.hold, settled, stored)
         : this.#settleWithEvent(settled, stored, event),

@@ -107,17 +107,17 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     let plan = await this.route(arrived);
     const { admission } = this.#dependencies;
     const { trace } = arrived.log;
-    const headers = await traced(trace?.begin("rate_limit"), admission.takeRate(arrived));
+    const headers = await traced(trace, "rate_limit", admission.takeRate(arrived));
     arrived.log.headers = headers;
     let call = arrived;
     if (guard !== undefined) {
-      const request = await traced(trace?.begin("screen"), arrived.screened!(guard));
+      const request = await traced(trace, "screen", arrived.screened!(guard));
       call = { ...arrived, guard, request };
       plan = await this.route(call);
     }
     if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
     const { idempotency } = this.#dependencies;
-    const claiming = traced(trace?.begin("claim"), idempotency.claim(claim, call.clientSignal));
+    const claiming = traced(trace, "claim", idempotency.claim(claim, call.clientSignal));
     const replay = await claiming;
     if (replay !== undefined) {
       await call.admitAgain();
@@ -340,7 +340,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       : NO_BOUNDS;
     const bounds = { bounds: this.#bounds(request, plan), own };
     return traced(
-      call.log.trace?.begin("hold"),
+      call.log.trace,
+      "hold",
       admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits),
     );
   }

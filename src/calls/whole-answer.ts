@@ -115,7 +115,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { requestId, clientSignal, log } = this.#admitted;
     try {
       const prepared = preparation({ requestId, signal: this.signal });
-      const isWhole = await traced(log.trace?.begin("prepare"), prepared);
+      const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) this.#admitted.keeping?.end();
     } catch (error) {
       throw clientSignal.aborted ? clientClosed(error) : error;

@@ -24,20 +24,30 @@ export interface TracedCall {
 
 /** The trace of a request. Only those that were sampled have one. */
 export interface RequestTrace {
+  /** Something happened that took no time. */
+  event(name: string): void;
   /** A step of the request begins. */
   begin(name: string, attributes?: SpanAttributes): TraceSpan;
   beginCall(call: TracedCall): TraceSpan;
 }
 
-/** Ends the span of a step when its result is there. Returns the result. */
-export function traced<Result>(span: TraceSpan | undefined, result: Result): Result {
-  if (span === undefined) return result;
-  if (result instanceof Promise) {
-    result.then(
-      () => span.end(),
-      (error) => span.end(errorType(error)),
-    );
-  } else span.end();
+/** Notes a step that has just begun: one that is waited for as a span, any other as an event. Returns its result. */
+export function traced<Result>(
+  trace: RequestTrace | undefined,
+  name: string,
+  result: Result,
+  attributes?: SpanAttributes,
+): Result {
+  if (trace === undefined) return result;
+  if (!(result instanceof Promise)) {
+    trace.event(name);
+    return result;
+  }
+  const span = trace.begin(name, attributes);
+  result.then(
+    () => span.end(),
+    (error) => span.end(errorType(error)),
+  );
   return result;
 }
 

@@ -154,6 +154,10 @@ export class RecordedTrace implements RequestTrace {
     });
   }
 
+  event(name: string): void {
+    this.#root.event(name);
+  }
+
   begin(name: string, attributes?: SpanAttributes): TraceSpan {
     return this.#begin({ name, attributes });
   }

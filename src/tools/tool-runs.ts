@@ -72,13 +72,13 @@ export class ToolRuns {
   async #runOne(planned: PlannedRun): Promise<ToolOutcome> {
     const { call, tool } = planned;
     const progress = (state: string) => this.#show(shown(planned, state));
-    const span = this.#context.trace?.begin(`execute_tool ${tool.name}`, {
+    const { trace } = this.#context;
+    const running = tool.run({ ...this.#context, arguments: call.arguments, progress });
+    const outcome = await traced(trace, `execute_tool ${tool.name}`, running, {
       "gen_ai.operation.name": "execute_tool",
       "gen_ai.tool.name": tool.name,
       "gen_ai.tool.call.id": call.id,
-    });
-    const running = tool.run({ ...this.#context, arguments: call.arguments, progress });
-    const outcome = await traced(span, running).catch((error: unknown) => {
+    }).catch((error: unknown) => {
       // The model's provider has no part in it.
       throw asGatewayError(error);
     });

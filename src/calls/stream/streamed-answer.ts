@@ -199,7 +199,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       log.firstTokenMs = calls.steadyClock.nowMs() - this.#beganMs;
       this.tries.span?.event("first_token");
       this.#assertClient();
-      await this.#untilTimeIsUp(traced(log.trace?.begin("checkpoint"), this.#charge.cover()));
+      await this.#untilTimeIsUp(traced(log.trace, "checkpoint", this.#charge.cover()));
       this.#assertClient();
       this.#isOpen = true;
     } catch (thrown) {

@@ -83,7 +83,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     const { requestId, keeping, log } = this.#admitted;
     try {
       const prepared = preparation({ requestId, signal: this.#abort.signal });
-      const isWhole = await traced(log.trace?.begin("prepare"), prepared);
+      const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) keeping?.end();
     } catch (error) {
       throw this.#abort.aborted ? clientClosed(error) : error;
