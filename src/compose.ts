@@ -59,7 +59,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
-  const billing = composePayments(base, world);
+  const billing = composePayments(base, accounts);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
   const tuning = composeFineTuning({
@@ -112,7 +112,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
-  billing.payments.start();
-  billing.replenish.start();
+  billing.start();
   return { app, ...ending };
 }

@@ -13,6 +13,7 @@ import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
+import { type DashboardDependencies, dashboardRoutes } from "./dashboard/routes.ts";
 import { Definitions } from "./definitions/definitions.ts";
 import type { KnownDefinitions } from "./definitions/known-definitions.ts";
 import type { FileLibrary } from "./files/file-library.ts";
@@ -33,6 +34,7 @@ import { modelRoutes } from "./models/routes.ts";
 import type { BudgetSubjects } from "./money/budget-subjects.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
 import type { AutoReplenish } from "./payments/auto-replenish.ts";
+import type { PlanBilling } from "./payments/plan-billing.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
@@ -42,7 +44,7 @@ import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { subscriptionRoutes } from "./subscriptions/routes.ts";
 import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
-import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
+import { descriptionRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
@@ -57,7 +59,10 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
-  readonly billing: Omit<BillingServices, "publicUrl"> & { readonly replenish: AutoReplenish };
+  readonly billing: Omit<BillingServices, "publicUrl"> & {
+    readonly replenish: AutoReplenish;
+    readonly planBilling: PlanBilling;
+  };
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -82,6 +87,7 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
+  readonly dashboard: DashboardDependencies;
 }
 
 /** Every route of the gateway. */
@@ -97,7 +103,14 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...budgetRoutes(new SubjectBudgets(dependencies)),
     ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
-    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
+    ...subscriptionRoutes(
+      new Subscriptions({
+        sql,
+        clock,
+        organizations: world.organizations,
+        ...dependencies.billing,
+      }),
+    ),
     ...requestRoutes(sql),
     ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
@@ -126,10 +139,9 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       token: config.metricsToken,
       isLoopback: config.hostIsLoopback,
     }),
-    ...homeRoutes(config.publicUrl),
     ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
   ];
-  return routes;
+  return [...routes, ...dashboardRoutes(routes, dependencies.dashboard)];
 }
 
 /** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */

@@ -9,6 +9,8 @@ import { Glob } from "bun";
 const LAYERS: readonly (readonly string[])[] = [
   ["package.json"],
   ["src/lib"],
+  // Runs in browsers: it imports nothing of the gateway.
+  ["src/dashboard/web"],
   // Pure definitions, which actors and everything above them build their events from.
   ["src/events"],
   ["src/config", "src/config.ts"],
@@ -53,6 +55,8 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",
+    "src/endpoints/rerank",
+    "src/endpoints/moderations",
     "src/endpoints/images",
     "src/endpoints/speech",
     "src/endpoints/transcriptions",
@@ -74,7 +78,7 @@ const LAYERS: readonly (readonly string[])[] = [
   // Has the fields of chat completions.
   ["src/presets"],
   ["src/endpoints/table.ts"],
-  ["src/admin"],
+  ["src/admin", "src/dashboard"],
   ["src/routes.ts"],
   ["src/app.ts"],
   ["src/compose.ts", "src/compose"],
@@ -108,7 +112,7 @@ function placeOf(path: string): Place {
 async function sourceFiles(): Promise<string[]> {
   const files: string[] = [];
   for (const folder of ["src", "actors", "db"]) {
-    for await (const file of new Glob("**/*.ts").scan(join(root, folder))) {
+    for await (const file of new Glob("**/*.{ts,tsx}").scan(join(root, folder))) {
       files.push(join(folder, file));
     }
   }

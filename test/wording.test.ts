@@ -37,7 +37,7 @@ function* texts(source: string): Generator<{ line: number; text: string }> {
 
 test("comments and messages use plain words", async () => {
   const faults: string[] = [];
-  for (const file of await filesOf("src/**/*.ts", "actors/**/*.ts", "db/**/*.ts")) {
+  for (const file of await filesOf("src/**/*.{ts,tsx}", "actors/**/*.ts", "db/**/*.ts")) {
     for (const { line, text } of texts(await Bun.file(join(root, file)).text())) {
       if (EXCEPTIONS.has(text)) continue;
       const found = MARKERS.exec(text);

@@ -8,14 +8,17 @@ export interface OperatorKey {
 }
 
 /** A key that is not revoked. Read for each call, so a revocation takes effect at once everywhere. */
-export function findOperatorKey(hash: string): Query<OperatorKey | undefined> {
+export function findOperatorKey(
+  key: { readonly hash: string } | { readonly id: string },
+): Query<OperatorKey | undefined> {
   return {
     name: "operator-key-find",
     tables: ["operator_keys"],
     async run(sql) {
+      const is = "id" in key ? sql`id = ${key.id}` : sql`key_hash = ${key.hash}`;
       const [row] = await sql<OperatorKeyRow[]>`
         SELECT id, name, key_prefix, created_at FROM operator_keys
-        WHERE key_hash = ${hash} AND revoked_at IS NULL`;
+        WHERE ${is} AND revoked_at IS NULL`;
       return row && operatorKey(row);
     },
   };

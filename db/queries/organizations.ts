@@ -240,7 +240,8 @@ export async function changeOrganization(
   }
   if (changed.isSuspended !== undefined) {
     await sql`UPDATE organizations
-      SET suspended_at = CASE WHEN ${changed.isSuspended} THEN coalesce(suspended_at, clock_timestamp()) END
+      SET suspended_at = CASE WHEN ${changed.isSuspended} THEN coalesce(suspended_at, clock_timestamp()) END,
+        suspended_reason = NULL
       WHERE id = ${id}`;
     await recordChange(sql, "suspension", id);
   }
@@ -255,16 +256,42 @@ export async function mayUseComputer(sql: Database, organizationId: string): Pro
   return row?.may_use_computer === true;
 }
 
-export function suspendedOrganizations(): Query<string[]> {
+/** Why the calls of an organization are refused. */
+export type SuspensionReason = "operator" | "dispute";
+
+/** With the reason of each. */
+export function suspendedOrganizations(): Query<Map<string, SuspensionReason>> {
   return {
     name: "organizations-suspended",
     tables: ["organizations"],
     async run(sql) {
-      const rows = await sql<{ id: string }[]>`
-        SELECT id FROM organizations WHERE suspended_at IS NOT NULL`;
-      return rows.map(({ id }) => id);
+      const rows = await sql<{ id: string; reason: SuspensionReason }[]>`
+        SELECT id, coalesce(suspended_reason, 'operator') AS reason
+        FROM organizations WHERE suspended_at IS NOT NULL`;
+      return new Map(rows.map(({ id, reason }) => [id, reason]));
     },
   };
+}
+
+/** Refuses the calls of an organization, until its disputes are won or an operator allows them again. */
+export async function suspendForDispute(
+  sql: DatabaseTransaction,
+  organizationId: string,
+): Promise<void> {
+  const suspended = await sql`UPDATE organizations
+    SET suspended_at = clock_timestamp(), suspended_reason = 'dispute'
+    WHERE id = ${organizationId} AND suspended_at IS NULL`;
+  if (suspended.count > 0) await recordChange(sql, "suspension", organizationId);
+}
+
+/** Allows them again, unless an operator has suspended the organization. */
+export async function endDisputeSuspension(
+  sql: DatabaseTransaction,
+  organizationId: string,
+): Promise<void> {
+  const ended = await sql`UPDATE organizations SET suspended_at = NULL, suspended_reason = NULL
+    WHERE id = ${organizationId} AND suspended_reason = 'dispute'`;
+  if (ended.count > 0) await recordChange(sql, "suspension", organizationId);
 }
 
 interface OrganizationRow {

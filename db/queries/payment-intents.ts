@@ -183,6 +183,20 @@ export async function keepReceipt(sql: Database, id: string, url: string): Promi
   await sql`UPDATE payment_intents SET receipt_url = ${url} WHERE id = ${id} AND receipt_url IS NULL`;
 }
 
+/** Addresses of receipts, by the transactions of these that have one. */
+export async function receiptsOf(
+  sql: Database,
+  organizationId: string,
+  transactionIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (transactionIds.length === 0) return new Map();
+  const rows = await sql<{ transaction_id: string; receipt_url: string }[]>`
+    SELECT transaction_id, receipt_url FROM payment_intents
+    WHERE transaction_id = ANY(${sql.array([...transactionIds])}::text[])
+      AND organization_id = ${organizationId} AND receipt_url IS NOT NULL`;
+  return new Map(rows.map((row) => [row.transaction_id, row.receipt_url]));
+}
+
 /** Ends a payment that charged nothing, and frees its idempotency key. False where it has ended before. */
 export async function failPayment(
   sql: Database | DatabaseTransaction,

@@ -31,6 +31,8 @@ export const organizations = pgTable(
     keyCount: integer("key_count").notNull().default(0),
     /** Null: not suspended. Calls of a suspended organization's keys are refused. */
     suspendedAt: timestamp("suspended_at", { withTimezone: true }),
+    /** `dispute` where a disputed payment did it; null: an operator. */
+    suspendedReason: text("suspended_reason"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
   },
   (table) => [index("organizations_suspended").on(table.id).where(sql`suspended_at IS NOT NULL`)],

@@ -16,6 +16,10 @@ const organizationId = () =>
   text("organization_id")
     .notNull()
     .references(() => organizations.id);
+const intentId = () =>
+  text("intent_id")
+    .notNull()
+    .references(() => paymentIntents.id);
 const createdAt = () =>
   timestamp("created_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`);
 
@@ -122,5 +126,71 @@ export const paymentIntents = pgTable(
     index("payment_intents_reference")
       .on(table.processor, table.reference)
       .where(sql`reference IS NOT NULL`),
+  ],
+);
+
+/**
+ * Money that an operator gives back to a card. `ordered`: the credit command of `order_id` takes it from the
+ * balance. `pending`: it is taken, and the processor is to be asked, or has not decided. `succeeded`: the
+ * processor has taken the order. `failed`: it has not, or not in the end, and the balance has its money back.
+ * An order that the balance does not cover leaves no row.
+ */
+export const paymentRefunds = pgTable(
+  "payment_refunds",
+  {
+    /** The idempotency key at the processor. */
+    id: text("id").primaryKey(),
+    organizationId: organizationId(),
+    intentId: intentId(),
+    orderId: text("order_id").notNull(),
+    /** What was asked for; null: all that is left. */
+    askedNano: bigint("asked_nano", { mode: "bigint" }),
+    amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
+    state: text("state").notNull().default("ordered"),
+    /** The adjustment that took it from the balance. */
+    transactionId: text("transaction_id"),
+    /** The adjustment that put it back. */
+    returnedTransactionId: text("returned_transaction_id"),
+    /** As the processor names it. */
+    reference: text("reference"),
+    createdAt: createdAt(),
+    /** The processor is being asked until then. */
+    busyUntil: timestamp("busy_until", { withTimezone: true }).notNull(),
+    looks: integer("looks").notNull().default(0),
+    nextLookAt: timestamp("next_look_at", { withTimezone: true }).notNull(),
+  },
+  (table) => [
+    index("payment_refunds_of_intent").on(table.intentId),
+    index("payment_refunds_open").on(table.nextLookAt).where(sql`state IN ('ordered', 'pending')`),
+  ],
+);
+
+/**
+ * Money that the processor took back by itself: a dispute, or a refund that was made at the processor. What is
+ * taken from the balance for it are the adjustments of the credit commands whose ids begin with its own.
+ */
+export const paymentReversals = pgTable(
+  "payment_reversals",
+  {
+    /** As the processor names it. */
+    id: text("id").primaryKey(),
+    organizationId: organizationId(),
+    intentId: intentId(),
+    /** `dispute` or `refund`. */
+    kind: text("kind").notNull(),
+    amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
+    /** `open`, then `lost` or `returned`; what is returned is none of the balance's concern any more. */
+    state: text("state").notNull(),
+    createdAt: createdAt(),
+    /** False while more is to be taken from the balance, or put back, than was. */
+    isSettled: boolean("is_settled").notNull().default(false),
+    looks: integer("looks").notNull().default(0),
+    nextLookAt: timestamp("next_look_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [
+    index("payment_reversals_of_intent").on(table.intentId),
+    index("payment_reversals_unsettled").on(table.nextLookAt).where(sql`NOT is_settled`),
   ],
 );

@@ -116,7 +116,7 @@ const refundBody = Type.Object(
     transaction_id: Type.String({
       minLength: 1,
       maxLength: MAX_ID_CHARACTERS,
-      description: "A usage transaction of the organization",
+      description: "A usage transaction of the organization, or a top-up by card",
     }),
     amount_usd: Type.Optional(
       Type.Number({
@@ -157,6 +157,15 @@ const postedEntry = Type.Object({
   balance_after_usd: Type.Number(),
   description: Type.String(),
   created_at: Type.String(),
+});
+
+const refundEntry = Type.Object({
+  ...postedEntry.properties,
+  card_refund_status: Type.Optional(
+    Type.Enum(["pending", "succeeded", "failed"], {
+      description: "Of a top-up: what the payment processor has done of it",
+    }),
+  ),
 });
 
 const providerHealth = Type.Object({
@@ -334,11 +343,12 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/refunds",
-      summary: "Give a charge, or a part of it, back to the organization",
+      summary: "Give a charge back to the organization, or a top-up to its card; or a part of it",
       takesIdempotencyKey: true,
       body: refundBody,
       responses: {
-        201: { description: "The transaction", schema: postedEntry },
+        201: { description: "The transaction", schema: refundEntry },
+        402: { description: "Of a top-up: so much of the balance is not free" },
         404: { description: "There is no such organization, or no such charge of it" },
         409: { description: "The idempotency key was used for another order" },
       },
@@ -350,7 +360,9 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
           chargeId: body.transaction_id,
           amountNano: amountUsd === undefined ? undefined : amountNano(amountUsd, "amount_usd"),
         });
-        return jsonResponse(postedEntryShape(entry), 201);
+        const { cardStatus } = entry;
+        const toCard = cardStatus && { card_refund_status: cardStatus };
+        return jsonResponse({ ...postedEntryShape(entry), ...toCard }, 201);
       },
     },
   ];

@@ -6,12 +6,14 @@ import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination, RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
+import { LiveFigures } from "../dashboard/live.ts";
+import { DashboardSessions } from "../dashboard/sessions.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
+import { AdministrativeRate, LoadGate } from "../http/call-bounds.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import { PassingFiles } from "../http/passing-files.ts";
-import { AdministrativeRate, LoadGate } from "../http/pipeline.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import { type Clock, steady } from "../lib/clock.ts";
@@ -66,6 +68,9 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { tuning, webhooks, lastUse, failedRequests } = parts;
   const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
   const { membership } = parts.node;
+  const { keys } = world;
+  const { rates } = coordination;
+  const { publicUrl } = config;
   const { admin, administrativeRate } = composeAdministration({
     config,
     definitions: parts.definitions,
@@ -75,13 +80,24 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     world,
     suspensions,
     orders,
+    cardRefunds: parts.billing.cardRefunds,
     models,
     providers: parts.providers,
-    rates: coordination.rates,
+    rates,
     read,
+  });
+  const authentication = new Authentication({ keys, suspensions, clock, read });
+  const sessions = new DashboardSessions({
+    ...{ sql, clock, keys, suspensions, authentication, rates, publicUrl, read },
+  });
+  const live = new LiveFigures({
+    ...{ sessions, clock, read },
+    keepaliveMs: config.keepaliveMs,
+    isStopping: () => inFlight.isStopping,
   });
   const routes = mountedRoutes({
     admin,
+    dashboard: { sessions, live, publicUrl },
     config,
     telemetry,
     tunedModels,
@@ -104,7 +120,8 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     coordination,
   });
   return createApp(routes, {
-    authentication: new Authentication({ keys: world.keys, suspensions, clock, read }),
+    authentication,
+    sessions,
     whenAdmitting: () => membership.whenFresh(),
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
@@ -180,6 +197,7 @@ function composeAdministration(parts: {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
+  readonly cardRefunds: PaymentParts["cardRefunds"];
   readonly definitions: KnownDefinitions;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;

@@ -17,7 +17,6 @@ import type { UsageRollUp } from "../usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
-import type { PaymentParts } from "./payments.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 /** The way a gateway ends, called in this order. */
@@ -43,7 +42,7 @@ export interface EndingParts {
   readonly balances: BalanceWatch;
   readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
-  readonly billing: Pick<PaymentParts, "payments" | "replenish">;
+  readonly billing: { close(): Promise<void> };
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
@@ -94,8 +93,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.orders.close();
       parts.notes.close();
       parts.hosted.close();
-      await parts.billing.replenish.close();
-      await parts.billing.payments.close();
+      await parts.billing.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

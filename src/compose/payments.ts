@@ -1,38 +1,89 @@
-import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { GatewayConfig } from "../config.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CardRefunds } from "../money/card-refunds.ts";
+import { PaymentReversals } from "../money/payment-reversals.ts";
 import { AutoReplenish } from "../payments/auto-replenish.ts";
 import type { PaymentProcessor } from "../payments/interface.ts";
 import { PaymentMethods } from "../payments/payment-methods.ts";
 import { Payments } from "../payments/payments.ts";
+import { PlanBilling } from "../payments/plan-billing.ts";
+import { type PlanProcessor, TestPlans } from "../payments/plan-processor.ts";
 import { StripeEvents } from "../payments/stripe-events.ts";
+import { StripePlans } from "../payments/stripe-plans.ts";
 import { createStripe, StripeProcessor } from "../payments/stripe-processor.ts";
 import { TestProcessor } from "../payments/test-processor.ts";
 import type { Base } from "./base.ts";
+import type { MoneyParts } from "./money.ts";
 
 export interface PaymentParts {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
   readonly replenish: AutoReplenish;
+  readonly planBilling: PlanBilling;
+  readonly cardRefunds: CardRefunds;
   /** Undefined: nothing is reported here. */
   readonly stripeEvents: StripeEvents | undefined;
+  /** Carries on with what was left open. */
+  start(): void;
+  close(): Promise<void>;
 }
 
 /** Stripe where its key is set, and else the test processor. */
 export function composePayments(
   base: Base,
-  world: { readonly organizations: OrganizationActors },
+  { world, orders, suspensions }: Pick<MoneyParts, "world" | "orders" | "suspensions">,
 ): PaymentParts {
   const { config, clock } = base;
-  const processor: PaymentProcessor =
-    config.stripe === undefined
-      ? new TestProcessor()
-      : new StripeProcessor(createStripe(config.stripe), () => clock.nowMs());
-  const methods = new PaymentMethods({ ...base, processor });
-  const payments = new Payments({ ...base, ...world, processor, methods });
-  const replenish = new AutoReplenish({ ...base, payments, methods });
+  const { processor, plans } = processorsOf(config, clock);
+  const { organizations } = world;
+  const common = { ...base, processor, organizations, orders, suspensions };
+  const methods = new PaymentMethods(common);
+  const payments = new Payments({ ...common, methods });
+  const replenish = new AutoReplenish({ ...common, payments, methods });
+  const planBilling = new PlanBilling({ ...common, plans, processorName: processor.name, methods });
+  const refunds = new CardRefunds(common);
+  const reversals = new PaymentReversals(common);
   const webhookSecret = config.stripe?.webhookSecret;
   const stripeEvents =
     webhookSecret === undefined
       ? undefined
-      : new StripeEvents({ ...base, webhookSecret, payments, methods });
-  return { methods, payments, replenish, stripeEvents };
+      : new StripeEvents({
+          ...common,
+          ...{ webhookSecret, payments, methods, planBilling, refunds, reversals },
+        });
+  return {
+    methods,
+    payments,
+    replenish,
+    planBilling,
+    cardRefunds: refunds,
+    stripeEvents,
+    start() {
+      for (const part of [payments, replenish, planBilling, refunds, reversals]) part.start();
+    },
+    async close() {
+      refunds.close();
+      reversals.close();
+      await planBilling.close();
+      await replenish.close();
+      await payments.close();
+    },
+  };
+}
+
+function processorsOf(
+  { stripe: access, proPriceNanoUsd }: GatewayConfig,
+  clock: Clock,
+): { readonly processor: PaymentProcessor; readonly plans: PlanProcessor | undefined } {
+  if (access === undefined) {
+    const processor = new TestProcessor();
+    return { processor, plans: new TestPlans(processor, proPriceNanoUsd, clock) };
+  }
+  const stripe = createStripe(access);
+  const nowMs = () => clock.nowMs();
+  const { proPriceId } = access;
+  return {
+    processor: new StripeProcessor(stripe, nowMs),
+    plans: proPriceId === undefined ? undefined : new StripePlans(stripe, proPriceId, nowMs),
+  };
 }

@@ -1,5 +1,6 @@
 import Type from "typebox";
 import { Compile } from "typebox/schema";
+import { MODEL_CATEGORIES } from "../lib/catalogue-model.ts";
 import { PROVIDER_TYPES } from "./provider-types.ts";
 
 /** Each `description` completes "must be …" when a value is refused. */
@@ -26,7 +27,6 @@ const Id = Type.String({
 });
 /** What stands for a model may be a bare word too; a model's own id may not. */
 export const MODEL_ID = "a model id like author/slug";
-const CATEGORIES = ["chat", "embedding", "image", "code", "audio"] as const;
 
 const ApiKey = Type.String({
   pattern: "^[\\x21-\\x7e]+$",
@@ -152,6 +152,7 @@ const EndpointEntry = Type.Object(
     ...imagePrices,
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
+    cost_per_search_unit: Type.Optional(Cost),
     capabilities: Type.Optional(Capabilities),
     weight: Type.Optional(Weight),
     max_parallel_requests: Type.Optional(ParallelRequests),
@@ -171,7 +172,7 @@ const ModelEntry = Type.Object(
     name: Type.Optional(Text(256)),
     description: Type.Optional(Text(4096)),
     category: Type.Optional(
-      Type.Enum([...CATEGORIES], { description: `one of ${CATEGORIES.join(", ")}` }),
+      Type.Enum([...MODEL_CATEGORIES], { description: `one of ${MODEL_CATEGORIES.join(", ")}` }),
     ),
     context_length: Type.Optional(Tokens),
     max_output_tokens: Type.Optional(Tokens),
@@ -182,6 +183,7 @@ const ModelEntry = Type.Object(
     ...imagePrices,
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
+    cost_per_search_unit: Type.Optional(Cost),
     training_cost_per_token: Type.Optional(Cost),
     tuned_input_cost_per_token: Type.Optional(Cost),
     tuned_cached_input_cost_per_token: Type.Optional(Cost),

@@ -26,6 +26,7 @@ const MAX_RETRY_DELAY_SECONDS = 604_800;
 const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
 const MAX_SEARCH_USD = 1_000;
+const MAX_PRO_PRICE_USD = 10_000;
 
 type LogLevel = (typeof LOG_LEVELS)[number];
 
@@ -44,6 +45,8 @@ export interface Settings {
   /** Of one search by a tool that the gateway runs, before the fee. */
   readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
+  /** Of a month of the plan `pro` at the test processor. */
+  readonly proPriceNanoUsd: NanoUsd;
   /** 0 to 1. */
   readonly completionSuccessSample: number;
   readonly webhookRetryDelaysMs: readonly number[];
@@ -113,6 +116,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     ),
     fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
     plan: reader.oneOf("GATEWAY_PLAN", PLANS),
+    proPriceNanoUsd: reader.amountNanoUsd("GATEWAY_PRO_PRICE_USD", MAX_PRO_PRICE_USD),
     completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
     webhookRetryDelaysMs: reader.check(() => retryDelaysMs(reader), []),
     webhookAllowHttp: reader.boolean("GATEWAY_WEBHOOK_ALLOW_HTTP"),
@@ -210,6 +214,8 @@ interface StripeConfig {
   readonly secretKey: string;
   readonly webhookSecret: string | undefined;
   readonly apiBase: string;
+  /** Of the plan `pro`; undefined: it is not sold. */
+  readonly proPriceId: string | undefined;
 }
 
 interface S3Config {
@@ -269,7 +275,7 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
       throw refuse("STRIPE_WEBHOOK_SECRET", "", accepted);
     }, undefined);
   }
-  return { secretKey, webhookSecret, apiBase };
+  return { secretKey, webhookSecret, apiBase, proPriceId: reader.text("STRIPE_PRO_PRICE_ID") };
 }
 
 function readS3(reader: EnvironmentReader): S3Config | undefined {

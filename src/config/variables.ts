@@ -252,6 +252,17 @@ const SETTINGS = [
       "verifies what Stripe reports to `/v1/billing/stripe/webhook`; unset, that is 404; with `STRIPE_SECRET_KEY` it must not be empty",
   },
   {
+    name: "STRIPE_PRO_PRICE_ID",
+    default: null,
+    meaning:
+      "the recurring price at Stripe (`price_…`) of the plan `pro`; unset, with `STRIPE_SECRET_KEY`, only operators put organizations on it",
+  },
+  {
+    name: "GATEWAY_PRO_PRICE_USD",
+    default: "20",
+    meaning: "what the test processor is asked for each month of the plan `pro`",
+  },
+  {
     name: "STRIPE_API_BASE",
     default: "https://api.stripe.com",
     meaning: "address of Stripe's API",

@@ -5,6 +5,7 @@ import {
   type ListedTransaction,
   listTransactions,
 } from "../../db/queries/credit-list.ts";
+import { receiptsOf } from "../../db/queries/payment-intents.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
@@ -130,6 +131,7 @@ const transactionDetails = Type.Object(
     ),
     web_searches: usedCount("Searches of the web"),
     file_searches: usedCount("Searches of files"),
+    search_units: usedCount("Search units of rankings"),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,
@@ -164,6 +166,9 @@ const transactionList = Type.Object({
         }),
       ),
       details: Type.Optional(transactionDetails),
+      receipt_url: Type.Optional(
+        Type.String({ description: "Of top-ups only, where the payment processor has a receipt" }),
+      ),
       created_at: Type.String(),
     }),
   ),
@@ -242,8 +247,14 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
           limit: query.limit ?? DEFAULT_PAGE,
           offset: query.offset ?? 0,
         });
+        const topUps = transactions.filter(({ type }) => type === "topup").map(({ id }) => id);
+        const receipts = await receiptsOf(sql, key.organizationId, topUps);
         return jsonResponse({
-          data: transactions.map(transactionShape),
+          data: transactions.map((transaction) => {
+            const receipt = receipts.get(transaction.id);
+            const shape = transactionShape(transaction);
+            return receipt === undefined ? shape : { ...shape, receipt_url: receipt };
+          }),
           total,
           has_more: hasMore,
         });

@@ -2,6 +2,7 @@ import type { KnownDefinitions, Preset } from "../definitions/known-definitions.
 import type { Check } from "../http/validate.ts";
 import { isFields } from "../lib/json.ts";
 import type { Prepare } from "./paid-route.ts";
+import { routedFields } from "./routed-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -36,6 +37,20 @@ export function isOpenIn(body: Fields): (field: string) => boolean {
 
 /** A body with what its preset adds; it names the preset no more. */
 export type FillPreset<Body> = (body: Body, preset: Preset) => Body;
+
+const ROUTED: ReadonlySet<string> = new Set(["model", ...Object.keys(routedFields)]);
+
+/** With what is no matter of chats alone: the model and how it is routed, and what is recorded. */
+export function fillRouted<Body extends { readonly preset?: string | null }>(
+  { preset: _, ...body }: Body,
+  preset: Preset,
+): Body {
+  const isOpen = isOpenIn(body);
+  return {
+    ...body,
+    ...membersOfPreset(preset, (field) => ROUTED.has(field) && isOpen(field)),
+  } as unknown as Body;
+}
 
 /** Fills bodies that the event loop has parsed; a thread fills those that it reads itself. */
 export function preparePreset<Body extends object>(

@@ -17,3 +17,12 @@ export const routedFields = {
   metadata: optional(Type.Object({})),
   guardrail: optional(Type.String()),
 };
+
+/** The members of a request that go to its provider as they are: all but those that an endpoint knows itself. */
+export function fieldsFor(request: object, known: ReadonlySet<string>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(request).filter(
+      ([name, value]) => value !== null && name !== "__proto__" && !known.has(name),
+    ),
+  );
+}

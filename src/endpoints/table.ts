@@ -13,6 +13,8 @@ import { imageRoutes } from "./images/routes.ts";
 import type { LongBodies } from "./long-bodies.ts";
 import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
+import { moderationsRoute } from "./moderations/endpoint.ts";
+import { rerankRoute } from "./rerank/endpoint.ts";
 import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
@@ -40,6 +42,8 @@ export function modelEndpoints(
   return [
     chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread, documents }),
     embeddingsRoute(dependencies),
+    rerankRoute(dependencies),
+    moderationsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
     ...transcriptionRoutes(dependencies, workThread),

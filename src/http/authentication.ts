@@ -2,7 +2,7 @@ import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { Query } from "../../db/client.ts";
 import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
-import { suspendedOrganizations } from "../../db/queries/organizations.ts";
+import { type SuspensionReason, suspendedOrganizations } from "../../db/queries/organizations.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -166,7 +166,7 @@ interface AuthenticationDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** Turns an Authorization header into the key behind it (spec 5). Throws 401, and 403 for a suspended organization. */
+/** Turns an Authorization header into the key behind it (spec 5). Throws 401, and 402 or 403 for a suspended organization. */
 export class Authentication {
   readonly #dependencies: AuthenticationDependencies;
   readonly #lookup: KeyLookup;
@@ -214,7 +214,7 @@ export class Authentication {
   }
 
   async #findOperator(hash: string): Promise<OperatorKey> {
-    const found = await this.#dependencies.read(findOperatorKey(hash));
+    const found = await this.#dependencies.read(findOperatorKey({ hash }));
     if (found === undefined) throw invalid();
     return found;
   }
@@ -247,7 +247,14 @@ function usable(
   if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) {
     throw new GatewayError("key_expired", "This API key has expired.");
   }
-  if (suspensions.includes(record.organizationId)) {
+  const suspended = suspensions.reasonOf(record.organizationId);
+  if (suspended === "dispute") {
+    throw new GatewayError(
+      "payment_disputed",
+      "The organization of this API key is suspended, because a payment of it is disputed. Settle the dispute, or ask the operator of the gateway.",
+    );
+  }
+  if (suspended !== undefined) {
     throw new GatewayError(
       "organization_suspended",
       "The organization of this API key is suspended. Ask the operator of the gateway.",
@@ -287,7 +294,7 @@ interface SuspensionsDependencies {
  */
 export class Suspensions {
   readonly #dependencies: SuspensionsDependencies;
-  #suspended: ReadonlySet<string> | undefined;
+  #suspended: ReadonlyMap<string, SuspensionReason> | undefined;
   #loading: Promise<void> | undefined;
   #version = 0;
 
@@ -295,14 +302,15 @@ export class Suspensions {
     this.#dependencies = dependencies;
   }
 
-  /** True where `includes` can be asked without waiting. */
+  /** True where `reasonOf` can be asked without waiting. */
   get isCurrent(): boolean {
     return this.#suspended !== undefined;
   }
 
-  includes(organizationId: string): boolean {
+  /** Undefined where it is not suspended. */
+  reasonOf(organizationId: string): SuspensionReason | undefined {
     const suspended = this.#suspended!;
-    return suspended.size > 0 && suspended.has(organizationId);
+    return suspended.size > 0 ? suspended.get(organizationId) : undefined;
   }
 
   /** An organization was suspended, or is not any more. */
@@ -323,8 +331,8 @@ export class Suspensions {
 
   async #load(): Promise<void> {
     const version = this.#version;
-    const ids = await this.#dependencies.read(suspendedOrganizations());
+    const suspended = await this.#dependencies.read(suspendedOrganizations());
     // What changed while it was read may not be in it.
-    if (version === this.#version) this.#suspended = new Set(ids);
+    if (version === this.#version) this.#suspended = suspended;
   }
 }

@@ -149,6 +149,7 @@ function accessText(access: Access): string {
   if (access.kind === "public") return "Needs no API key.";
   if (access.kind === "self") return "Needs a secret key or a management key.";
   if (access.kind === "operator") return "Needs an operator key.";
+  if (access.kind === "session") return "Needs a session of the dashboard.";
   if (access.kind === "model" || access.kind === "storage") {
     return `Needs a secret key with the scope \`${access.scope}\`.`;
   }

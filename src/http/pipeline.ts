@@ -1,6 +1,5 @@
 import { asGatewayError } from "../../db/unavailable.ts";
 import type { CallAdmission, Caller } from "../calls/admission.ts";
-import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -27,12 +26,30 @@ import {
   STRICT_JSON_LIMITS,
   textOfShared,
 } from "./read-body.ts";
-import { type Access, type RequestContext, type RouteDefinition, wireOf } from "./route.ts";
+import {
+  type KeyAccess,
+  type RequestContext,
+  type RouteDefinition,
+  type SessionAccess,
+  wireOf,
+} from "./route.ts";
 import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
+
+/** The key that a session of the dashboard was begun with, as it stands now. */
+export type SessionCaller =
+  | { readonly kind: "organization"; readonly key: ApiKeyRecord }
+  | { readonly kind: "operator"; readonly operatorKeyId: string };
+
+/** Sessions of the dashboard. */
+export interface Sessions {
+  /** Rejects with 401 where there is none, with 403 where another site sent the request. */
+  callerOf(request: Request, access: SessionAccess): Promise<SessionCaller>;
+}
 
 /** What the way of every request needs. */
 export interface PipelineDependencies {
   readonly authentication: Authentication;
+  readonly sessions: Sessions;
   /** Undefined where requests may be admitted; else a promise of it, which rejects with 503. */
   whenAdmitting(): Promise<void> | undefined;
   /** A key was used for what charges nothing. */
@@ -94,8 +111,9 @@ const MAX_KEY_AGE_MS = 250;
 export const IDLE_TIMEOUT_SECONDS = 30;
 
 /** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
-interface ConnectionTimeouts {
+interface Connections {
   timeout(request: Request, seconds: number): void;
+  requestIP(request: Request): { readonly address: string } | null;
 }
 
 /**
@@ -114,7 +132,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   bodyText = "";
   takenRate: Readonly<Record<string, string>> | undefined;
   readonly #route: CompiledRoute;
-  readonly #server: ConnectionTimeouts | null;
+  readonly #server: Connections | null;
   #caller: Caller | undefined;
   #operatorKeyId: string | undefined;
   #isKeptForBody = false;
@@ -126,7 +144,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     route: CompiledRoute,
     request: Request,
     params: Readonly<Record<string, string>>,
-    server: ConnectionTimeouts | null,
+    server: Connections | null,
   ) {
     this.#route = route;
     this.request = request;
@@ -180,7 +198,7 @@ export class RequestRun implements RequestContext, BodyConnection {
         }
       }
       this.query = this.#route.readQuery(this.request.url);
-      if (access.kind === "administration") {
+      if (keyAccessOf(access).kind === "administration") {
         const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
         if (counting instanceof Promise) await counting;
       }
@@ -194,6 +212,10 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitAgain(): Promise<Caller> {
     await this.#admit();
     return this.caller;
+  }
+
+  get address(): string {
+    return this.#server?.requestIP(this.request)?.address ?? "";
   }
 
   keepOpen(): () => void {
@@ -263,20 +285,38 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   #authenticate(): void | Promise<void> {
     const { definition, dependencies } = this.#route;
-    const { authentication } = dependencies;
+    const { authentication, sessions } = dependencies;
+    const { access } = definition;
+    if (access.kind === "session") {
+      return sessions
+        .callerOf(this.request, access)
+        .then((caller) => this.#acceptSession(caller, access.of));
+    }
     const authorization = credentialsOf(this.request.headers);
-    if (definition.access.kind === "operator") {
+    if (access.kind === "operator") {
       return authentication.authenticateOperator(authorization).then(({ id }) => {
         this.#operatorKeyId = id;
       });
     }
     const found = authentication.authenticate(authorization);
-    return found instanceof Promise ? found.then((key) => this.#accept(key)) : this.#accept(found);
+    return found instanceof Promise
+      ? found.then((key) => this.#accept(key, access))
+      : this.#accept(found, access);
   }
 
-  #accept(key: ApiKeyRecord): void {
+  #accept(key: ApiKeyRecord, access: KeyAccess): void {
     this.#caller = { key };
-    assertAccess(this.#route.definition.access, key);
+    assertAccess(access, key);
+  }
+
+  #acceptSession(caller: SessionCaller, access: KeyAccess): void {
+    const isOfOperators = access.kind === "operator";
+    if (access.kind !== "public" && isOfOperators !== (caller.kind === "operator")) {
+      const needed = isOfOperators ? "an operator key" : "a management key";
+      throw new GatewayError("wrong_key_kind", `Sign in with ${needed} to call this endpoint.`);
+    }
+    if (caller.kind === "organization") this.#accept(caller.key, access);
+    else this.#operatorKeyId = caller.operatorKeyId;
   }
 
   #isKeyOld(): boolean {
@@ -373,7 +413,11 @@ function assertStorable(params: Readonly<Record<string, string>>): void {
   }
 }
 
-function assertAccess(access: Access, key: ApiKeyRecord): void {
+function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
+  return access.kind === "session" ? access.of : access;
+}
+
+function assertAccess(access: KeyAccess, key: ApiKeyRecord): void {
   if (access.kind === "public" || access.kind === "operator" || access.kind === "self") return;
   if (key.kind === "management") {
     if (access.kind === "administration" || access.kind === "catalogue") return;
@@ -391,65 +435,4 @@ function assertAccess(access: Access, key: ApiKeyRecord): void {
       "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",
     );
   }
-}
-
-interface LoadGateDependencies {
-  /** Requests that are being answered. */
-  inFlight(): number;
-  /** Milliseconds by which this process is late with everything, for some time already. */
-  lagMs(): number;
-}
-
-/** Each takes memory for its bodies and a connection to a provider. */
-export const MAX_IN_FLIGHT = 10_000;
-/** Beyond this, a client refused at once is served better elsewhere, and running requests faster here. */
-export const MAX_LAG_MS = 200;
-
-/** Refuses calls of models where more of them would make all of them slow. Nothing else is refused. */
-export class LoadGate {
-  readonly #dependencies: LoadGateDependencies;
-
-  constructor(dependencies: LoadGateDependencies) {
-    this.#dependencies = dependencies;
-  }
-
-  /** Throws 503. */
-  admit(): void {
-    if (this.#dependencies.inFlight() <= MAX_IN_FLIGHT && this.#dependencies.lagMs() < MAX_LAG_MS) {
-      return;
-    }
-    throw new GatewayError("overloaded", "The gateway has too much to do. Try again shortly.", {
-      retryAfterSeconds: 1,
-    });
-  }
-}
-
-/** Of an organization in any 60 s, over all instances. */
-const ADMINISTRATIVE_CALLS_A_MINUTE = 600;
-
-/** Counts the administrative calls of each organization; calls of models are not among them. */
-export class AdministrativeRate {
-  readonly #rates: RateWindows;
-
-  constructor(rates: RateWindows) {
-    this.#rates = rates;
-  }
-
-  /** Throws 429. */
-  count(organizationId: string): void | Promise<void> {
-    const taken = this.#rates.take(
-      `administration ${organizationId}`,
-      ADMINISTRATIVE_CALLS_A_MINUTE,
-    );
-    return taken instanceof Promise ? taken.then(assertAdmitted) : assertAdmitted(taken);
-  }
-}
-
-function assertAdmitted(decision: RateDecision): void {
-  if (decision.isAdmitted) return;
-  throw new GatewayError(
-    "rate_limit_exceeded",
-    `The organization is limited to ${decision.limit} administrative calls a minute.`,
-    { retryAfterSeconds: decision.retryAfterMs / 1_000 },
-  );
 }

@@ -67,6 +67,14 @@ function qualityOf(parameters: readonly string[]): number {
 const HOST =
   /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/;
 
+/** `localhost`, 127.0.0.0/8 and ::1 as a Host header spells them, with a port or without. */
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+
+/** Whether a request names this machine's loopback address as its host. */
+export function isLoopbackHost(headers: Headers): boolean {
+  return LOOPBACK_HOST.test(headers.get("host") ?? "");
+}
+
 /**
  * The address of one of the gateway's own paths: below the address that its operator named, or else at the
  * host that the caller asked for, who then gets no other address than the one he uses. What a proxy adds,

@@ -6,8 +6,8 @@ import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { ClientWire } from "./error-response.ts";
 import type { ModelForm } from "./model-form.ts";
 
-/** Who may call a route. */
-export type Access =
+/** Which keys may call a route. */
+export type KeyAccess =
   | { readonly kind: "public" }
   /** Administrative endpoints: a management key, or a secret key that holds the scope. Calls are counted. */
   | {
@@ -27,6 +27,19 @@ export type Access =
   /** Endpoints of secret keys that charge nothing, such as those of files. */
   | { readonly kind: "storage"; readonly scope: Scope };
 
+/**
+ * A session of the dashboard, in a cookie, whose key has the access that `of` states; public: any session.
+ * A request states the session's CSRF token too, unless the route gives that out.
+ */
+export interface SessionAccess {
+  readonly kind: "session";
+  readonly of: KeyAccess;
+  readonly givesToken?: true;
+}
+
+/** Who may call a route. */
+export type Access = KeyAccess | SessionAccess;
+
 export interface ResponseDescription {
   readonly description: string;
   readonly schema?: TSchema;
@@ -39,13 +52,15 @@ export interface ResponseDescription {
 export interface RequestContext {
   readonly request: Request;
   readonly requestId: string;
+  /** Of the client, or of the proxy before it; empty where there is no connection. */
+  readonly address: string;
   /** Monotonic milliseconds at which the request arrived. */
   readonly startedMs: number;
   /** Path parameters, percent-decoded. */
   readonly params: Readonly<Record<string, string>>;
   /** Query parameters, checked against the route's schema; numbers and booleans are parsed strictly. */
   readonly query: Readonly<Record<string, unknown>>;
-  /** The caller's key; absent on public routes and on those of operators. */
+  /** The caller's key; absent on public routes, on those of operators and in their sessions. */
   readonly caller: Caller;
   /** The operator key; absent on all other routes. */
   readonly operatorKeyId: string;

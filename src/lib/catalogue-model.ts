@@ -63,6 +63,8 @@ export interface ModelPrices extends TokenPrices, TokenKindPrices {
   /** One search by the provider's own tools, which requests cannot bring, or by the gateway's (`pricedForTools`). */
   readonly webSearchFemto?: FemtoUsd;
   readonly fileSearchFemto?: FemtoUsd;
+  /** What a ranking of documents is billed by: a query with up to 100 pieces of them. */
+  readonly searchUnitFemto?: FemtoUsd;
   /** A fee for each call, whatever its tokens. */
   readonly requestFemto?: FemtoUsd;
 }
@@ -97,7 +99,17 @@ export interface ModelEndpoint extends ModelTerms {
   readonly maxParallelRequests?: number;
 }
 
-export type ModelCategory = "chat" | "embedding" | "image" | "code" | "audio";
+export const MODEL_CATEGORIES = [
+  "chat",
+  "embedding",
+  "image",
+  "code",
+  "audio",
+  "rerank",
+  "moderation",
+] as const;
+
+export type ModelCategory = (typeof MODEL_CATEGORIES)[number];
 
 /** One entry of the catalogue (spec 2.3). Its own terms are those of its first endpoint. */
 export interface CatalogueModel extends ModelTerms {

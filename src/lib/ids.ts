@@ -24,7 +24,8 @@ export type IdPrefix =
   | "vsfb"
   | "cntr"
   | "pay"
-  | "pm";
+  | "pm"
+  | "sub";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

@@ -9,8 +9,8 @@ interface Plan {
   /** How far the balance of a new organization may go below zero, in nano-USD; null is without limit. */
   readonly creditLimitNano: bigint | null;
   readonly billingPeriod: "monthly";
-  /** True where organizations may choose it themselves; others are set by operators. */
-  readonly isSelfService: boolean;
+  /** `self`: chosen by organizations. `paid`: so too, where it is sold. `operator`: set by operators alone. */
+  readonly chosenBy: "self" | "paid" | "operator";
 }
 
 const GIGABYTE = 1024 ** 3;
@@ -22,26 +22,26 @@ const PLAN_TABLE: Readonly<Record<PlanName, Plan>> = {
     ...PREPAID,
     feeBasisPoints: 400n,
     fileQuotaBytes: 100 * GIGABYTE,
-    isSelfService: true,
+    chosenBy: "self",
   },
   pro: {
     ...PREPAID,
     feeBasisPoints: 250n,
     fileQuotaBytes: 1024 * GIGABYTE,
-    isSelfService: false,
+    chosenBy: "paid",
   },
   byok: {
     ...PREPAID,
     feeBasisPoints: 0n,
     fileQuotaBytes: 100 * GIGABYTE,
-    isSelfService: true,
+    chosenBy: "self",
   },
   enterprise: {
     feeBasisPoints: 0n,
     fileQuotaBytes: 1024 * GIGABYTE,
     creditLimitNano: null,
     billingPeriod: "monthly",
-    isSelfService: false,
+    chosenBy: "operator",
   },
 };
 

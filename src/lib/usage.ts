@@ -45,6 +45,8 @@ interface RareUse {
   /** By the gateway itself. */
   readonly webSearches?: number;
   readonly fileSearches?: number;
+  /** Of rankings: queries with up to 100 pieces of documents. */
+  readonly searchUnits?: number;
 }
 
 /** For calls whose use is not counted in tokens: `{ ...NO_TOKENS, images: 2 }`. */
@@ -79,6 +81,7 @@ const COUNTS = [
   "speakersMs",
   "webSearches",
   "fileSearches",
+  "searchUnits",
 ] as const satisfies readonly (keyof Usage)[];
 
 /** What several calls have used, the last one behind `earlier`, and what was used besides them. */
@@ -152,6 +155,7 @@ const STORED_NAMES: readonly (readonly [QuantityKind, string])[] = [
   ["speakersMs", "speakers_ms"],
   ["webSearches", "web_searches"],
   ["fileSearches", "file_searches"],
+  ["searchUnits", "search_units"],
 ];
 
 /** Null where there are none, as for most calls. */

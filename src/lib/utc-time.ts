@@ -74,6 +74,17 @@ function monthOf(nowMs: number): Period {
   return { start: isoDate(startMs), startMs, endMs };
 }
 
+/** The same time on the same day of a later month, or on its last day where it has no such. */
+export function addUtcMonths(ms: number, months: number): number {
+  const date = new Date(ms);
+  const day = date.getUTCDate();
+  date.setUTCDate(1);
+  date.setUTCMonth(date.getUTCMonth() + months);
+  const last = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
+  date.setUTCDate(Math.min(day, last));
+  return date.getTime();
+}
+
 function isoDate(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }

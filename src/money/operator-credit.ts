@@ -11,15 +11,18 @@ import {
 } from "../../db/queries/credit-commands.ts";
 import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-list.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
+import type { RefundState } from "../../db/queries/payment-refunds.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";
+import type { CardRefunds } from "./card-refunds.ts";
 import type { CreditOrders } from "./credit-orders.ts";
 
 export interface OperatorCreditDependencies {
   readonly sql: Database;
   readonly organizations: OrganizationActors;
   readonly orders: CreditOrders;
+  readonly cardRefunds: Pick<CardRefunds, "order">;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
@@ -38,10 +41,15 @@ export interface Adjustment {
 
 export interface Refund {
   readonly organizationId: string;
-  /** Id of a usage transaction. */
+  /** Id of a usage transaction, or of a top-up by card. */
   readonly chargeId: string;
   /** Undefined: all that was not given back yet. */
   readonly amountNano: bigint | undefined;
+}
+
+export interface RefundEntry extends PostedEntry {
+  /** Of money that goes back to a card. */
+  readonly cardStatus?: RefundState;
 }
 
 const UNIQUE_VIOLATION = "23505";
@@ -79,11 +87,25 @@ export class OperatorCredit {
     );
   }
 
-  /** Throws 400 where less is left of the charge, 404, 409. */
-  async refund(source: OrderSource, refund: Refund): Promise<PostedEntry> {
-    const { organizationId } = refund;
+  /**
+   * Gives a charge back to the balance, or a top-up from the balance to the card that paid it. Throws 400 where
+   * less is left of it, 404, 409; of a top-up also 402 where so much is not free, and 502.
+   */
+  async refund(source: OrderSource, refund: Refund): Promise<RefundEntry> {
+    const { organizationId, chargeId: transactionId, amountNano } = refund;
     await this.#requireOrganization(organizationId);
     const id = orderId(source);
+    const { cardRefunds } = this.#dependencies;
+    const toCard = { organizationId, transactionId, amountNano, orderId: id };
+    const given = await cardRefunds.order(toCard);
+    if (given === undefined) return this.#refundCharge(id, refund);
+    if (given.transactionId === null) throw busy();
+    const entry = await this.#posted(organizationId, given.transactionId);
+    return { ...entry, cardStatus: given.state };
+  }
+
+  async #refundCharge(id: string, refund: Refund): Promise<PostedEntry> {
+    const { organizationId } = refund;
     for (let look = 0; look < MAX_LOOKS; look++) {
       const known = await this.#known(id, refundOrder(refund));
       if (known?.transactionId) return this.#posted(organizationId, known.transactionId);

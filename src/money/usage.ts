@@ -77,6 +77,7 @@ const PRICED_BY_UNIT = [
   ["characters", "characterFemto"],
   ["webSearches", "webSearchFemto"],
   ["fileSearches", "fileSearchFemto"],
+  ["searchUnits", "searchUnitFemto"],
 ] as const;
 
 function soundCostFemto(

@@ -72,6 +72,15 @@ export type RefundOutcome =
   | { readonly kind: "failed"; readonly reference?: string; readonly message: string }
   | { readonly kind: "unknown"; readonly reference?: string; readonly cause?: unknown };
 
+export interface ReportedRefund {
+  readonly reference: string;
+  /** Undefined: it was made at the processor. */
+  readonly refundId: string | undefined;
+  readonly chargeReference: string;
+  readonly amountNano: NanoUsd;
+  readonly hasFailed: boolean;
+}
+
 /** A way to pay that the processor keeps; the gateway never sees the number of a card. */
 export interface SavedMethod {
   /** As the processor names it. */
@@ -112,6 +121,8 @@ export interface PaymentProcessor {
   cancel(charge: EarlierCharge): Promise<ChargeOutcome>;
   refund(refund: CardRefund): Promise<RefundOutcome>;
   lookUpRefund(refund: EarlierRefund): Promise<RefundOutcome>;
+  /** Those of a payment, also such as were made at the processor. */
+  refundsOf(chargeReference: string): Promise<ReportedRefund[]>;
   /** Begins to save a method on the processor's page; undefined where there is none. */
   beginSetup(setup: {
     readonly methodId: string;

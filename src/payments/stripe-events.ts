@@ -2,18 +2,40 @@ import Stripe from "stripe";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isFields } from "../lib/json.ts";
-import { PaymentProcessorError } from "./interface.ts";
+import type { NanoUsd } from "../lib/money.ts";
+import { type PaymentProcessor, PaymentProcessorError, type ReportedRefund } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import type { Payments } from "./payments.ts";
-import { INTENT_FIELD, idOf, METHOD_FIELD, nanoOfCents } from "./stripe-processor.ts";
+import type { PlanBilling } from "./plan-billing.ts";
+import {
+  INTENT_FIELD,
+  idOf,
+  METHOD_FIELD,
+  nanoOfCents,
+  reportedRefund,
+} from "./stripe-processor.ts";
 
 interface StripeEventsDependencies {
   /** Of the endpoint at Stripe that reports here. */
   readonly webhookSecret: string;
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly planBilling: Pick<PlanBilling, "recheck">;
+  readonly processor: Pick<PaymentProcessor, "refundsOf">;
+  readonly refunds: { recheck(refundId: string): Promise<void> };
+  readonly reversals: { note(reversal: ReportedReversal): Promise<void> };
   readonly clock: Clock;
   onError(error: unknown): void;
+}
+
+/** Money that Stripe took back by itself. */
+export interface ReportedReversal {
+  readonly id: string;
+  readonly kind: "dispute" | "refund";
+  readonly processor: "stripe";
+  readonly paymentReference: string;
+  readonly amountNano: NanoUsd;
+  readonly state: "open" | "lost" | "returned";
 }
 
 const TOLERANCE_SECONDS = 300;
@@ -72,11 +94,67 @@ export class StripeEvents {
       }
       case "checkout.session.completed":
         return this.#completeMethod(event.data.object.metadata, undefined);
+      case "customer.subscription.created":
+      case "customer.subscription.updated":
+      case "customer.subscription.deleted":
+      case "customer.subscription.paused":
+      case "customer.subscription.resumed":
+        return this.#recheckPlan(event.data.object.id);
       case "payment_method.detached":
         return methods.noteDetached(event.data.object.id);
+      case "charge.refunded":
+        return this.#noteRefunds(event.data.object.payment_intent);
+      case "refund.created":
+      case "refund.updated":
+      case "refund.failed": {
+        const refund = reportedRefund(event.data.object);
+        return refund && this.#noteRefund(refund);
+      }
+      case "charge.dispute.created":
+      case "charge.dispute.updated":
+      case "charge.dispute.funds_withdrawn":
+      case "charge.dispute.funds_reinstated":
+      case "charge.dispute.closed":
+        return this.#noteDispute(event.data.object);
       default:
         return;
     }
+  }
+
+  async #noteRefunds(payment: string | { readonly id: string } | null): Promise<void> {
+    if (!payment) return;
+    const { processor, onError } = this.#dependencies;
+    try {
+      for (const refund of await processor.refundsOf(idOf(payment))) await this.#noteRefund(refund);
+    } catch (error) {
+      if (!(error instanceof PaymentProcessorError)) throw error;
+      onError(error);
+    }
+  }
+
+  async #noteRefund(refund: ReportedRefund): Promise<void> {
+    const { refunds, reversals, onError } = this.#dependencies;
+    const { refundId, reference: id, chargeReference, amountNano, hasFailed } = refund;
+    if (refundId !== undefined) return void refunds.recheck(refundId).catch(onError);
+    await reversals.note({
+      ...{ id, kind: "refund", processor: "stripe", paymentReference: chargeReference, amountNano },
+      state: hasFailed ? "returned" : "lost",
+    });
+  }
+
+  /** An inquiry takes no money yet; a report that it became a dispute follows. */
+  async #noteDispute(dispute: Stripe.Dispute): Promise<void> {
+    const { id, payment_intent: payment, amount, currency, status } = dispute;
+    if (!payment || currency !== "usd" || !Number.isSafeInteger(amount)) return;
+    if (status.startsWith("warning_") || status === "prevented") return;
+    await this.#dependencies.reversals.note({
+      id,
+      kind: "dispute",
+      processor: "stripe",
+      paymentReference: idOf(payment),
+      amountNano: nanoOfCents(amount),
+      state: status === "won" ? "returned" : status === "lost" ? "lost" : "open",
+    });
   }
 
   async #noteSucceeded(intent: Stripe.PaymentIntent): Promise<void> {
@@ -100,6 +178,11 @@ export class StripeEvents {
       if (!(error instanceof PaymentProcessorError)) throw error;
       onError(error);
     });
+  }
+
+  #recheckPlan(reference: string): void {
+    const { planBilling, onError } = this.#dependencies;
+    planBilling.recheck(reference).catch(onError);
   }
 
   /** Answers at once: Stripe reports again what takes long. */

@@ -10,6 +10,7 @@ import {
   type PaymentProcessor,
   PaymentProcessorError,
   type RefundOutcome,
+  type ReportedRefund,
   type SavedMethod,
   type SetupOutcome,
 } from "./interface.ts";
@@ -18,7 +19,7 @@ import {
 export const INTENT_FIELD = "gateway_payment";
 export const METHOD_FIELD = "gateway_payment_method";
 const REFUND_FIELD = "gateway_refund";
-const ORGANIZATION_FIELD = "gateway_organization";
+export const ORGANIZATION_FIELD = "gateway_organization";
 
 /** Its shapes are the ones that this file reads, whatever the account's own default is. */
 const API_VERSION = "2026-10-28.endive";
@@ -26,7 +27,7 @@ const API_VERSION = "2026-10-28.endive";
 const TIMEOUT_MS = 20_000;
 const READ_RETRIES = 1;
 /** Stripe keeps idempotency keys for at least a day: within this a charge may be asked for again by its own. */
-const KEY_LIFE_MS = 23 * 3_600_000;
+export const KEY_LIFE_MS = 23 * 3_600_000;
 const LIST_LIMIT = 100;
 const NANO_PER_CENT = 10_000_000n;
 
@@ -132,6 +133,16 @@ export class StripeProcessor implements PaymentProcessor {
       return { kind: "unknown", cause };
     }
     return { kind: "failed", message: "The refund never reached the payment processor." };
+  }
+
+  async refundsOf(chargeReference: string): Promise<ReportedRefund[]> {
+    const listed = await asked(() =>
+      this.#stripe.refunds.list(
+        { payment_intent: chargeReference, limit: LIST_LIMIT },
+        { maxNetworkRetries: READ_RETRIES },
+      ),
+    );
+    return listed.data.flatMap((refund) => reportedRefund(refund) ?? []);
   }
 
   async beginSetup(setup: {
@@ -359,6 +370,19 @@ export class StripeProcessor implements PaymentProcessor {
   }
 }
 
+/** Undefined where it is of no payment intent, or of another currency: none of the gateway's. */
+export function reportedRefund(refund: Stripe.Refund): ReportedRefund | undefined {
+  const { payment_intent: intent, amount, currency, status } = refund;
+  if (!intent || currency !== "usd" || !Number.isSafeInteger(amount)) return undefined;
+  return {
+    reference: refund.id,
+    refundId: refund.metadata?.[REFUND_FIELD],
+    chargeReference: idOf(intent),
+    amountNano: nanoOfCents(amount),
+    hasFailed: status === "failed" || status === "canceled",
+  };
+}
+
 function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {
   const { id: reference, status } = refund;
   if (status === "succeeded") return { kind: "succeeded", reference };
@@ -417,7 +441,7 @@ function isAuthenticationAsked(
 }
 
 /** Whether Stripe said that it does not do this; the rest may have been done. */
-function isRefusal(error: unknown): boolean {
+export function isRefusal(error: unknown): boolean {
   const { errors } = Stripe;
   return (
     error instanceof errors.StripeInvalidRequestError ||
@@ -434,7 +458,7 @@ function asProcessorError(cause: unknown): PaymentProcessorError {
 }
 
 /** Of calls that move no money. */
-async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
+export async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
   try {
     return await ask();
   } catch (error) {

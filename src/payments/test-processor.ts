@@ -109,6 +109,10 @@ export class TestProcessor implements PaymentProcessor {
     return this.refund(refund);
   }
 
+  async refundsOf(): Promise<[]> {
+    return [];
+  }
+
   async beginSetup(): Promise<undefined> {}
 
   async readSetup(): Promise<SetupOutcome> {

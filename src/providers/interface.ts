@@ -314,8 +314,8 @@ export interface Provider {
   /** Which fields of an image request its models have; absent: all of them. */
   readonly imageFields?: ImageFields | undefined;
   speak?(call: SpeechCall): Promise<Speech>;
-  /** Whether the model flags any of the texts. */
-  moderate?(call: ModerationCall): Promise<boolean>;
+  moderate?(call: ModerationCall): Promise<Moderations>;
+  rerank?(call: RerankCall): Promise<Ranking>;
   transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
   /**
@@ -341,14 +341,64 @@ export interface ProviderKey {
 }
 
 /** What models can be asked for; each endpoint needs one of these. */
-export type Capability = "chat" | "embed" | "image" | "speak" | "transcribe";
+export type Capability =
+  | "chat"
+  | "embed"
+  | "image"
+  | "speak"
+  | "transcribe"
+  | "moderate"
+  | "rerank";
 
 /** A provider that has the capability to chat. */
 export type ChatProvider = Provider & Required<Pick<Provider, "chat">>;
 
-export interface ModerationCall extends Pick<ModelCall, "model" | "signal"> {
-  /** At least one, none of them empty. */
-  readonly texts: readonly string[];
+export interface ModerationCall
+  extends Pick<ModelCall, "model" | "signal" | "abortNotice" | "onNewConnection"> {
+  /** Texts that are decided about one by one, at least one; or the parts of one input, texts and images. */
+  readonly input: readonly string[] | readonly ModerationPart[];
+  /** Further fields of the request, for providers that know them. */
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+
+/** In OpenAI's form. */
+export interface ModerationPart {
+  readonly type: "text" | "image_url";
+  readonly text?: string;
+  readonly image_url?: { readonly url: string };
+}
+
+export interface Moderations {
+  /** One for each text, or one for all parts. */
+  readonly results: readonly ModerationResult[];
+  /** Undefined where the provider reported none that can be true. */
+  readonly usage: Usage | undefined;
+}
+
+export interface ModerationResult {
+  readonly flagged: boolean;
+  /** By the provider's names. */
+  readonly categories: Readonly<Record<string, unknown>>;
+  readonly category_scores: Readonly<Record<string, unknown>>;
+  /** Which kinds of input a category was looked for in, where the provider says so. */
+  readonly category_applied_input_types?: Readonly<Record<string, unknown>>;
+}
+
+export interface RerankCall extends ModelCall {
+  /** Not empty. */
+  readonly query: string;
+  /** At least one. */
+  readonly documents: readonly string[];
+  /** Further fields of the request, for providers that know them. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface Ranking {
+  /** How relevant each document is, in their order: the higher, the more. */
+  readonly scores: readonly number[];
+  /** What the provider reported of each kind; undefined where it is none that can be true. */
+  readonly promptTokens: number | undefined;
+  readonly searchUnits: number | undefined;
 }
 
 export interface EmbedCall extends ModelCall {

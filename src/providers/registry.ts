@@ -72,6 +72,7 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
       chat: (call) => provider.chat(call),
       embed: provider.embed,
       moderate: provider.moderate,
+      rerank: provider.rerank,
       speak: provider.speak,
       transcribe: provider.transcribe,
       ...(makesImages(settings.type) && {

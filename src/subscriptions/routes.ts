@@ -14,8 +14,21 @@ const subscription = Type.Object({
   current_period_end: Type.String({ description: "The first moment that is not in the period" }),
   usage_this_period_usd: Type.Number({ description: "Sum of the charges since its start" }),
   payment_method: nullable(
-    Type.Object({ type: Type.String(), last4: Type.String(), brand: Type.String() }),
+    Type.Object(
+      { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
+      { description: "The default one" },
+    ),
   ),
+  next_plan: nullable(
+    Type.String({ description: "Follows at the end of the period; null: the same plan" }),
+  ),
+  payment_status: nullable(
+    Type.Enum(["pending", "open", "active", "unpaid"], {
+      description: "Of a paid plan; null where none is billed",
+    }),
+  ),
+  payment_url: nullable(Type.String({ description: "Where an open payment can be made" })),
+  invoice_url: nullable(Type.String({ description: "The last invoice of a paid plan" })),
 });
 
 const choiceBody = Type.Object(
@@ -49,19 +62,31 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
       body: choiceBody,
       responses: {
         200: { description: "The subscription as it now stands", schema: subscription },
+        402: { description: "The paid plan is not paid" },
         403: { description: "Only the gateway's operator may make this change" },
+        408: { description: "Whether it is paid is not known yet; it takes effect once it is" },
+        409: { description: "The subscription is being changed at this moment" },
+        502: { description: "The payment processor could not be asked" },
       },
-      async handle({ caller: { key }, body }) {
-        const { plan } = body as { plan: PlanName };
-        return jsonResponse(
-          subscriptionShape(await subscriptions.choose(key.organizationId, plan)),
-        );
+      async handle(context) {
+        const { plan } = context.body as { plan: PlanName };
+        const { key } = context.caller;
+        // The processor may take longer than a quiet connection is kept.
+        const closeWhenIdle = context.keepOpen();
+        try {
+          const chosen = await subscriptions.choose(key.organizationId, plan);
+          return jsonResponse(subscriptionShape(chosen));
+        } finally {
+          closeWhenIdle();
+        }
       },
     },
   ];
 }
 
 function subscriptionShape(found: Subscription) {
+  const { method, billed } = found;
+  const isOpen = billed?.state === "open" || billed?.state === "unpaid";
   return {
     plan: found.plan,
     platform_fee_percent: found.feePercent,
@@ -69,6 +94,10 @@ function subscriptionShape(found: Subscription) {
     current_period_start: isoTime(found.periodStartMs),
     current_period_end: isoTime(found.periodEndMs),
     usage_this_period_usd: usdNumber(found.usageNano),
-    payment_method: null,
+    payment_method: method ? { type: method.type, last4: method.last4, brand: method.brand } : null,
+    next_plan: billed?.nextPlan ?? null,
+    payment_status: billed?.state ?? null,
+    payment_url: isOpen ? (billed.invoiceUrl ?? null) : null,
+    invoice_url: billed?.invoiceUrl ?? null,
   };
 }

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import Type from "typebox";
 import { errorEnvelope } from "../http/error-response.ts";
+import { isLoopbackHost } from "../http/request-headers.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -106,8 +107,6 @@ interface MetricsDependencies {
 
 const BEARER = /^Bearer +([\x21-\x7e]{1,4096})$/i;
 
-/** `localhost`, 127.0.0.0/8 and ::1 as a Host header spells them, with a port or without. */
-const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 /** A proxy on this machine passes on what the outside asks: each of these tells of one. */
 const FORWARDING_HEADERS = ["forwarded", "via", "x-real-ip"];
 const FORWARDING_PREFIX = "x-forwarded-";
@@ -162,7 +161,7 @@ function digest(text: string): Buffer {
 }
 
 function isFromThisMachine({ headers }: Request): boolean {
-  if (!LOOPBACK_HOST.test(headers.get("host") ?? "")) return false;
+  if (!isLoopbackHost(headers)) return false;
   if (FORWARDING_HEADERS.some((name) => headers.has(name))) return false;
   for (const name of headers.keys()) if (name.startsWith(FORWARDING_PREFIX)) return false;
   return true;

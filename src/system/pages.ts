@@ -1,11 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { brotliCompress, constants, gzip } from "node:zlib";
-import { acceptedCoding, acceptsType, publicUrl } from "../http/request-headers.ts";
+import { CompressedFile } from "../http/compressed-file.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
-import { GatewayError } from "../lib/errors.ts";
 
 interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */
@@ -15,7 +12,7 @@ interface DescriptionDependencies {
 /** The API's description for programs, and the same for people. */
 export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
   let text: Uint8Array | undefined;
-  const script = new ReaderScript();
+  let script: CompressedFile | undefined;
   return [
     {
       ...publicGet("/openapi.json", "OpenAPI document"),
@@ -41,7 +38,10 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
         200: { description: "The script.", contentType: "text/javascript" },
         304: { description: "The script that the browser has is current." },
       },
-      handle: ({ request }) => script.answer(request),
+      handle({ request }) {
+        script ??= readerScript();
+        return script.answer(request);
+      },
     },
   ];
 }
@@ -94,117 +94,14 @@ function pageWithoutSlash(): Response {
   return new Response(null, { status: 308, headers: { location: "../docs" } });
 }
 
-/** Best first; brotli's default effort would take seconds. */
-const CODINGS = ["br", "zstd", "gzip"] as const;
-type Coding = (typeof CODINGS)[number];
-const BROTLI_QUALITY = 6;
-
-const compress: Readonly<Record<Coding, (bytes: Uint8Array) => Promise<Uint8Array>>> = {
-  br: (bytes) =>
-    promisify(brotliCompress)(bytes, {
-      params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY },
-    }),
-  zstd: (bytes) => Bun.zstdCompress(bytes),
-  gzip: (bytes) => promisify(gzip)(bytes),
-};
-
-/** The script as a browser takes it; each form is made once, off the event loop, and kept in memory. */
-class ReaderScript {
-  readonly #compressed = new Map<Coding, Promise<Uint8Array>>();
-
-  /** Uncompressed it is sent from the disk. */
-  async answer(request: Request): Promise<Response> {
-    const file = Bun.file(SCRIPT_PATH);
-    const coding = acceptedCoding(request.headers.get("accept-encoding"), CODINGS);
-    const version = `${file.size.toString(36)}-${file.lastModified.toString(36)}`;
-    const etag = `"${version}${coding === undefined ? "" : `-${coding}`}"`;
-    const headers: Record<string, string> = {
-      "content-type": "text/javascript; charset=utf-8",
-      "cache-control": `public, max-age=${SCRIPT_MAX_AGE_SECONDS}`,
-      "x-content-type-options": "nosniff",
-      vary: "accept-encoding",
-      etag,
-    };
-    if (isKnown(request.headers.get("if-none-match"), etag)) {
-      return new Response(null, { status: 304, headers });
-    }
-    if (coding === undefined) return new Response(file, { headers });
-    headers["content-encoding"] = coding;
-    return new Response(bodyInPieces(await this.#made(coding)), { headers });
-  }
-
-  #made(coding: Coding): Promise<Uint8Array> {
-    const made = this.#compressed.get(coding) ?? this.#make(coding);
-    this.#compressed.set(coding, made);
-    return made;
-  }
-
-  async #make(coding: Coding): Promise<Uint8Array> {
-    try {
-      return await compress[coding](await Bun.file(SCRIPT_PATH).bytes());
-    } catch (error) {
-      this.#compressed.delete(coding);
-      throw error;
-    }
-  }
-}
-
-/** Whether an If-None-Match header names the tag (RFC 9110, section 13.1.2). */
-function isKnown(header: string | null, etag: string): boolean {
-  if (header === null) return false;
-  return header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
-}
-
-const HOME_PAGE = readFileSync(fileURLToPath(new URL("./home.html", import.meta.url)), "utf8");
-const HOME_STYLE = /<style>([\s\S]*)<\/style>/.exec(HOME_PAGE)![1]!;
-const HOME_STYLE_HASH = new Bun.CryptoHasher("sha256").update(HOME_STYLE).digest("base64");
-
-/** Nothing but the page itself, with the one style that it holds. */
-const HOME_SECURITY_POLICY = [
-  "default-src 'none'",
-  `style-src 'sha256-${HOME_STYLE_HASH}'`,
-  "img-src data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
-
-/** What a person finds at the gateway's address; programs that take no page get the usual 404. */
-export function homeRoutes(publicBase: string | undefined): RouteDefinition[] {
-  return [
-    {
-      method: "GET",
-      path: "/",
-      tag: "Operation",
-      summary: "What this is, for people",
-      access: { kind: "public" },
-      responses: {
-        200: { description: "The page.", contentType: "text/html" },
-        404: { description: "The client takes no page." },
-      },
-      handle({ request }) {
-        // Some clients ask with HEAD whether anybody is there.
-        if (request.method !== "HEAD" && !acceptsType(request.headers.get("accept"), "text/html")) {
-          throw new GatewayError(
-            "route_not_found",
-            "There is no endpoint here. All endpoints are described at /docs.",
-          );
-        }
-        return new Response(homePage(publicUrl("", request, publicBase)), {
-          headers: {
-            "content-type": "text/html; charset=utf-8",
-            "content-security-policy": HOME_SECURITY_POLICY,
-            "referrer-policy": "no-referrer",
-            "x-content-type-options": "nosniff",
-            "cache-control": "no-cache",
-            vary: "accept, host",
-          },
-        });
-      },
-    },
-  ];
-}
-
-function homePage(baseUrl: string): string {
-  return HOME_PAGE.replaceAll("{{base_url}}", Bun.escapeHTML(baseUrl.replace(/\/+$/, "")));
+/** Uncompressed it is sent from the disk. */
+function readerScript(): CompressedFile {
+  const file = Bun.file(SCRIPT_PATH);
+  return new CompressedFile({
+    contentType: "text/javascript; charset=utf-8",
+    version: `${file.size.toString(36)}-${file.lastModified.toString(36)}`,
+    cacheControl: `public, max-age=${SCRIPT_MAX_AGE_SECONDS}`,
+    bytes: () => file.bytes(),
+    plain: () => file,
+  });
 }

@@ -7,30 +7,26 @@ import {
   type UsageInterval,
   type UsageRow,
 } from "../../db/queries/usage.ts";
+import { listLatencies } from "../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { isLimited } from "../lib/api-key-record.ts";
-import { GatewayError } from "../lib/errors.ts";
 import { usdNumber, usdText } from "../lib/money.ts";
-import { isoTime, parseIsoTime } from "../lib/utc-time.ts";
+import {
+  dateOf,
+  type IntervalQuery,
+  intervalDate,
+  intervalFields,
+  intervalPage,
+  invalidQuery,
+} from "./interval-query.ts";
 import { bringUsageUpToDate } from "./usage.ts";
 
-const MAX_PAGE = 1_000;
-const DEFAULT_PAGE = 100;
 const MS_PER_SECOND = 1_000;
 
 const usageQuery = Type.Object(
   {
-    start_date: Type.Optional(
-      Type.String({ maxLength: 64, description: "ISO 8601, inclusive; the hour that it lies in" }),
-    ),
-    end_date: Type.Optional(
-      Type.String({
-        maxLength: 64,
-        description: "ISO 8601, exclusive; also a date without a time",
-      }),
-    ),
-    interval: Type.Optional(Type.Enum(["hour", "day", "month"], { default: "day" })),
+    ...intervalFields,
     group_by: Type.Optional(
       Type.String({
         maxLength: 64,
@@ -40,31 +36,22 @@ const usageQuery = Type.Object(
     key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 1_024 })),
     format: Type.Optional(Type.Enum(["json", "csv"], { default: "json" })),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
-    offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   },
   { additionalProperties: false },
 );
 
-interface UsageQuery {
-  readonly start_date?: string;
-  readonly end_date?: string;
-  readonly interval?: UsageInterval;
+interface UsageQuery extends IntervalQuery {
   readonly group_by?: string;
   readonly key_id?: string;
   readonly model?: string;
   readonly format?: "json" | "csv";
-  readonly limit?: number;
-  readonly offset?: number;
 }
 
 const name = (description: string) =>
   Type.Optional(nullable(Type.String({ description: `Where grouped by it. ${description}` })));
 
 const usageRow = Type.Object({
-  date: Type.String({
-    description: "Start of the interval, UTC: a time for an hour, a date for a day or a month",
-  }),
+  date: intervalDate,
   model: name("Null for requests whose model was not found"),
   key_id: name("The key that was charged"),
   provider: name("Null for requests that reached none"),
@@ -84,7 +71,22 @@ const usageRow = Type.Object({
 
 const usageList = Type.Object({ data: Type.Array(usageRow), has_more: Type.Boolean() });
 
-const access: Access = { kind: "administration", scope: "usage:read" };
+const latencyRow = Type.Object({
+  date: intervalDate,
+  requests: Type.Integer({ description: "Charged ones that did not fail" }),
+  p50_ms: Type.Integer({ description: "From the request to the end of its answer, within 5 %" }),
+  p95_ms: Type.Integer(),
+  streams: Type.Integer({ description: "Of these, streams whose first event is timed" }),
+  first_token_p50_ms: nullable(Type.Integer()),
+  first_token_p95_ms: nullable(Type.Integer()),
+});
+
+const latencyList = Type.Object({ data: Type.Array(latencyRow), has_more: Type.Boolean() });
+
+const access: Extract<Access, { kind: "administration" }> = {
+  kind: "administration",
+  scope: "usage:read",
+};
 const tag = "Usage";
 
 /** What was used and charged, by time and by what it is grouped by (contract 7). */
@@ -100,9 +102,10 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       responses: { 200: { description: "Sums, earliest first", schema: usageList } },
       async handle({ query: asked, caller: { key } }) {
         const query = asked as UsageQuery;
-        const { interval = "day", format = "json" } = query;
+        const { format = "json" } = query;
+        const page = intervalPage(query);
+        const { interval } = page;
         const groups = groupsOf(query);
-        const span = spanOf(query);
         const own = key.kind === "secret" && isLimited(key) ? key.id : undefined;
         const keyId = query.key_id ?? own;
         const isForeign = own !== undefined && keyId !== own;
@@ -110,13 +113,37 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const { rows, hasMore } = isForeign
           ? { rows: [], hasMore: false }
           : await listUsage(sql, {
-              ...{ organizationId: key.organizationId, interval, groups, keyId, ...span },
-              model: query.model,
-              limit: query.limit ?? DEFAULT_PAGE,
-              offset: query.offset ?? 0,
+              ...page,
+              ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
             });
         if (format === "csv") return csvResponse(rows, groups, interval, hasMore);
         const data = rows.map((row) => usageShape(row, groups, interval));
+        return jsonResponse({ data, has_more: hasMore });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/usage/latency",
+      tag,
+      summary: "Show how long requests took, by hour, day or month",
+      // Of all keys together.
+      access: { ...access, refusesLimitedKeys: true },
+      query: Type.Object(intervalFields, { additionalProperties: false }),
+      responses: { 200: { description: "Quantiles, earliest first", schema: latencyList } },
+      async handle({ query, caller: { key } }) {
+        const page = intervalPage(query as IntervalQuery);
+        const { organizationId } = key;
+        await bringUsageUpToDate(sql, organizationId);
+        const { rows, hasMore } = await listLatencies(sql, { organizationId, ...page });
+        const data = rows.map(({ startMs, total, firstToken }) => ({
+          date: dateOf(startMs, page.interval),
+          requests: total.requests,
+          p50_ms: total.p50Ms,
+          p95_ms: total.p95Ms,
+          streams: firstToken?.requests ?? 0,
+          first_token_p50_ms: firstToken?.p50Ms ?? null,
+          first_token_p95_ms: firstToken?.p95Ms ?? null,
+        }));
         return jsonResponse({ data, has_more: hasMore });
       },
     },
@@ -129,35 +156,15 @@ function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   const groups = text.split(",");
   for (const [place, group] of groups.entries()) {
     if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== place) {
-      throw invalid("group_by", `must be some of ${USAGE_GROUPS.join(", ")}, each once`);
+      throw invalidQuery("group_by", `must be some of ${USAGE_GROUPS.join(", ")}, each once`);
     }
   }
   const subjects = groups.filter((group) => group === "user" || group === "tag");
-  if (subjects.length > 1) throw invalid("group_by", "cannot have both user and tag");
+  if (subjects.length > 1) throw invalidQuery("group_by", "cannot have both user and tag");
   if (subjects.length > 0 && interval === "hour") {
-    throw invalid("interval", "must be day or month where usage is grouped by user or tag");
+    throw invalidQuery("interval", "must be day or month where usage is grouped by user or tag");
   }
   return groups as UsageGroup[];
-}
-
-/** Throws 400. */
-function spanOf({ start_date: start, end_date: end }: UsageQuery) {
-  const fromMs = start === undefined ? undefined : timeOf(start, "start_date");
-  const beforeMs = end === undefined ? undefined : timeOf(end, "end_date");
-  if (fromMs !== undefined && beforeMs !== undefined && fromMs > beforeMs) {
-    throw invalid("start_date", "lies behind end_date");
-  }
-  return { fromMs, beforeMs };
-}
-
-function timeOf(text: string, param: string): number {
-  const time = parseIsoTime(text);
-  if (time === undefined) throw invalid(param, "must be an ISO 8601 date or time");
-  return time.ms;
-}
-
-function invalid(param: string, what: string): GatewayError {
-  return new GatewayError("invalid_query", `Query parameter "${param}" ${what}.`, { param });
 }
 
 const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {
@@ -181,11 +188,7 @@ function names(
   groups: readonly UsageGroup[],
   interval: UsageInterval,
 ): Record<string, string | null> {
-  const time = isoTime(row.startMs);
-  const shown: Record<string, string | null> = {
-    date:
-      interval === "hour" ? `${time.slice(0, "YYYY-MM-DDTHH:mm:ss".length)}Z` : time.slice(0, 10),
-  };
+  const shown: Record<string, string | null> = { date: dateOf(row.startMs, interval) };
   for (const group of groups) shown[SHOWN_NAMES[group]] = row.names[group] ?? null;
   return shown;
 }

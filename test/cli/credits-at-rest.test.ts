@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { commitLedgerBatch, FENCED } from "../../db/ledger/settle-batch.ts";
 import { GATEWAY_LOCK, heartbeat, insertInstance } from "../../db/queries/instances.ts";
+import { creditPayment, insertPaymentIntent } from "../../db/queries/payment-intents.ts";
 import {
   addOrganization,
   adjustCredit,
@@ -241,4 +242,44 @@ test("without a gateway a credit limit is set, and not below what is used and he
   const [account] = await sql`SELECT credit_limit_nano FROM accounts WHERE id = ${`org:${org}`}`;
   expect(account!.credit_limit_nano).toBe(5n * NANO_PER_USD);
   await expect(limit(2_000_000_000n)).rejects.toThrow("a credit limit is at most 1000000000 USD");
+});
+
+test("credits refund gives a charge back, and takes a top-up for the card that paid it", async () => {
+  const org = await organizationWith(0n);
+  const paymentId = `pay_${crypto.randomUUID()}`;
+  await insertPaymentIntent(sql, "ins_1", {
+    ...{ id: paymentId, organizationId: org, keyId: null, idempotencyKey: null, bodyHash: null },
+    ...{ purpose: "topup", amountNano: 5n * NANO_PER_USD, description: "Top-up by Visa" },
+    ...{
+      processor: "test",
+      customer: null,
+      methodId: null,
+      method: "pm_card_visa",
+      returnUrl: null,
+    },
+  });
+  const transactionId = `txn_${crypto.randomUUID()}`;
+  await creditPayment(sql, { id: paymentId, transactionId, reference: "test_1", receiptUrl: null });
+  const refund = (...more: string[]) => [
+    ...["credits", "refund", "--org", org, "--transaction-id", transactionId, ...more],
+  ];
+  expect(await cliJson<object>(settings, ...refund("--amount-usd", "2"))).toMatchObject({
+    type: "adjustment",
+    amount_usd: -2,
+    balance_after_usd: 3,
+    description: "Refund to the card: Top-up by Visa",
+    card_refund_status: "pending",
+  });
+  const [left] = await sql`SELECT state, amount_nano FROM payment_refunds
+    WHERE organization_id = ${org}`;
+  expect(left).toEqual({ state: "pending", amount_nano: 2n * NANO_PER_USD });
+  const tooMuch = await runCliHere(settings, ...refund("--amount-usd", "3.01"));
+  expect(tooMuch.stderr).toContain("3 USD of this transaction are left");
+  await cliJson(settings, ...adjustArguments(org, "-1"));
+  const spent = await runCliHere(settings, ...refund());
+  expect(spent.stderr).toContain("cannot be taken");
+  expect(await cliJson<object>(settings, ...refund("--amount-usd", "2"))).toMatchObject({
+    balance_after_usd: 0,
+  });
+  expect(await books(org)).toMatchObject({ balance: 0n, sum: 0n });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { hashApiKey } from "../../src/lib/api-key-format.ts";
+import { generateApiKey, hashApiKey } from "../../src/lib/api-key-format.ts";
 import { brokenRules, look } from "../crash/books.ts";
 import { createPoorOrganization } from "../crash/poor-organization.ts";
 import { type Flood, flood, type Outcome } from "../money/money-flood.ts";
@@ -14,6 +14,7 @@ import {
   TOKEN_CHARGE_NANO,
 } from "../money/money-gateway.ts";
 import { findTestRedis } from "../support/redis.ts";
+import { StripeServer } from "../support/stripe-server.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, type Instance, openCluster } from "./cluster.ts";
 
@@ -36,15 +37,21 @@ const SILENT = { model: "test/silent", max_tokens: EXACT_TOKENS };
 const HELD_REQUESTS = 60;
 /** A limit of 20 times what it gives. */
 const ROOMY = { model: "test/roomy" };
+const OPERATOR_KEY = generateApiKey("operator").key;
 const redis = await findTestRedis();
 
 describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 requests", () => {
   const folder = mkdtempSync(join(tmpdir(), "gateway-races-"));
+  const stripe = new StripeServer();
   let cluster: Cluster;
   let instances: Instance[];
   beforeAll(async () => {
     const configPath = join(folder, "gateway.config.json");
-    cluster = await openCluster(redis!.url, { GATEWAY_CONFIG: configPath });
+    cluster = await openCluster(redis!.url, {
+      GATEWAY_CONFIG: configPath,
+      GATEWAY_OPERATOR_KEY: OPERATOR_KEY,
+      ...stripe.environment,
+    });
     for (const [model, behaviour] of MONEY_BEHAVIOURS) {
       await cluster.upstream.behave(model, behaviour);
     }
@@ -54,6 +61,7 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
   }, TIMEOUT_MS);
   afterAll(async () => {
     await cluster?.stop();
+    await stripe.stop();
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -237,6 +245,81 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
       TIMEOUT_MS,
     );
   });
+
+  test(
+    "500 requests at once take a balance below its threshold: it is topped up once, although the instance dies that pays",
+    async () => {
+      const thresholdNano = 5_000_000_000n;
+      const limit = thresholdNano + EXACT_NANO * 100n;
+      const { id, secret, managementKey } = createPoorOrganization(cluster.environment, limit);
+      await look(cluster.databaseUrl, async (sql) => {
+        await sql`INSERT INTO payment_methods (id, organization_id, processor, state, reference, type,
+            is_default)
+          VALUES ('pm_1', ${id}, 'stripe', 'active', 'pm_card_visa', 'card', true)`;
+      });
+      const settings = { replenish_threshold_usd: 5, replenish_amount_usd: 20 };
+      const changed = await fetch(`${instances[0]!.baseUrl}/v1/credits`, {
+        method: "PATCH",
+        headers: { authorization: `Bearer ${managementKey}`, "content-type": "application/json" },
+        body: JSON.stringify({ auto_replenish: true, ...settings }),
+      });
+      expect(changed.status).toBe(200);
+      const asked = Promise.withResolvers<void>();
+      const died = Promise.withResolvers<undefined>();
+      stripe.beforeAnswer = ({ method, path }) => {
+        if (method !== "POST" || path !== "/v1/payment_intents") return Promise.resolve(undefined);
+        asked.resolve();
+        return died.promise;
+      };
+      const outcomes = await flood(instances, { key: secret, body: EXACT, requests: 500 });
+      expect(outcomes.filter((one) => one.status !== 200)).toEqual([]);
+      await asked.promise;
+      const payer = await payerOf(id);
+      payer.gateway.signal("SIGKILL");
+      await payer.gateway.exited;
+      died.resolve(undefined);
+      await look(cluster.databaseUrl, async (sql) => {
+        const isCredited = async () =>
+          (await sql`SELECT 1 FROM transactions WHERE organization_id = ${id} AND type = 'topup'`)
+            .length > 0;
+        await until("another one credits it", isCredited, 3 * SETTLED_MS);
+        await sql`UPDATE auto_replenish SET due_at = clock_timestamp() WHERE organization_id = ${id}`;
+        await until(
+          "the end is noted",
+          async () =>
+            (
+              await sql`SELECT 1 FROM auto_replenish WHERE organization_id = ${id} AND due_at IS NULL`
+            ).length > 0,
+          SETTLED_MS,
+        );
+        const topUps = await sql`SELECT amount_nano FROM transactions
+          WHERE organization_id = ${id} AND type = 'topup'`;
+        expect([...topUps]).toEqual([{ amount_nano: 20_000_000_000n }]);
+      });
+      expect(stripe.charges).toHaveLength(1);
+      const { spent } = await spentOf(secret);
+      expect(spent).toBe(EXACT_NANO * 500n);
+      instances = [...instances.filter((one) => one !== payer), await cluster.start()];
+    },
+    TIMEOUT_MS,
+  );
+
+  /** The instance that asks for the organization's payment. */
+  async function payerOf(organizationId: string): Promise<Instance> {
+    const instanceId = await look(cluster.databaseUrl, async (sql) => {
+      const [row] = await sql<{ id: string }[]>`SELECT instance_id AS id FROM payment_intents
+        WHERE organization_id = ${organizationId}`;
+      return row!.id;
+    });
+    for (const instance of instances) {
+      const response = await fetch(`${instance.baseUrl}/v1/admin/providers`, {
+        headers: { authorization: `Bearer ${OPERATOR_KEY}` },
+      });
+      const { instance_id: id } = (await response.json()) as { instance_id: string };
+      if (id === instanceId) return instance;
+    }
+    throw new Error(`no instance ${instanceId}`);
+  }
 
   const holdsOf = () =>
     look(cluster.databaseUrl, async (sql) => {

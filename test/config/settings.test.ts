@@ -31,6 +31,7 @@ describe("without any variable", () => {
       masterKey: undefined,
       previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
+      proPriceNanoUsd: 20_000_000_000n,
       fileSearchNanoUsd: 0n,
       plan: "free",
       completionSuccessSample: 0.1,
@@ -196,16 +197,22 @@ describe("each variable takes what is documented", () => {
           secretKey: "sk_test_1",
           webhookSecret: "whsec_1",
           apiBase: "https://api.stripe.com",
+          proPriceId: undefined,
         },
       },
     ],
     [
-      { STRIPE_SECRET_KEY: "sk_test_1", STRIPE_API_BASE: "http://127.0.0.1:12111/" },
+      {
+        STRIPE_SECRET_KEY: "sk_test_1",
+        STRIPE_API_BASE: "http://127.0.0.1:12111/",
+        STRIPE_PRO_PRICE_ID: "price_1",
+      },
       {
         stripe: {
           secretKey: "sk_test_1",
           webhookSecret: undefined,
           apiBase: "http://127.0.0.1:12111",
+          proPriceId: "price_1",
         },
       },
     ],

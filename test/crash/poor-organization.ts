@@ -4,7 +4,7 @@ import { programFile } from "../support/programs.ts";
 export function createPoorOrganization(
   environment: Readonly<Record<string, string>>,
   creditNano: bigint,
-): { secret: string } {
+): { id: string; secret: string; managementKey: string } {
   const command = [process.execPath, "--no-env-file", programFile("cli")];
   const { stdout, stderr, success } = Bun.spawnSync(
     [...command, "org", "create", "--name", "Poor", "--json"],
@@ -17,5 +17,14 @@ export function createPoorOrganization(
     },
   );
   if (!success) throw new Error(`no organization: ${stderr}`);
-  return { secret: (JSON.parse(stdout.toString()) as { secret_key: string }).secret_key };
+  const made = JSON.parse(stdout.toString()) as {
+    organization: { id: string };
+    secret_key: string;
+    management_key: string;
+  };
+  return {
+    id: made.organization.id,
+    secret: made.secret_key,
+    managementKey: made.management_key,
+  };
 }

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { addSecretKey } from "../support/api-keys.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
@@ -215,6 +216,33 @@ describe("a response whose tools the gateway runs", () => {
     const last = await wholeOf(await respond({ model: `test/${endless}` }));
     expect(last.output).toHaveLength(10);
     expect(sentTo(endless)).toHaveLength(11);
+  });
+
+  test("counts the tokens of each step against the limit of its key, and ends where a step does not fit", async () => {
+    const left = async (key: string) => {
+      const own = await gateway.request("GET", "/v1/key", undefined, { key });
+      return ((await own.json()) as Json).remaining_tpm as number;
+    };
+    const asked = { max_output_tokens: 400 };
+    const key = await addSecretKey(gateway, { rateLimitTpm: 100_000 });
+    const slug = gateway.modelThat(search("harbour"), search("ferry"), say("At six."));
+    const whole = await wholeOf(await respond({ model: `test/${slug}`, ...asked }, { key }));
+    expect(whole.status).toBe("completed");
+    expect(await left(key)).toBe(100_000 - whole.usage.total_tokens);
+    // Enough for the first step, and not for one with what was found.
+    const poor = await addSecretKey(gateway, { rateLimitTpm: 2_600 });
+    const other = gateway.modelThat(search("harbour"), say("At six."));
+    const filler = "x".repeat(900);
+    const cut = await wholeOf(
+      await respond({ model: `test/${other}`, input: filler, ...asked }, { key: poor }),
+    );
+    expect(cut).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "max_cost" },
+      output: [{ type: "file_search_call", status: "completed" }],
+    });
+    expect(sentTo(other)).toHaveLength(1);
+    expect(await left(poor)).toBe(2_600 - cut.usage.total_tokens);
   });
 
   test("tells the model what was wrong with its arguments", async () => {

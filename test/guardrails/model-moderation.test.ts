@@ -4,6 +4,11 @@ import { until } from "../support/until.ts";
 
 const { signal } = new AbortController();
 
+const saying = (flags: readonly boolean[]) => ({
+  results: flags.map((flagged) => ({ flagged, categories: {}, category_scores: {} })),
+  usage: undefined,
+});
+
 test("few texts of one organization are decided about at a time, and few wait", async () => {
   const { promise: may, resolve: go } = Promise.withResolvers<void>();
   let running = 0;
@@ -12,7 +17,7 @@ test("few texts of one organization are decided about at a time, and few wait", 
     most = Math.max(most, ++running);
     await may;
     running--;
-    return false;
+    return saying([false]);
   }, "model");
   const waiting = Array.from({ length: 128 }, () => moderation.passes("one", "text", signal));
   await until("as many run as may", async () => running === 8);
@@ -28,9 +33,10 @@ test("few texts of one organization are decided about at a time, and few wait", 
 
 test("a long text is decided about in pieces that overlap, and all of it", async () => {
   const seen: string[] = [];
-  const moderation = new ModelModeration(async ({ texts }) => {
+  const moderation = new ModelModeration(async ({ input }) => {
+    const texts = input as readonly string[];
     seen.push(...texts);
-    return texts.some((text) => text.includes("some harm done"));
+    return saying(texts.map((text) => text.includes("some harm done")));
   }, "model");
   for (const before of [0, 7_590, 7_995, 15_195, 200_000]) {
     const text = `${"x".repeat(before)}some harm done${"y".repeat(3)}`;

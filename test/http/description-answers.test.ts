@@ -145,6 +145,7 @@ test("models and credits are answered as they are described", async () => {
     ["/v1/credits/transactions", "/v1/credits/transactions"],
     ["/v1/credits/transactions?limit=0", "/v1/credits/transactions"],
     ["/v1/usage", "/v1/usage"],
+    ["/v1/usage/latency", "/v1/usage/latency"],
     ["/v1/usage?group_by=model,key,provider,user", "/v1/usage"],
     ["/v1/usage?group_by=none", "/v1/usage"],
     ["/v1/requests", "/v1/requests"],

@@ -139,6 +139,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/billing/test_payments/{id}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
+  "GET /v1/usage/latency": [LIST],
   "GET /v1/usage": [
     filtered(() => "group_by=model,key,provider,user"),
     filtered(({ key }) => `group_by=key&key_id=${key}`),
@@ -183,6 +184,10 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     { path: { id: "webhook", delivery_id: "delivery" } },
   ],
   "POST /v1/embeddings": [naming(({ preset }) => ({ preset, input: "hi" }))],
+  "POST /v1/rerank": [naming(({ preset }) => ({ preset, query: "hi", documents: ["hi"] }))],
+  "POST /v1/moderations": [
+    naming(({ preset }) => ({ model: "sandbox/moderation", preset, input: "hi" })),
+  ],
   "POST /v1/images/generations": [
     naming(({ guardrail }) => ({ model: "sandbox/image", prompt: "hi", guardrail })),
   ],
@@ -242,7 +247,6 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
   "GET /v1/admin/providers": NONE,
-  "GET /": NONE,
   "GET /healthz": NONE,
   "GET /readyz": NONE,
   "GET /metrics": NONE,

@@ -12,6 +12,7 @@ export async function callPublic(
   const context: RequestContext = {
     request: new Request(`http://localhost${path}`, { headers }),
     requestId: "req_1",
+    address: "",
     startedMs: 0,
     params: {},
     query: {},

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { isoTime, parseIsoTime, utcDay, utcMonth } from "../../src/lib/utc-time.ts";
+import { addUtcMonths, isoTime, parseIsoTime, utcDay, utcMonth } from "../../src/lib/utc-time.ts";
 
 describe("times of ISO 8601", () => {
   test.each([
@@ -133,4 +133,15 @@ describe("periods of budgets", () => {
       }),
     );
   });
+});
+
+test.each([
+  ["2026-01-31T10:00:00.500Z", 1, "2026-02-28T10:00:00.500Z"],
+  ["2028-01-31T10:00:00.000Z", 1, "2028-02-29T10:00:00.000Z"],
+  ["2026-01-31T10:00:00.000Z", 2, "2026-03-31T10:00:00.000Z"],
+  ["2026-11-30T00:00:00.000Z", 3, "2027-02-28T00:00:00.000Z"],
+  ["2026-05-15T23:59:59.999Z", 12, "2027-05-15T23:59:59.999Z"],
+  ["2026-05-15T23:59:59.999Z", 0, "2026-05-15T23:59:59.999Z"],
+])("%s and %d months are %s", (start, months, end) => {
+  expect(new Date(addUtcMonths(Date.parse(start), months)).toISOString()).toBe(end);
 });

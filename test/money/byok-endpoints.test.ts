@@ -33,6 +33,8 @@ const CALLS: Readonly<Record<string, (file: string) => Promise<Sent> | Sent>> = 
   "/v1/responses": () => json({ model: "test/chat", input: "hi" }),
   "/v1/responses/compact": () => json({ model: "test/chat", input: messages }),
   "/v1/embeddings": () => json({ model: "test/embed", input: "hi" }),
+  "/v1/rerank": () => json({ model: "test/rank", query: "hi", documents: ["hi"] }),
+  "/v1/moderations": () => json({ model: "test/moderate", input: "hi" }),
   "/v1/images/generations": () => json({ model: "test/image", prompt: "a cat" }),
   "/v1/images/edits": () => form({ model: "test/image", prompt: "a cat", image: PICTURE }),
   "/v1/images/variations": () => form({ model: "test/image", image: PICTURE }),
@@ -85,6 +87,14 @@ beforeAll(async () => {
           category: "embedding",
           context_length: 8_000,
           input_cost_per_token: 1e-6,
+          endpoints,
+        },
+        { id: "test/rank", context_length: 512, cost_per_search_unit: 0.001, endpoints },
+        {
+          id: "test/moderate",
+          category: "moderation",
+          context_length: 512,
+          input_cost_per_token: 0,
           endpoints,
         },
         {

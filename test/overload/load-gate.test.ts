@@ -3,13 +3,8 @@ import Type from "typebox";
 import { receiveUpload } from "../../src/files/routes.ts";
 import { eventStream } from "../../src/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
-import {
-  compileRoute,
-  LoadGate,
-  MAX_IN_FLIGHT,
-  MAX_LAG_MS,
-  RequestRun,
-} from "../../src/http/pipeline.ts";
+import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/call-bounds.ts";
+import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
@@ -40,6 +35,7 @@ function answerOf(
       authentication: {
         authenticate: () => ({ kind: "secret", scopes: ["chat:completions"] }),
       } as never,
+      sessions: undefined as never,
       whenAdmitting: () => undefined,
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
@@ -58,6 +54,7 @@ function answerOf(
     body,
   });
   const server = {
+    requestIP: () => null,
     timeout: (_: Request, seconds: number) =>
       void connection.push(seconds === 0 ? "may be quiet" : "may expire"),
   };

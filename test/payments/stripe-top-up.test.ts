@@ -63,6 +63,10 @@ describe("a top-up by Stripe", () => {
       reference: stripe.charges[0]!.id,
     });
     expect(await balance(organizationId)).toBe(12_340_000_000n);
+    const listed = await gateway.request("GET", "/v1/credits/transactions", undefined, { key });
+    expect(await listed.json()).toMatchObject({
+      data: [{ id: answer.transaction_id, receipt_url: kept!.receipt_url }],
+    });
   });
 
   test("that is declined is 402 with Stripe's reason, and frees the idempotency key", async () => {

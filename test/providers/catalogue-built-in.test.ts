@@ -133,9 +133,13 @@ describe("every built-in model", () => {
       expect(one.id).toMatch(/^[a-z0-9][a-z0-9-]*(\/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$/);
       expect(one.contextLength).toBeGreaterThan(0);
       expect(one.maxOutputTokens).toBeLessThanOrEqual(one.contextLength);
-      const { secondFemto, characterFemto, inputTokenFemto } = prices;
+      const { secondFemto, characterFemto, inputTokenFemto, searchUnitFemto } = prices;
       if (one.category === "audio")
         expect(secondFemto ?? characterFemto ?? inputTokenFemto).toBeGreaterThan(0n);
+      else if (one.category === "rerank") expect(searchUnitFemto).toBeGreaterThan(0n);
+      // OpenAI's costs nothing.
+      else if (one.category === "moderation")
+        expect(inputTokenFemto > 0n).toBe(one.ownedBy !== "openai");
       else if (prices.imageFemto === undefined) expect(prices.inputTokenFemto).toBeGreaterThan(0n);
       else expect(prices.imageFemto).toBeGreaterThan(0n);
       if (one.category === "chat" || one.category === "code") {

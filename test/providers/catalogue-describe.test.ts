@@ -131,9 +131,11 @@ test("the sandbox has the models of the contract, each at a small stated price",
     "sandbox/garbage",
     "sandbox/image",
     "sandbox/image-refusal",
+    "sandbox/moderation",
     "sandbox/overloaded",
     "sandbox/reasoning",
     "sandbox/refusal",
+    "sandbox/rerank",
     "sandbox/slow",
     "sandbox/slow-first-token",
     "sandbox/stall",
@@ -143,8 +145,9 @@ test("the sandbox has the models of the contract, each at a small stated price",
     "sandbox/tts-slow",
   ]);
   for (const { prices, provider, endpoints, id, isActive } of sandbox) {
-    const { imageFemto = 0n, characterFemto = 0n, secondFemto = 0n } = prices;
-    const priced = prices.inputTokenFemto + imageFemto + characterFemto + secondFemto;
+    const { imageFemto = 0n, characterFemto = 0n, secondFemto = 0n, searchUnitFemto = 0n } = prices;
+    const others = imageFemto + characterFemto + secondFemto + searchUnitFemto;
+    const priced = prices.inputTokenFemto + others;
     expect(priced).toBeGreaterThan(0n);
     expect(priced).toBeLessThanOrEqual(femtoFromUsd("0.001"));
     expect(provider).toBe("sandbox");

@@ -389,6 +389,22 @@ describe("what a provider lists", () => {
     ]);
   });
 
+  test("that ranks is one of a local server's, and left out of a hosted one's", async () => {
+    const listed = readModelList("openai-compatible", {
+      data: [{ id: "BAAI/bge-reranker-v2-m3", max_model_len: 8192 }],
+    })!;
+    const local = { ...provider("openai-compatible", "http://127.0.0.1:8000/v1"), id: "box" };
+    expect((await build(local, listed)).models).toMatchObject([
+      {
+        id: "box/BAAI/bge-reranker-v2-m3",
+        ...{ category: "rerank", contextLength: 8192, maxOutputTokens: 0, capabilities: [] },
+        prices: { inputTokenFemto: 0n },
+      },
+    ]);
+    const hosted = { ...provider("openai-compatible"), id: "vendor" };
+    expect((await build(hosted, listed)).models).toEqual([]);
+  });
+
   test("of a hosted server of unknown kind is left out", async () => {
     const hosted = { ...provider("openai-compatible"), id: "vendor" };
     const { models, reports } = await build(hosted, [{ ...llama, prices: undefined }]);

@@ -27,7 +27,7 @@ test("GATEWAY_OPERATOR_KEY is added at any start, once, and not again after it w
         { url: database.url },
         false,
       );
-    const found = (key: string) => findOperatorKey(hashApiKey(key)).run(database.sql);
+    const found = (key: string) => findOperatorKey({ hash: hashApiKey(key) }).run(database.sql);
     await start();
     const first = generateApiKey("operator").key;
     await Promise.all([start(first), start(first)]);

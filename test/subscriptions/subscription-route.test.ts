@@ -48,6 +48,10 @@ test("shows the plan, its fee, and the UTC month with its charges", async () => 
     ).toISOString(),
     usage_this_period_usd: 0.0000208,
     payment_method: null,
+    next_plan: null,
+    payment_status: null,
+    payment_url: null,
+    invoice_url: null,
   });
 });
 

@@ -22,6 +22,17 @@ interface StoredRefund {
   status: string;
 }
 
+interface StoredSubscription {
+  readonly id: string;
+  readonly price: string;
+  readonly method: string;
+  readonly metadata: Record<string, string>;
+  status: string;
+  endsAtPeriodEnd: boolean;
+  readonly periodStart: number;
+  readonly periodEnd: number;
+}
+
 interface Kept {
   readonly parameters: string;
   readonly status: number;
@@ -45,6 +56,7 @@ export class StripeServer {
 
   readonly intents = new Map<string, StoredIntent>();
   readonly refunds = new Map<string, StoredRefund>();
+  readonly subscriptions = new Map<string, StoredSubscription>();
   readonly requests: StripeRequest[] = [];
   /** Called before an answer is sent, once the work is done: it may delay it, or answer in its place. */
   beforeAnswer: ((request: StripeRequest) => Promise<Response | undefined>) | undefined;
@@ -266,6 +278,17 @@ export class StripeServer {
         card: { brand: "visa", last4: "4242" },
       });
     }
+    if (method === "POST" && path === "/v1/subscriptions") {
+      return ok(subscriptionJson(this.#subscribe(parameters)));
+    }
+    if (path.startsWith("/v1/subscriptions/")) {
+      const subscription = this.subscriptions.get(id);
+      if (subscription === undefined) return missing;
+      if (method === "DELETE") subscription.status = "canceled";
+      const ends = parameters.get("cancel_at_period_end");
+      if (method === "POST" && ends !== null) subscription.endsAtPeriodEnd = ends === "true";
+      return ok(subscriptionJson(subscription));
+    }
     if (method === "POST" && path === "/v1/refunds") {
       const refund: StoredRefund = {
         id: `re_${++this.#made}`,
@@ -282,6 +305,23 @@ export class StripeServer {
       return refund === undefined ? missing : ok(refundJson(refund));
     }
     return missing;
+  }
+
+  #subscribe(parameters: URLSearchParams): StoredSubscription {
+    const method = parameters.get("default_payment_method")!;
+    const periodStart = Math.floor(Date.now() / 1_000);
+    const subscription: StoredSubscription = {
+      id: `sub_${++this.#made}`,
+      price: parameters.get("items[0][price]")!,
+      method,
+      metadata: metadataOf(parameters),
+      status: DECLINES[method] === undefined ? "active" : "incomplete",
+      endsAtPeriodEnd: false,
+      periodStart,
+      periodEnd: periodStart + 30 * 86_400,
+    };
+    this.subscriptions.set(subscription.id, subscription);
+    return subscription;
   }
 
   #charge(parameters: URLSearchParams): { status: number; body: string } {
@@ -339,6 +379,22 @@ export function refundJson(refund: StoredRefund): Record<string, unknown> {
     payment_intent: refund.intent,
     metadata: refund.metadata,
     status: refund.status,
+  };
+}
+
+function subscriptionJson(subscription: StoredSubscription): Record<string, unknown> {
+  const { id, periodStart, periodEnd } = subscription;
+  return {
+    id,
+    object: "subscription",
+    status: subscription.status,
+    cancel_at_period_end: subscription.endsAtPeriodEnd,
+    metadata: subscription.metadata,
+    items: {
+      object: "list",
+      data: [{ id: `si_${id}`, current_period_start: periodStart, current_period_end: periodEnd }],
+    },
+    latest_invoice: { id: `in_${id}`, hosted_invoice_url: `https://invoice.stripe.com/i/${id}` },
   };
 }
 

@@ -26,7 +26,8 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
       ), charged AS (
         SELECT organization_id, date_trunc('hour', created_at, 'UTC') AS hour, coalesce(key_id, '') AS key_id,
           usage_name(model) AS model, usage_name(provider) AS provider, -amount_nano AS nano,
-          coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) AS tokens,
+          coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)
+            + coalesce(cached_prompt_tokens, 0) + coalesce(reasoning_tokens, 0) AS tokens,
           coalesce((quantities->>'images')::bigint, 0) AS images
         FROM added WHERE type = 'usage'
         UNION ALL
@@ -39,7 +40,7 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
         FROM charged GROUP BY 1, 2, 3, 4, 5
       ), usage AS (
         SELECT organization_id, starts_at AS hour, key_id, model, provider, cost_nano AS nano,
-          prompt_tokens + completion_tokens AS tokens, images
+          prompt_tokens + completion_tokens + cached_tokens + reasoning_tokens AS tokens, images
         FROM usage_rollups WHERE grain = 'key_hour' AND (cost_nano, prompt_tokens, completion_tokens, images)
           <> (0, 0, 0, 0)
       )

@@ -238,3 +238,46 @@ describe("GET /v1/usage", () => {
     expect(await response.json()).toMatchObject({ error: { code: "invalid_query", param } });
   });
 });
+
+describe("GET /v1/usage/latency", () => {
+  const latency = (query: string, key = gateway.managementKey) =>
+    gateway.request("GET", `/v1/usage/latency?${query}`, undefined, { key });
+
+  test("shows quantiles of what was answered, and of the first events of streams", async () => {
+    const { organization, managementKey, secretKey } = await gateway.addOrganization();
+    await (
+      await gateway.chat(model.slice("test/".length), { stream: true }, { key: secretKey })
+    ).text();
+    const [timed] =
+      await gateway.sql`SELECT latency_ms, (details->>'first_token_ms')::int AS first_token_ms
+      FROM transactions WHERE organization_id = ${organization.id} AND type = 'usage'`;
+    expect(timed!.first_token_ms).toBeLessThanOrEqual(timed!.latency_ms);
+    // Of 100 requests 90 take 100 ms, five 400 ms and five 5,000 ms.
+    await gateway.sql`INSERT INTO transactions (organization_id, sequence, id, type, amount_nano,
+        balance_after_nano, description, status, latency_ms)
+      SELECT ${organization.id}, i + 100, 'txn_latency_' || i, 'usage', 0, 0, '', CASE WHEN i > 99 THEN 499 ELSE 200 END,
+        CASE WHEN i > 99 THEN 90000 WHEN i > 94 THEN 5000 WHEN i > 89 THEN 400 ELSE 100 END
+      FROM generate_series(1, 120) i`;
+    const response = await latency("interval=day", managementKey);
+    expect(response.status).toBe(200);
+    const { data, has_more } = (await response.json()) as { data: Row[]; has_more: boolean };
+    expect([data.length, has_more]).toEqual([1, false]);
+    const [row] = data;
+    expect(row).toMatchObject({ date: today, requests: 100, streams: 1 });
+    const isNear = (ms: unknown, wanted: number) =>
+      expect(Math.abs(Number(ms) - wanted)).toBeLessThanOrEqual(Math.max(1, wanted * 0.05));
+    isNear(row!.p50_ms, 100);
+    isNear(row!.p95_ms, 400);
+    isNear(row!.first_token_p50_ms, timed!.first_token_ms);
+    isNear(row!.first_token_p95_ms, timed!.first_token_ms);
+  });
+
+  test("is filtered by time, empty where there is nothing, and refused to limited keys", async () => {
+    const rows = async (query: string) =>
+      ((await (await latency(query)).json()) as { data: Row[] }).data.length;
+    expect(await rows(`start_date=${new Date().toISOString()}&interval=month`)).toBe(1);
+    expect(await rows(`end_date=${today}`)).toBe(0);
+    expect((await latency("interval=week")).status).toBe(400);
+    expect((await latency("", limitedKey)).status).toBe(403);
+  });
+});

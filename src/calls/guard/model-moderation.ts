@@ -50,8 +50,9 @@ export class ModelModeration implements Moderation {
     const pieces = piecesOf(text);
     for (let at = 0; at < pieces.length; at += PIECES_A_CALL) {
       signal.throwIfAborted();
-      const texts = pieces.slice(at, at + PIECES_A_CALL);
-      if (await this.#moderate({ model: this.#model, texts, signal })) return false;
+      const input = pieces.slice(at, at + PIECES_A_CALL);
+      const { results } = await this.#moderate({ model: this.#model, input, signal });
+      if (results.some(({ flagged }) => flagged)) return false;
     }
     return true;
   }

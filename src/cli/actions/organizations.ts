@@ -105,13 +105,15 @@ async function operatedOrganization(sql: Database, id: string): Promise<Operated
  */
 
 interface AdjustmentRequest {
+  /** A new one where it is left out. */
+  readonly orderId?: string;
   readonly organizationId: string;
   /** Negative takes from the balance, at most what is not held. */
   readonly amountNano: NanoUsd;
   readonly description: string;
 }
 
-interface Patience {
+export interface Patience {
   readonly timeoutMs: number;
   /** Ends the wait before its time. */
   readonly interrupted: AbortSignal;
@@ -132,7 +134,8 @@ export async function adjustCredit(
   if (creditNano + request.amountNano > MAX_BIGINT) {
     throw new Error("the balance would be larger than can be counted: nothing was posted");
   }
-  const command = { ...request, kind: "adjustment", id: newId("cmd") } as const;
+  const { orderId: id = newId("cmd"), ...order } = request;
+  const command = { ...order, kind: "adjustment", id } as const;
   const outcome = await carryOutOrder(sql, { ...command, transactionId: newId("txn") }, patience);
   return postedEntry(sql, request, outcome);
 }

@@ -1,7 +1,9 @@
+import type { PostedEntry } from "../../../db/queries/credit-list.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import { adjustCredit, organizationIdOf } from "../actions/organizations.ts";
-import type { Command } from "../command.ts";
+import { refundTransaction } from "../actions/refunds.ts";
+import { type Command, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
 import { renderFields } from "../print.ts";
 import { readAmountNano, readDescription } from "../read-options.ts";
@@ -37,25 +39,70 @@ const adjust: Command = {
           interrupted: context.interrupted,
         },
       );
+      return { data: dataOf(entry), text: renderFields(fieldsOf(entry)) };
+    });
+  },
+};
+
+const refund: Command = {
+  noun: "credits",
+  verb: "refund",
+  summary:
+    "Gives a charge back to its organization, or takes a top-up from what of the balance is not held for the card that paid it.",
+  options: {
+    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
+    "transaction-id": {
+      value: "ID",
+      meaning: "a usage transaction, or a top-up by card",
+      isRequired: true,
+    },
+    "amount-usd": { value: "X", meaning: "a part of it; default: all that is left" },
+  },
+  run: ({ options }, context) => {
+    const given = options["amount-usd"];
+    const amountNano = given === undefined ? undefined : readAmountNano("amount-usd", given);
+    if (amountNano !== undefined && amountNano <= 0n) {
+      throw new UsageError("--amount-usd must be above 0");
+    }
+    return withDatabase(context, async (sql) => {
+      const organizationId = await organizationIdOf(sql, options.org);
+      const transactionId = options["transaction-id"]!;
+      const entry = await refundTransaction(
+        sql,
+        { organizationId, transactionId, amountNano },
+        { timeoutMs: ORDER_TIMEOUT_MS, interrupted: context.interrupted },
+      );
+      const toCard = entry.isToCard ? { card_refund_status: "pending" } : {};
+      const card = [
+        ["Card", "a running gateway, or the next one, has the processor pay it"],
+      ] as const;
       return {
-        data: {
-          id: entry.id,
-          type: entry.type,
-          amount_usd: usdNumber(entry.amountNano),
-          balance_after_usd: usdNumber(entry.balanceAfterNano),
-          description: entry.description,
-          created_at: isoTime(entry.createdAtMs),
-        },
-        text: renderFields([
-          ["Transaction", entry.id],
-          ["Amount", `${usdText(entry.amountNano)} USD`],
-          ["Balance", `${usdText(entry.balanceAfterNano)} USD`],
-          ["Description", entry.description],
-          ["Time", isoTime(entry.createdAtMs)],
-        ]),
+        data: { ...dataOf(entry), ...toCard },
+        text: renderFields([...fieldsOf(entry), ...(entry.isToCard ? card : [])]),
       };
     });
   },
 };
 
-export const creditCommands: readonly Command[] = [adjust];
+function dataOf(entry: PostedEntry) {
+  return {
+    id: entry.id,
+    type: entry.type,
+    amount_usd: usdNumber(entry.amountNano),
+    balance_after_usd: usdNumber(entry.balanceAfterNano),
+    description: entry.description,
+    created_at: isoTime(entry.createdAtMs),
+  };
+}
+
+function fieldsOf(entry: PostedEntry): (readonly [string, string])[] {
+  return [
+    ["Transaction", entry.id],
+    ["Amount", `${usdText(entry.amountNano)} USD`],
+    ["Balance", `${usdText(entry.balanceAfterNano)} USD`],
+    ["Description", entry.description],
+    ["Time", isoTime(entry.createdAtMs)],
+  ];
+}
+
+export const creditCommands: readonly Command[] = [adjust, refund];

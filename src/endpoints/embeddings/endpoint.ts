@@ -11,7 +11,6 @@ import {
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
 import { optional, type RouteDefinition } from "../../http/route.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
@@ -20,9 +19,9 @@ import { exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
-import { isOpenIn, membersOfPreset, preparePreset } from "../fill-preset.ts";
+import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
-import { routedFields } from "../routed-fields.ts";
+import { fieldsFor, routedFields } from "../routed-fields.ts";
 
 const MAX_INPUTS = 2_048;
 const MAX_DIMENSIONS = 65_536;
@@ -100,20 +99,11 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
       413: { description: "An input is longer than the model takes" },
     },
   };
-  const prepare = preparePreset(dependencies.definitions, filled, checkBody);
+  const prepare = preparePreset(dependencies.definitions, fillRouted<EmbeddingsRequest>, checkBody);
   return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
 }
 
 const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
-const PRESET_FIELDS: ReadonlySet<string> = new Set(["model", ...Object.keys(routedFields)]);
-
-/** Of a preset, what is no matter of chats alone: the model and how it is routed, and what is recorded. */
-function filled({ preset: _, ...body }: EmbeddingsRequest, preset: Preset): EmbeddingsRequest {
-  const isOpen = isOpenIn(body as Record<string, unknown>);
-  const members = membersOfPreset(preset, (field) => PRESET_FIELDS.has(field) && isOpen(field));
-  return { ...body, ...members };
-}
-
 /** Fields that decide nothing about the vectors. */
 const UNDECIDING = new Set([
   "model",
@@ -181,7 +171,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
         abortNotice: call,
         inputs: request.inputs,
         dimensions: dimensions ?? undefined,
-        fields: providerFields(request.fields),
+        fields: fieldsFor(request.fields, OWN_FIELDS),
       });
     } catch (error) {
       if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
@@ -245,16 +235,9 @@ function tooLong(cause?: unknown): GatewayError {
 }
 
 /** What decides something in the gateway alone, or is sent in a form of the provider's. */
-const OWN_FIELDS = new Set([
-  ...Object.keys(embeddingsBody.properties).filter((name) => name !== "user"),
-  "__proto__",
-]);
-
-function providerFields(request: EmbeddingsRequest): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(request).filter(([name, value]) => value !== null && !OWN_FIELDS.has(name)),
-  );
-}
+const OWN_FIELDS: ReadonlySet<string> = new Set(
+  Object.keys(embeddingsBody.properties).filter((name) => name !== "user"),
+);
 
 function base64Of(vector: ArrayLike<number>): string {
   const bytes = Buffer.alloc(vector.length * Float32Array.BYTES_PER_ELEMENT);

@@ -34,6 +34,7 @@ const KINDS = {
   second_of_speakers: "speakersSecondFemto",
   web_search: "webSearchFemto",
   file_search: "fileSearchFemto",
+  search_unit: "searchUnitFemto",
   request: "requestFemto",
 } as const;
 

@@ -50,11 +50,12 @@ export function discoveredOffers(
 
 /** Its prices and limits, or why it is left out. */
 function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms | string {
-  const excluded = exclusionReason(provider.type, model.name, "");
-  if (excluded !== undefined) return excluded;
   const isLocal = isLocalServer(provider);
   const { category, contextLength } = model;
-  if (category !== "chat" && category !== "code" && category !== "embedding") {
+  const ranksHere = isLocal && category === "rerank";
+  const excluded = ranksHere ? undefined : exclusionReason(provider.type, model.name, "");
+  if (excluded !== undefined) return excluded;
+  if (category !== "chat" && category !== "code" && category !== "embedding" && !ranksHere) {
     return `it is of the category ${category}, and its list does not state what that costs`;
   }
   if (model.unmeteredKind !== undefined) {
@@ -64,7 +65,7 @@ function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms |
   if (prices === undefined) return "neither a price list nor its own list has a price for it";
   const length = contextLength ?? (isLocal ? UNKNOWN_CONTEXT_LENGTH : undefined);
   if (length === undefined) return "no list has its context length";
-  const isText = category !== "embedding";
+  const isText = category === "chat" || category === "code";
   return {
     contextLength: length,
     maxOutputTokens: isText ? Math.min(model.maxOutputTokens ?? length, length) : 0,

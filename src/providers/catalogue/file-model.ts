@@ -22,6 +22,8 @@ const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
   embedding: "input_cost_per_token",
   image: "cost_per_image, image_prices or cost_per_pixel (or the costs per token)",
   audio: "cost_per_character or cost_per_second (or the costs per token)",
+  rerank: "cost_per_search_unit or input_cost_per_token",
+  moderation: "input_cost_per_token",
 };
 
 /** What the catalogue knows where an entry of the file leaves something out. */
@@ -150,6 +152,7 @@ function categoryOf(config: ModelConfig): ModelCategory {
   if ((image ?? variants ?? pixel) !== undefined) return "image";
   if (config.cost_per_character !== undefined || config.cost_per_second !== undefined)
     return "audio";
+  if (config.cost_per_search_unit !== undefined) return "rerank";
   return "chat";
 }
 
@@ -167,6 +170,7 @@ function pricesOf(
   const images = imagePricesOf(config, known);
   const character = femto(config.cost_per_character) ?? known?.characterFemto;
   const second = femto(config.cost_per_second) ?? known?.secondFemto;
+  const searchUnit = femto(config.cost_per_search_unit) ?? known?.searchUnitFemto;
   const byToken = input !== undefined && output !== undefined;
   const complete = {
     chat: byToken,
@@ -174,6 +178,8 @@ function pricesOf(
     embedding: input !== undefined,
     image: (images.imageFemto ?? images.imagePixelFemto) !== undefined || byToken,
     audio: character !== undefined || second !== undefined || byToken,
+    rerank: searchUnit !== undefined || input !== undefined,
+    moderation: input !== undefined,
   }[category];
   if (!complete) throw incomplete(config, category, NEEDED_PRICES[category]);
   const inputTokenFemto = input ?? 0n;
@@ -193,6 +199,7 @@ function pricesOf(
     ...images,
     ...(character === undefined ? {} : { characterFemto: character }),
     ...(second === undefined ? {} : { secondFemto: second }),
+    ...(searchUnit === undefined ? {} : { searchUnitFemto: searchUnit }),
   };
 }
 

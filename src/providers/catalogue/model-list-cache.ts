@@ -1,6 +1,7 @@
 import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProviderConfig } from "../../config/providers.ts";
+import { MODEL_CATEGORIES } from "../../lib/catalogue-model.ts";
 import { type DiscoveredModel, MAX_LISTED_MODELS, membersOf } from "./read-model-list.ts";
 
 const FILE = "model-lists.json";
@@ -8,7 +9,7 @@ const VERSION = 1;
 const MAX_FILE_BYTES = 32 * 1024 * 1024;
 /** Prices of an older list are not trusted any more. */
 const MAX_AGE_MS = 7 * 86_400_000;
-const CATEGORIES: readonly unknown[] = ["chat", "embedding", "image", "code", "audio"];
+const CATEGORIES: readonly unknown[] = MODEL_CATEGORIES;
 const PRICES: readonly unknown[] = ["input", "output", "cachedInput", "cacheWrite"];
 const FEMTO = /^\d{1,16}$/;
 

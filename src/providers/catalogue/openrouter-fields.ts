@@ -79,6 +79,8 @@ const OUTPUTS: Readonly<Record<Exclude<ModelCategory, "audio">, string>> = {
   code: "text",
   embedding: "embeddings",
   image: "image",
+  rerank: "rerank",
+  moderation: "moderation",
 };
 
 type Modalities = readonly [inputs: readonly string[], outputs: readonly string[]];

@@ -37,6 +37,7 @@ import {
   statedImages,
   withImageTokenPrice,
 } from "./stated-images.ts";
+import { statedTexts } from "./stated-text.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
 export const TEXT_ONLY_CONTEXT = 4096;
@@ -232,7 +233,7 @@ function pricesOf({ name, prices }: Known, category: ModelCategory): ModelPrices
   return imageVariants === undefined ? prices : { ...prices, imageVariants };
 }
 
-/** Models that are stated with the gateway: no list has what their images or their sound cost. */
+/** Models that are stated with the gateway: no list has what they, or their images or their sound, cost. */
 function statedModels(typeName: string, source: ModelSource, now: Date): CatalogueModel[] {
   const ofImages = statedImages(typeName).map(({ prices, ...named }) => {
     const imageVariants = prices.outputTokenFemto > 0n ? imageTokens(named.name) : undefined;
@@ -247,7 +248,10 @@ function statedModels(typeName: string, source: ModelSource, now: Date): Catalog
   const ofSound = statedAudio(typeName, now).map(({ terms, ...named }) =>
     statedModel(typeName, source, "audio", named, { contextLength: TEXT_ONLY_CONTEXT, ...terms }),
   );
-  return [...ofImages, ...ofSound];
+  const ofTexts = statedTexts(typeName).map(({ category, terms, ...named }) =>
+    statedModel(typeName, source, category, named, terms),
+  );
+  return [...ofImages, ...ofSound, ...ofTexts];
 }
 
 function statedModel(

@@ -115,18 +115,19 @@ function categoryOf(name: string, model: Members): ModelCategory | undefined {
   switch (model.type) {
     case "language":
     case "moderation":
-    case "rerank":
     case "video":
       return undefined;
     case "image":
     case "audio":
     case "embedding":
+    case "rerank":
       return model.type;
     case "transcribe":
       return "audio";
   }
   if (membersOf(model.capabilities)?.completion_chat === false) return undefined;
-  if (/moderation|rerank|guard-?model/i.test(name)) return undefined;
+  if (/moderation|guard-?model/i.test(name)) return undefined;
+  if (/rerank/i.test(name)) return "rerank";
   if (/embed|\bbge-|\be5-|\bgte-/i.test(name)) return "embedding";
   if (/whisper|tts|audio|voice|speech|transcribe/i.test(name)) return "audio";
   if (/image|dall-e|flux|stable-diffusion|sdxl/i.test(name)) return "image";

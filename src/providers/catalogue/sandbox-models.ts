@@ -140,6 +140,16 @@ export function sandboxModels(): CatalogueModel[] {
       contextLength: EMBEDDING_CONTEXT_LENGTH,
       prices: EMBEDDING_PRICES,
     }),
+    otherModel("rerank", "Sandbox rerank", "Deterministic scores of documents.", {
+      category: "rerank",
+      contextLength: EMBEDDING_CONTEXT_LENGTH,
+      prices: { ...NO_TOKEN_PRICE, searchUnitFemto: femtoFromUsd("0.00001") },
+    }),
+    otherModel("moderation", "Sandbox moderation", "Flags texts that name a category.", {
+      category: "moderation",
+      contextLength: EMBEDDING_CONTEXT_LENGTH,
+      prices: EMBEDDING_PRICES,
+    }),
     imageModel("image", "Sandbox image", "Deterministic images."),
     imageModel(
       "image-refusal",

@@ -6,6 +6,8 @@ import type {
   Embeddings,
   Provider,
   ProviderSettings,
+  Ranking,
+  RerankCall,
 } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
@@ -25,6 +27,7 @@ import { CohereDecoder } from "./event-decoder.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
 import { modelListUrl } from "./model-list.ts";
 import { cohereBody } from "./request-body.ts";
+import { rankingRead } from "./rerank.ts";
 import { wholeAnswer } from "./whole-answer.ts";
 
 interface CohereDependencies {
@@ -46,6 +49,7 @@ export function createCohereProvider(
     fields: cohereFields(settings.type),
     chat: (call) => api.chat(call),
     embed: (call) => api.embed(call),
+    rerank: (call) => api.rerank(call),
     checkKey: () => checkKeyByModelList(httpClient, modelListUrl(settings.baseUrl), headers),
   };
 }
@@ -59,11 +63,13 @@ function cohereHeaders({ id, apiKey }: ProviderSettings): Readonly<Record<string
 class CohereApi {
   readonly #chatUrl: string;
   readonly #embedUrl: string;
+  readonly #rerankUrl: string;
   readonly #wire: TypedWire;
 
   constructor(baseUrl: string, wire: TypedWire) {
     this.#chatUrl = endpointUrl(baseUrl, "/chat");
     this.#embedUrl = endpointUrl(baseUrl, "/embed");
+    this.#rerankUrl = endpointUrl(baseUrl, "/rerank");
     this.#wire = wire;
   }
 
@@ -86,6 +92,18 @@ class CohereApi {
         const response = await this.#wire.post(this.#embedUrl, body, call);
         return this.#wire.read(response, embeddingsRead, { texts }, call);
       });
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+
+  /** All documents are ranked, so that those that are shown can be chosen here. Rejects with ProviderFailure. */
+  async rerank(call: RerankCall): Promise<Ranking> {
+    const { model, query, documents, fields } = call;
+    try {
+      const body = JSON.stringify({ ...fields, model, query, documents });
+      const response = await this.#wire.post(this.#rerankUrl, body, call);
+      return await this.#wire.read(response, rankingRead, { documents: documents.length }, call);
     } catch (error) {
       throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }

@@ -1,7 +1,17 @@
 import { isFields } from "../../lib/json.ts";
-import type { ModerationCall, Provider, ProviderSettings } from "../interface.ts";
+import { estimatedUsage } from "../../lib/usage.ts";
+import type {
+  ModerationCall,
+  ModerationResult,
+  Moderations,
+  Provider,
+  ProviderSettings,
+} from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { endpointUrl } from "../transport/request-head.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
 import type { TypedWire } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
@@ -12,31 +22,55 @@ import { failureInside } from "./failure-mapping.ts";
 export function openAiModerate(
   wire: TypedWire,
   settings: ProviderSettings,
-  headers: Readonly<Record<string, string>>,
 ): NonNullable<Provider["moderate"]> {
   const url = endpointUrl(settings.baseUrl, "/moderations");
   return async (call: ModerationCall) => {
-    const { model, texts } = call;
+    const { model, input, fields } = call;
     try {
-      const body = JSON.stringify({ model, input: texts });
-      const answer = await wire.object({ method: "POST", url, headers, body }, call);
-      const failure = failureInside(answer, wire.failureContext);
-      if (failure !== undefined) throw failure;
-      const { results } = answer;
-      // A text without a result is one that was not looked at.
-      if (!Array.isArray(results) || results.length !== texts.length) {
-        throw brokenAnswer("another number of results than of texts");
-      }
-      // All of them, so that a broken one is never passed over.
-      return results.map(isFlagged).includes(true);
+      const response = await wire.post(url, JSON.stringify({ ...fields, model, input }), call);
+      const results = typeof input[0] === "string" ? input.length : 1;
+      const { failureContext } = wire;
+      return await wire.read(response, moderationsRead, { results, failureContext }, call);
     } catch (error) {
-      throw failureOfThrown(error, call.signal);
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
   };
 }
 
-function isFlagged(result: unknown): boolean {
-  const { flagged, categories } = isFields(result) ? result : {};
+interface ModerationsOptions {
+  readonly results: number;
+  readonly failureContext: FailureContext;
+}
+
+/** Throws ProviderFailure where the text is no list of as many results. */
+export const moderationsRead = new AnswerRead(
+  import.meta.url,
+  (text, { results: expected, failureContext }: ModerationsOptions): Moderations => {
+    const answer = parsedAnswer(text);
+    const failure = failureInside(answer, failureContext);
+    if (failure !== undefined) throw failure;
+    const { results, usage } = isFields(answer) ? answer : {};
+    // An input without a result is one that was not looked at.
+    if (!Array.isArray(results) || results.length !== expected) {
+      throw brokenAnswer("another number of results than of texts");
+    }
+    // All of them, so that a broken one is never passed over.
+    return { results: results.map(resultOf), usage: usageOf(usage) };
+  },
+);
+
+function resultOf(result: unknown): ModerationResult {
+  const fields = isFields(result) ? result : {};
+  const { categories, category_scores: scores, category_applied_input_types: types } = fields;
+  return {
+    flagged: isFlagged(fields),
+    categories: isFields(categories) ? categories : {},
+    category_scores: isFields(scores) ? scores : {},
+    ...(isFields(types) && { category_applied_input_types: types }),
+  };
+}
+
+function isFlagged({ flagged, categories }: Readonly<Record<string, unknown>>): boolean {
   if (typeof flagged === "boolean") return flagged;
   if (flagged !== undefined || !isFields(categories)) throw brokenAnswer("a result of no decision");
   const found = Object.values(categories);
@@ -44,4 +78,10 @@ function isFlagged(result: unknown): boolean {
     return found.includes(true);
   }
   throw brokenAnswer("a result of no decision");
+}
+
+function usageOf(raw: unknown): Moderations["usage"] {
+  const tokens = isFields(raw) ? (raw.prompt_tokens ?? raw.total_tokens) : undefined;
+  if (!Number.isSafeInteger(tokens) || (tokens as number) <= 0) return undefined;
+  return { ...estimatedUsage(tokens as number, 0), estimated: false };
 }

@@ -12,7 +12,9 @@ import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
 import { type AnswerPlan, sandboxModel, unknownModel } from "./drills.ts";
 import { sandboxEmbed } from "./embeddings.ts";
 import { SandboxImages } from "./image/image-provider.ts";
+import { sandboxModerate } from "./moderation.ts";
 import { type SandboxAnswer, sandboxPlan } from "./plan-answer.ts";
+import { sandboxRerank } from "./rerank.ts";
 import { sandboxSpeak } from "./speech/speech-provider.ts";
 import { sandboxTranscribe } from "./speech/transcription-provider.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
@@ -38,6 +40,8 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
   return {
     fields: chatFieldsOf("sandbox"),
     embed: sandboxEmbed,
+    rerank: sandboxRerank,
+    moderate: sandboxModerate,
     imageFields: imageFieldsOf("sandbox"),
     image: (call) => images.image(call),
     speak: (call) => sandboxSpeak(call, clock),

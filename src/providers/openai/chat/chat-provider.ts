@@ -41,6 +41,7 @@ import { openAiEmbed } from "../embeddings.ts";
 import { failureOfStatus, failureTold } from "../failure-mapping.ts";
 import { openAiImages } from "../images.ts";
 import { openAiModerate } from "../moderations.ts";
+import { openAiRerank } from "../rerank.ts";
 import { ResponsesWire } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
@@ -65,7 +66,7 @@ export interface OpenAiDependencies {
 
 /** What has OpenAI's wire format. */
 export type OpenAiProvider = ChatProvider &
-  Required<Pick<Provider, "embed" | "image" | "moderate" | "speak" | "transcribe">>;
+  Required<Pick<Provider, "embed" | "image" | "moderate" | "rerank" | "speak" | "transcribe">>;
 
 /**
  * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
@@ -83,6 +84,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly embed: OpenAiProvider["embed"];
   readonly image: OpenAiProvider["image"];
   readonly moderate: OpenAiProvider["moderate"];
+  readonly rerank: OpenAiProvider["rerank"];
   readonly speak: OpenAiProvider["speak"];
   readonly transcribe: OpenAiProvider["transcribe"];
   readonly #url: string;
@@ -132,7 +134,8 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const { type, baseUrl } = settings;
     this.#responses = new ResponsesWire(baseUrl, wire);
     this.image = openAiImages({ wire, type, baseUrl, headers: this.#headers });
-    this.moderate = openAiModerate(wire, settings, this.#headers);
+    this.moderate = openAiModerate(wire, settings);
+    this.rerank = openAiRerank(wire, settings);
     this.speak = openAiSpeak(wire, settings);
     this.transcribe = openAiTranscribe(wire, settings, this.#headers);
     const { hostname } = new URL(this.#url);

@@ -1,0 +1,80 @@
+import type { Database, Query } from "../client.ts";
+
+export type SessionKind = "organization" | "operator";
+
+export interface SessionRecord {
+  readonly tokenHash: string;
+  readonly kind: SessionKind;
+  readonly keyId: string;
+  readonly createdAtMs: number;
+  readonly lastUsedAtMs: number;
+}
+
+/** Sessions that a key has at a time: those above end, the oldest first. */
+const MAX_SESSIONS_OF_KEY = 50;
+const REMOVED_AT_ONCE = 1_000;
+
+/** Inserts a session, and removes what ended before `endedBeforeMs` or is above what a key may have. */
+export async function insertSession(
+  sql: Database,
+  session: Omit<SessionRecord, "lastUsedAtMs">,
+  endedBeforeMs: number,
+): Promise<void> {
+  const createdAt = new Date(session.createdAtMs);
+  await sql.begin(async (transaction) => {
+    await transaction`
+      INSERT INTO dashboard_sessions (token_hash, kind, key_id, created_at, last_used_at)
+      VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId}, ${createdAt}, ${createdAt})`;
+    // Others remove at the same time: what they have locked is left to them.
+    await transaction`
+      DELETE FROM dashboard_sessions WHERE token_hash IN (
+        SELECT token_hash FROM dashboard_sessions WHERE created_at < ${new Date(endedBeforeMs)}
+        ORDER BY created_at LIMIT ${REMOVED_AT_ONCE} FOR UPDATE SKIP LOCKED)`;
+    await transaction`
+      DELETE FROM dashboard_sessions WHERE token_hash IN (
+        SELECT token_hash FROM dashboard_sessions WHERE key_id = ${session.keyId}
+        ORDER BY created_at DESC OFFSET ${MAX_SESSIONS_OF_KEY} FOR UPDATE SKIP LOCKED)`;
+  });
+}
+
+export function findSession(tokenHash: string): Query<SessionRecord | undefined> {
+  return {
+    name: "dashboard-session-find",
+    tables: ["dashboard_sessions"],
+    async run(sql) {
+      const [row] = await sql<SessionRow[]>`
+        SELECT token_hash, kind, key_id, created_at, last_used_at FROM dashboard_sessions
+        WHERE token_hash = ${tokenHash}`;
+      return (
+        row && {
+          tokenHash: row.token_hash,
+          kind: row.kind,
+          keyId: row.key_id,
+          createdAtMs: row.created_at.getTime(),
+          lastUsedAtMs: row.last_used_at.getTime(),
+        }
+      );
+    },
+  };
+}
+
+export async function noteSessionUse(
+  sql: Database,
+  tokenHash: string,
+  nowMs: number,
+): Promise<void> {
+  await sql`UPDATE dashboard_sessions SET last_used_at = ${new Date(nowMs)}
+    WHERE token_hash = ${tokenHash} AND last_used_at < ${new Date(nowMs)}`;
+}
+
+export async function deleteSession(sql: Database, tokenHash: string): Promise<void> {
+  await sql`DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
+}
+
+interface SessionRow {
+  readonly token_hash: string;
+  readonly kind: SessionKind;
+  readonly key_id: string;
+  readonly created_at: Date;
+  readonly last_used_at: Date;
+}

@@ -1,0 +1,145 @@
+import type { Database } from "../client.ts";
+import { endDisputeSuspension, suspendForDispute } from "./organizations.ts";
+
+export type ReversalState = "open" | "lost" | "returned";
+
+/** Money that the processor took back by itself. */
+export interface NewReversal {
+  /** As the processor names it. */
+  readonly id: string;
+  readonly kind: "dispute" | "refund";
+  readonly processor: string;
+  /** The payment, as the processor names it. */
+  readonly paymentReference: string;
+  readonly amountNano: bigint;
+  readonly state: ReversalState;
+}
+
+export interface PaymentReversal {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly kind: "dispute" | "refund";
+  readonly amountNano: bigint;
+  readonly state: ReversalState;
+  /** Of the top-up. */
+  readonly description: string;
+}
+
+const FIRST_LOOK_SECONDS = 10;
+const MAX_LOOK_SECONDS = 3_600;
+
+/**
+ * Writes down what the processor reports of a reversal. What has ended stays so, whichever report comes last.
+ * A dispute that is new suspends the organization in the same transaction, and the last one that is won ends
+ * that.
+ * Undefined where the payment is none of the gateway's.
+ */
+export async function noteReversal(
+  sql: Database,
+  reversal: NewReversal,
+): Promise<{ readonly organizationId: string } | undefined> {
+  return await sql.begin(async (transaction) => {
+    const [payment] = await transaction<{ id: string; organization_id: string }[]>`
+      SELECT id, organization_id FROM payment_intents
+      WHERE processor = ${reversal.processor} AND reference = ${reversal.paymentReference}
+        AND state = 'succeeded' FOR UPDATE`;
+    if (payment === undefined) return undefined;
+    const organizationId = payment.organization_id;
+    const [written] = await transaction<{ is_new: boolean }[]>`
+      INSERT INTO payment_reversals AS r (id, organization_id, intent_id, kind, amount_nano, state)
+      VALUES (${reversal.id}, ${organizationId}, ${payment.id}, ${reversal.kind},
+        ${reversal.amountNano.toString()}::bigint, ${reversal.state})
+      ON CONFLICT (id) DO UPDATE SET state = EXCLUDED.state, is_settled = false,
+        next_look_at = clock_timestamp(), looks = 0
+      WHERE r.state <> EXCLUDED.state
+        AND (r.state = 'open' OR r.state = 'lost' AND EXCLUDED.state = 'returned')
+      RETURNING xmax = 0 AS is_new`;
+    if (reversal.kind !== "dispute" || written === undefined) return { organizationId };
+    if (reversal.state === "returned") {
+      const [other] = await transaction`SELECT 1 FROM payment_reversals
+        WHERE organization_id = ${organizationId} AND kind = 'dispute' AND state <> 'returned'
+        LIMIT 1`;
+      if (other === undefined) await endDisputeSuspension(transaction, organizationId);
+    } else if (written.is_new) {
+      await suspendForDispute(transaction, organizationId);
+    }
+    return { organizationId };
+  });
+}
+
+interface ReversalRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly kind: "dispute" | "refund";
+  readonly amount_nano: bigint;
+  readonly state: ReversalState;
+  readonly description: string;
+}
+
+/** Those for which something is to be taken, or put back, by now. */
+export async function claimUnsettledReversals(
+  sql: Database,
+  limit: number,
+): Promise<PaymentReversal[]> {
+  const rows = await sql<ReversalRow[]>`
+    UPDATE payment_reversals r SET looks = r.looks + 1, next_look_at = clock_timestamp()
+      + make_interval(secs => least(${MAX_LOOK_SECONDS}, ${FIRST_LOOK_SECONDS} * 2 ^ least(r.looks, 10)))
+    FROM payment_intents p
+    WHERE p.id = r.intent_id AND r.id IN (
+      SELECT id FROM payment_reversals WHERE NOT is_settled AND next_look_at <= clock_timestamp()
+      ORDER BY next_look_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING r.*, p.description`;
+  return rows.map(reversalOf);
+}
+
+export async function findReversal(
+  sql: Database,
+  id: string,
+): Promise<PaymentReversal | undefined> {
+  const [row] = await sql<ReversalRow[]>`
+    SELECT r.*, p.description FROM payment_reversals r JOIN payment_intents p ON p.id = r.intent_id
+    WHERE r.id = ${id}`;
+  return row && reversalOf(row);
+}
+
+/** Nothing is to be done for it, as long as it stays in this state. */
+export async function markReversalSettled(
+  sql: Database,
+  id: string,
+  state: ReversalState,
+): Promise<void> {
+  await sql`UPDATE payment_reversals SET is_settled = true WHERE id = ${id} AND state = ${state}`;
+}
+
+export interface ReversalOrders {
+  /** The place, in the list, behind the last that there is. */
+  readonly next: number;
+  /** Of all that were carried out. */
+  readonly takenNano: bigint;
+  /** One is neither carried out nor refused. */
+  readonly isOpen: boolean;
+}
+
+/** Of these credit commands. */
+export async function reversalOrders(
+  sql: Database,
+  ids: readonly string[],
+): Promise<ReversalOrders> {
+  const [row] = await sql<{ next: number; taken: bigint; is_open: boolean }[]>`
+    SELECT coalesce(max(array_position(${sql.array([...ids])}::text[], id)), 0) AS next,
+      coalesce(-sum(amount_nano) FILTER (WHERE transaction_id IS NOT NULL), 0)::bigint AS taken,
+      coalesce(bool_or(done_at IS NULL), false) AS is_open
+    FROM credit_commands WHERE id = ANY(${sql.array([...ids])}::text[])`;
+  return { next: row!.next, takenNano: row!.taken, isOpen: row!.is_open };
+}
+
+function reversalOf(row: ReversalRow): PaymentReversal {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    kind: row.kind,
+    amountNano: row.amount_nano,
+    state: row.state,
+    description: row.description,
+  };
+}

@@ -1,0 +1,187 @@
+import type { Database } from "../client.ts";
+import { changeOrganization } from "./organizations.ts";
+
+export type SubscriptionState = "pending" | "open" | "active" | "unpaid" | "ended";
+
+export interface NewPlanSubscription {
+  readonly organizationId: string;
+  /** The idempotency key at the processor. */
+  readonly id: string;
+  readonly processor: string;
+  readonly plan: string;
+  readonly customer: string | undefined;
+  /** As the processor names it. */
+  readonly method: string;
+}
+
+export interface PlanSubscription extends NewPlanSubscription {
+  /** As the processor names it. */
+  readonly reference: string | undefined;
+  readonly state: SubscriptionState;
+  /** The plan that follows at the end of the period; undefined: the same again. */
+  readonly nextPlan: string | undefined;
+  readonly invoiceUrl: string | undefined;
+  readonly periodStartMs: number | undefined;
+  readonly periodEndMs: number | undefined;
+  readonly version: bigint;
+  readonly createdAtMs: number;
+}
+
+/** How a subscription stands at the processor. */
+export interface SubscriptionStanding {
+  readonly state: Exclude<SubscriptionState, "pending">;
+  readonly reference?: string | undefined;
+  readonly invoiceUrl?: string | undefined;
+  readonly periodStartMs?: number | undefined;
+  readonly periodEndMs?: number | undefined;
+}
+
+interface SubscriptionRow {
+  readonly organization_id: string;
+  readonly id: string;
+  readonly processor: string;
+  readonly plan: string;
+  readonly next_plan: string | null;
+  readonly reference: string | null;
+  readonly customer: string | null;
+  readonly method: string;
+  readonly state: SubscriptionState;
+  readonly invoice_url: string | null;
+  readonly period_start: Date | null;
+  readonly period_end: Date | null;
+  readonly version: bigint;
+  readonly created_at: Date;
+}
+
+const ANSWER_SECONDS = 60;
+const RETRY_SECONDS = 30;
+/** What the processor does not report is found out after so long at most. */
+const LOOK_SECONDS = 21_600;
+
+/** False, and nothing is written, where the organization has one that has not ended. */
+export async function insertPlanSubscription(
+  sql: Database,
+  order: NewPlanSubscription,
+): Promise<boolean> {
+  const written = await sql`
+    INSERT INTO plan_subscriptions AS s (organization_id, id, processor, plan, customer, method,
+      next_look_at)
+    VALUES (${order.organizationId}, ${order.id}, ${order.processor}, ${order.plan},
+      ${order.customer ?? null}, ${order.method},
+      clock_timestamp() + make_interval(secs => ${ANSWER_SECONDS}))
+    ON CONFLICT (organization_id) DO UPDATE SET id = excluded.id, processor = excluded.processor,
+      plan = excluded.plan, customer = excluded.customer, method = excluded.method,
+      next_plan = NULL, reference = NULL, state = 'pending', invoice_url = NULL, period_start = NULL,
+      period_end = NULL, version = s.version + 1, next_look_at = excluded.next_look_at,
+      created_at = clock_timestamp()
+    WHERE s.state = 'ended'`;
+  return written.count > 0;
+}
+
+/** That of the organization which has not ended. */
+export async function findPlanSubscription(
+  sql: Database,
+  organizationId: string,
+): Promise<PlanSubscription | undefined> {
+  const [row] = await sql<SubscriptionRow[]>`SELECT * FROM plan_subscriptions
+    WHERE organization_id = ${organizationId} AND state <> 'ended'`;
+  return row && subscriptionOf(row);
+}
+
+export async function findSubscriptionByReference(
+  sql: Database,
+  processor: string,
+  reference: string,
+): Promise<PlanSubscription | undefined> {
+  const [row] = await sql<SubscriptionRow[]>`SELECT * FROM plan_subscriptions
+    WHERE processor = ${processor} AND reference = ${reference}`;
+  return row && subscriptionOf(row);
+}
+
+/** Takes those that are to be looked at by now. Unless that succeeds they are due again soon. */
+export async function claimSubscriptions(
+  sql: Database,
+  processor: string,
+  limit: number,
+): Promise<PlanSubscription[]> {
+  const rows = await sql<SubscriptionRow[]>`
+    UPDATE plan_subscriptions
+    SET next_look_at = clock_timestamp() + make_interval(secs => ${RETRY_SECONDS})
+    WHERE organization_id IN (
+      SELECT organization_id FROM plan_subscriptions
+      WHERE processor = ${processor} AND next_look_at <= clock_timestamp()
+      ORDER BY next_look_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    RETURNING *`;
+  return rows.map(subscriptionOf);
+}
+
+/** Says which plan follows; false where the subscription has changed meanwhile. */
+export async function setNextPlan(
+  sql: Database,
+  { organizationId, id, version }: PlanSubscription,
+  nextPlan: string | null,
+): Promise<boolean> {
+  const written = await sql`UPDATE plan_subscriptions
+    SET next_plan = ${nextPlan}, version = version + 1
+    WHERE organization_id = ${organizationId} AND id = ${id} AND version = ${version.toString()}::bigint`;
+  return written.count > 0;
+}
+
+/**
+ * Writes down how a subscription stands, and moves the organization to the plan that is paid for, or back.
+ * An enterprise plan, which only operators set, stays. False, and nothing is written, where the subscription
+ * has changed since it was read.
+ */
+export function noteStanding(
+  sql: Database,
+  { organizationId, id, version, plan, nextPlan }: PlanSubscription,
+  standing: SubscriptionStanding,
+): Promise<boolean> {
+  const { state, reference = null, invoiceUrl = null, periodStartMs, periodEndMs } = standing;
+  const end = timeOf(periodEndMs);
+  return sql.begin(async (transaction) => {
+    const [organization] = await transaction<{ plan: string }[]>`
+      SELECT plan FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
+    const written = await transaction`UPDATE plan_subscriptions
+      SET state = ${state}, reference = coalesce(${reference}, reference), invoice_url = ${invoiceUrl},
+        period_start = coalesce(${timeOf(periodStartMs)}, period_start),
+        period_end = coalesce(${end}, period_end), version = version + 1,
+        next_look_at = CASE WHEN ${state === "ended"} THEN NULL
+          ELSE least(clock_timestamp() + make_interval(secs => ${LOOK_SECONDS}),
+            greatest(${end}, clock_timestamp()) + make_interval(secs => ${RETRY_SECONDS})) END
+      WHERE organization_id = ${organizationId} AND id = ${id}
+        AND version = ${version.toString()}::bigint`;
+    if (written.count === 0) return false;
+    const before = organization!.plan;
+    const isPaid = state === "active";
+    if (isPaid && (before === "free" || before === "byok")) {
+      await changeOrganization(transaction, organizationId, { plan });
+    } else if (!isPaid && before === plan) {
+      await changeOrganization(transaction, organizationId, { plan: nextPlan ?? "free" });
+    }
+    return true;
+  });
+}
+
+function timeOf(ms: number | undefined): Date | null {
+  return ms === undefined ? null : new Date(ms);
+}
+
+function subscriptionOf(row: SubscriptionRow): PlanSubscription {
+  return {
+    organizationId: row.organization_id,
+    id: row.id,
+    processor: row.processor,
+    plan: row.plan,
+    nextPlan: row.next_plan ?? undefined,
+    reference: row.reference ?? undefined,
+    customer: row.customer ?? undefined,
+    method: row.method,
+    state: row.state,
+    invoiceUrl: row.invoice_url ?? undefined,
+    periodStartMs: row.period_start?.getTime(),
+    periodEndMs: row.period_end?.getTime(),
+    version: row.version,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

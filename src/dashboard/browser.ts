@@ -1,0 +1,79 @@
+import { isLoopbackHost } from "../http/request-headers.ts";
+import { GatewayError } from "../lib/errors.ts";
+
+/*
+ * What a browser says of a request of the dashboard: where it comes from, and which session it has.
+ */
+
+type Asked = Pick<Request, "headers">;
+
+function otherSite(): GatewayError {
+  return new GatewayError(
+    "cross_origin",
+    "The dashboard's API answers requests of the dashboard's own pages alone.",
+  );
+}
+
+/** Throws 403 where a request states that it comes from elsewhere. */
+export function assertNotFromElsewhere({ headers }: Asked, publicBase: string | undefined): void {
+  const site = headers.get("sec-fetch-site");
+  if (site !== null && site !== "same-origin") throw otherSite();
+  const origin = headers.get("origin");
+  if (site === null && origin !== null && !isOwn(origin, headers, publicBase)) throw otherSite();
+}
+
+/** Behind a proxy that changes the host, the address that the operator named is the own one too. */
+function isOwn(origin: string, headers: Headers, publicBase: string | undefined): boolean {
+  if (publicBase !== undefined && origin === new URL(publicBase).origin) return true;
+  const host = headers.get("host");
+  return host !== null && (origin === `http://${host}` || origin === `https://${host}`);
+}
+
+/** Throws 403 where a request states nothing of where it comes from, as no current browser does. */
+export function assertStatesOrigin({ headers }: Asked): void {
+  if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
+}
+
+const COOKIE_NAME = "gateway_session";
+const TOKEN = /^[A-Za-z0-9_-]{43}$/;
+/** Longer than what browsers send. */
+const MAX_COOKIE_CHARACTERS = 8_192;
+
+/** As long as a session lasts at most. */
+const COOKIE_SECONDS = 43_200;
+
+/**
+ * Browsers refuse a `__Host-` cookie that comes over plain http, which is how a gateway on one's own machine
+ * is opened.
+ */
+function isPlain({ headers }: Asked, publicBase: string | undefined): boolean {
+  if (publicBase?.startsWith("https:") === true) return false;
+  return isLoopbackHost(headers) && headers.get("x-forwarded-proto") !== "https";
+}
+
+export function cookieToken(request: Asked, publicBase: string | undefined): string | undefined {
+  const cookies = request.headers.get("cookie");
+  if (cookies === null || cookies.length > MAX_COOKIE_CHARACTERS) return undefined;
+  const name = cookieName(isPlain(request, publicBase));
+  for (const cookie of cookies.split(";")) {
+    const [key, value = ""] = cookie.trim().split("=", 2);
+    if (key === name) return TOKEN.test(value) ? value : undefined;
+  }
+  return undefined;
+}
+
+/** The Set-Cookie header of a session; an empty token ends it. */
+export function sessionCookie(
+  request: Asked,
+  publicBase: string | undefined,
+  token: string,
+): string {
+  const plain = isPlain(request, publicBase);
+  const age = token === "" ? 0 : COOKIE_SECONDS;
+  const secure = plain ? "" : " Secure;";
+  return `${cookieName(plain)}=${token}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Strict`;
+}
+
+function cookieName(plain: boolean): string {
+  return plain ? COOKIE_NAME : `__Host-${COOKIE_NAME}`;
+}

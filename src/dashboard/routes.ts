@@ -1,0 +1,136 @@
+import { Type } from "typebox";
+import { jsonResponse } from "../http/error-response.ts";
+import type { SessionCaller } from "../http/pipeline.ts";
+import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
+import { assertNotFromElsewhere, assertStatesOrigin, sessionCookie } from "./browser.ts";
+import type { LiveFigures } from "./live.ts";
+import { pageRoutes } from "./pages.ts";
+import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
+
+export interface DashboardDependencies {
+  readonly sessions: DashboardSessions;
+  readonly live: LiveFigures;
+  readonly publicUrl: string | undefined;
+}
+
+const PREFIX = "/dashboard/api";
+/** What a session may reach; a model endpoint never is. */
+const REACHED: ReadonlySet<KeyAccess["kind"]> = new Set([
+  "administration",
+  "catalogue",
+  "self",
+  "operator",
+]);
+const MAX_SIGN_IN_BYTES = 4_096;
+const MAX_KEY_CHARACTERS = 256;
+const tag = "Dashboard";
+const anySession: SessionAccess = { kind: "session", of: { kind: "public" } };
+
+const signInBody = Type.Object(
+  { key: Type.String({ minLength: 1, maxLength: MAX_KEY_CHARACTERS }) },
+  { additionalProperties: false },
+);
+
+/**
+ * The dashboard: its pages, its sessions, and the administrative routes of the API below /dashboard/api,
+ * called with a session in place of a key. What calls models is mounted nowhere here.
+ */
+export function dashboardRoutes(
+  routes: readonly RouteDefinition[],
+  dependencies: DashboardDependencies,
+): RouteDefinition[] {
+  return [
+    ...pageRoutes(),
+    ...sessionRoutes(dependencies),
+    {
+      method: "GET",
+      path: `${PREFIX}/events`,
+      tag,
+      summary: "Follow changes of figures",
+      access: anySession,
+      responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
+      handle: (context) => dependencies.live.open(context),
+    },
+    ...routes.flatMap((route) => reachedBySession(route)),
+  ];
+}
+
+function reachedBySession(route: RouteDefinition): RouteDefinition[] {
+  const { access, path } = route;
+  if (access.kind === "session" || !REACHED.has(access.kind)) return [];
+  return [
+    {
+      ...route,
+      path: PREFIX + path,
+      access: { kind: "session", of: access },
+      handle: async (context) => unstored(await route.handle(context)),
+    },
+  ];
+}
+
+function sessionRoutes({ sessions, publicUrl }: DashboardDependencies): RouteDefinition[] {
+  const path = `${PREFIX}/session`;
+  const state = { description: "The session, with its CSRF token" };
+  return [
+    {
+      method: "POST",
+      path,
+      tag,
+      summary: "Sign in with a management key or an operator key",
+      access: { kind: "public" },
+      maxBodyBytes: MAX_SIGN_IN_BYTES,
+      body: signInBody,
+      responses: { 200: state },
+      async handle({ request, body, address }) {
+        assertNotFromElsewhere(request, publicUrl);
+        assertStatesOrigin(request);
+        const { token, caller } = await sessions.begin((body as { key: string }).key, address);
+        return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
+      },
+    },
+    {
+      method: "GET",
+      path,
+      tag,
+      summary: "The session, with its CSRF token",
+      access: { ...anySession, givesToken: true },
+      responses: { 200: state },
+      handle: (context) => stateOf(callerIn(context), sessions.csrfToken(context.request)),
+    },
+    {
+      method: "DELETE",
+      path,
+      tag,
+      summary: "Sign out",
+      access: anySession,
+      responses: { 200: { description: "The session has ended" } },
+      async handle({ request }) {
+        await sessions.end(request);
+        const response = unstored(jsonResponse({ deleted: true }));
+        response.headers.set("set-cookie", sessionCookie(request, publicUrl, ""));
+        return response;
+      },
+    },
+  ];
+}
+
+function callerIn({ caller, operatorKeyId }: RequestContext): SessionCaller {
+  return caller === undefined
+    ? { kind: "operator", operatorKeyId }
+    : { kind: "organization", key: caller.key };
+}
+
+function stateOf(caller: SessionCaller, csrfToken: string, cookie?: string): Response {
+  const key =
+    caller.kind === "operator"
+      ? { id: caller.operatorKeyId, name: null }
+      : { id: caller.key.id, name: caller.key.name };
+  const response = unstored(jsonResponse({ kind: caller.kind, key, csrf_token: csrfToken }));
+  if (cookie !== undefined) response.headers.set("set-cookie", cookie);
+  return response;
+}
+
+function unstored(response: Response): Response {
+  response.headers.set("cache-control", "no-store");
+  return response;
+}

@@ -1,0 +1,170 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { Database, Query } from "../../db/client.ts";
+import {
+  deleteSession,
+  findSession,
+  insertSession,
+  noteSessionUse,
+  type SessionRecord,
+} from "../../db/queries/dashboard-sessions.ts";
+import { findOperatorKey } from "../../db/queries/operator-keys.ts";
+import type { RateWindows } from "../cluster/interface.ts";
+import { type Authentication, type Suspensions, usableKey } from "../http/authentication.ts";
+import type { SessionCaller, Sessions } from "../http/pipeline.ts";
+import type { SessionAccess } from "../http/route.ts";
+import { parseApiKey } from "../lib/api-key-format.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { assertNotFromElsewhere, assertStatesOrigin, cookieToken } from "./browser.ts";
+
+export interface SessionDependencies {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly keys: ApiKeyActors;
+  readonly suspensions: Suspensions;
+  readonly authentication: Authentication;
+  readonly rates: RateWindows;
+  readonly publicUrl: string | undefined;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+const HOUR_MS = 3_600_000;
+const MAX_AGE_MS = 12 * HOUR_MS;
+const MAX_IDLE_MS = HOUR_MS;
+/** A use is written down where the last one that was is older, so that few calls of a page write. */
+const NOTED_AFTER_MS = 15_000;
+const ATTEMPTS_A_MINUTE = 10;
+const TOKEN_BYTES = 32;
+/** Sent by pages that refresh what they show without anyone asking: no use of the session. */
+const UNATTENDED = "x-dashboard-unattended";
+
+/**
+ * Sessions of the dashboard. The token is in a cookie; the database has its hash, so that any instance serves
+ * a session and a copy of the database opens none. The CSRF token is derived from the token. A session can do
+ * what its key can do at the time of each call, and ends with it.
+ */
+export class DashboardSessions implements Sessions {
+  readonly #dependencies: SessionDependencies;
+
+  constructor(dependencies: SessionDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Begins a session and returns its token. Throws 401 and 403 for keys that cannot, 429. */
+  async begin(secret: string, address: string): Promise<{ token: string; caller: SessionCaller }> {
+    const { sql, clock, rates } = this.#dependencies;
+    const attempt = await rates.take(`dashboard sign-in ${address}`, ATTEMPTS_A_MINUTE);
+    if (!attempt.isAdmitted) {
+      throw new GatewayError(
+        "rate_limit_exceeded",
+        "Too many attempts to sign in. Wait a minute.",
+        {
+          retryAfterSeconds: attempt.retryAfterMs / 1_000,
+        },
+      );
+    }
+    const caller = await this.#callerWith(secret);
+    const token = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)));
+    const text = token.toString("base64url");
+    const createdAtMs = clock.nowMs();
+    const keyId = caller.kind === "operator" ? caller.operatorKeyId : caller.key.id;
+    const session = { tokenHash: hashOf(text), kind: caller.kind, keyId, createdAtMs };
+    await insertSession(sql, session, createdAtMs - MAX_AGE_MS);
+    return { token: text, caller };
+  }
+
+  async callerOf(request: Request, access: SessionAccess): Promise<SessionCaller> {
+    const { publicUrl, clock, sql } = this.#dependencies;
+    assertNotFromElsewhere(request, publicUrl);
+    const token = cookieToken(request, publicUrl);
+    if (token === undefined) throw noSession();
+    assertStatesOrigin(request);
+    if (access.givesToken !== true) assertCsrfToken(request, token);
+    const session = await this.#find(token);
+    const caller = await this.#callerBy(session);
+    const nowMs = clock.nowMs();
+    const isUse = !request.headers.has(UNATTENDED);
+    if (isUse && nowMs - session.lastUsedAtMs > NOTED_AFTER_MS) {
+      await noteSessionUse(sql, session.tokenHash, nowMs);
+    }
+    return caller;
+  }
+
+  /** The session of a request that was let in, as it stands now; throws 401 once it has ended. */
+  async stillOpen(request: Request): Promise<SessionRecord> {
+    const token = cookieToken(request, this.#dependencies.publicUrl);
+    if (token === undefined) throw noSession();
+    const session = await this.#find(token);
+    await this.#callerBy(session);
+    return session;
+  }
+
+  /** The key of a session as it stands now. Throws 401 where it has ended. */
+  async assertKey(session: SessionRecord): Promise<void> {
+    await this.#callerBy(session);
+  }
+
+  async end(request: Request): Promise<void> {
+    const token = cookieToken(request, this.#dependencies.publicUrl);
+    if (token !== undefined) await deleteSession(this.#dependencies.sql, hashOf(token));
+  }
+
+  /** Of a request that was let in. */
+  csrfToken(request: Request): string {
+    return csrfTokenOf(cookieToken(request, this.#dependencies.publicUrl) ?? "");
+  }
+
+  async #find(token: string): Promise<SessionRecord> {
+    const { clock, read } = this.#dependencies;
+    const session = await read(findSession(hashOf(token)));
+    if (session === undefined) throw noSession();
+    const nowMs = clock.nowMs();
+    const isOver = nowMs - session.createdAtMs >= MAX_AGE_MS;
+    if (isOver || nowMs - session.lastUsedAtMs >= MAX_IDLE_MS) throw noSession();
+    return session;
+  }
+
+  async #callerBy({ kind, keyId }: SessionRecord): Promise<SessionCaller> {
+    if (kind === "organization") {
+      return { kind, key: await usableKey(this.#dependencies, keyId) };
+    }
+    const found = await this.#dependencies.read(findOperatorKey({ id: keyId }));
+    if (found === undefined) throw noSession();
+    return { kind, operatorKeyId: found.id };
+  }
+
+  async #callerWith(secret: string): Promise<SessionCaller> {
+    const { authentication } = this.#dependencies;
+    const authorization = `Bearer ${secret}`;
+    if (parseApiKey(secret)?.kind === "operator") {
+      const { id } = await authentication.authenticateOperator(authorization);
+      return { kind: "operator", operatorKeyId: id };
+    }
+    const key = await authentication.authenticate(authorization);
+    if (key.kind === "management") return { kind: "organization", key };
+    throw new GatewayError(
+      "wrong_key_kind",
+      "A secret key cannot sign in. Use a management key (gateway_mgmt_…) or an operator key.",
+    );
+  }
+}
+
+export function csrfTokenOf(token: string): string {
+  return createHash("sha256").update(`csrf ${token}`).digest("base64url");
+}
+
+function hashOf(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}
+
+function assertCsrfToken({ headers }: Request, token: string): void {
+  const expected = Buffer.from(csrfTokenOf(token));
+  const given = Buffer.from(headers.get("x-csrf-token") ?? "");
+  if (given.length === expected.length && timingSafeEqual(given, expected)) return;
+  throw new GatewayError("invalid_csrf_token", "X-CSRF-Token is missing, or not this session's.");
+}
+
+function noSession(): GatewayError {
+  return new GatewayError("no_session", "There is no session, or it has ended. Sign in again.");
+}

@@ -1,0 +1,108 @@
+import { signal } from "@preact/signals";
+import { dashboardUrl } from "./router.ts";
+
+/** Who has signed in. */
+export interface Session {
+  readonly kind: "organization" | "operator";
+  readonly key: { readonly id: string; readonly name: string | null };
+  readonly csrf_token: string;
+}
+
+/** Undefined until it is known; null where there is none. */
+export const session = signal<Session | null | undefined>(undefined);
+/** Why a session ended without "Sign out". */
+export const signedOutBecause = signal<string | undefined>(undefined);
+
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly param: string | null;
+
+  constructor(status: number, code: string, message: string, param: string | null) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.param = param;
+  }
+}
+
+type Method = "GET" | "POST" | "PATCH" | "DELETE";
+
+interface CallOptions {
+  readonly body?: unknown;
+  readonly signal?: AbortSignal;
+  /** Loaded without anyone asking: it does not keep the session open. */
+  readonly isUnattended?: boolean;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Sends a call of the dashboard's API with the session. Throws ApiError. */
+export async function send(
+  method: Method,
+  path: string,
+  options: CallOptions = {},
+): Promise<Response> {
+  const headers: Record<string, string> = { accept: "application/json", ...options.headers };
+  const token = session.value?.csrf_token;
+  if (token !== undefined) headers["x-csrf-token"] = token;
+  if (options.isUnattended) headers["x-dashboard-unattended"] = "1";
+  if (options.body !== undefined) headers["content-type"] = "application/json";
+  const response = await fetch(new URL(`api/${path}`, dashboardUrl), {
+    method,
+    headers,
+    signal: options.signal,
+    body: options.body === undefined ? undefined : JSON.stringify(options.body),
+  }).catch((error: unknown) => {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, "unreachable", "The gateway cannot be reached.", null);
+  });
+  if (response.ok) return response;
+  const error = await errorOf(response);
+  if (error.status === 401) endSession("Your session has ended. Sign in again.");
+  throw error;
+}
+
+export async function call<Answer>(
+  method: Method,
+  path: string,
+  options: CallOptions = {},
+): Promise<Answer> {
+  return (await send(method, path, options)).json() as Promise<Answer>;
+}
+
+export async function errorOf(response: Response): Promise<ApiError> {
+  const envelope = (await response.json().catch(() => ({}))) as {
+    error?: { message?: string; code?: string; param?: string | null };
+  };
+  const { message, code, param } = envelope.error ?? {};
+  const text = message ?? `The gateway answered with status ${response.status}.`;
+  return new ApiError(response.status, code ?? "unknown", text, param ?? null);
+}
+
+export function endSession(because?: string): void {
+  if (session.value) signedOutBecause.value = because;
+  session.value = null;
+}
+
+/** Finds out whether a session is open, which it is after a reload. */
+export async function restoreSession(): Promise<void> {
+  try {
+    session.value = await call<Session>("GET", "session");
+  } catch (error) {
+    session.value = null;
+    if (!(error instanceof ApiError) || error.status !== 401)
+      signedOutBecause.value = String(error);
+  }
+}
+
+/** Throws ApiError where the key cannot sign in. */
+export async function signIn(key: string): Promise<void> {
+  const begun = await call<Session>("POST", "session", { body: { key } });
+  signedOutBecause.value = undefined;
+  session.value = begun;
+}
+
+export async function signOut(): Promise<void> {
+  await send("DELETE", "session").catch(() => {});
+  endSession();
+}

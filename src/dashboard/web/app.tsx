@@ -1,0 +1,121 @@
+import { useEffect, useState } from "preact/hooks";
+import { session, signOut } from "./api.ts";
+import { Button, Choice, Link } from "./components/controls.tsx";
+import { Toasts } from "./components/dialog.tsx";
+import { Empty, PageHead } from "./components/display.tsx";
+import { isLive } from "./live.ts";
+import { type DashboardPage, PAGES } from "./pages/table.ts";
+import { useResource } from "./resource.ts";
+import { pageName } from "./router.ts";
+import { SignIn } from "./sign-in.tsx";
+import { chooseTheme, type Theme, theme } from "./theme.ts";
+
+export function App() {
+  const signedIn = session.value;
+  if (signedIn === undefined) return null;
+  if (signedIn === null) return <SignIn />;
+  const pages = PAGES.filter(({ of }) => of.includes(signedIn.kind));
+  const asked = pageName.value;
+  // The first page of operators is one of theirs.
+  const current = pages.find(({ name }) => name === asked) ?? (asked === "" ? pages[0] : undefined);
+  return (
+    <>
+      <Frame pages={pages} current={current} />
+      <Toasts />
+    </>
+  );
+}
+
+interface FrameProps {
+  readonly pages: readonly DashboardPage[];
+  readonly current: DashboardPage | undefined;
+}
+
+function Frame({ pages, current }: FrameProps) {
+  const [isOpen, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => event.key === "Escape" && close();
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  return (
+    <div class="frame">
+      <header class="top">
+        <span class="brand">
+          <span class="mark" />
+          Model gateway
+        </span>
+        <button
+          type="button"
+          class="button"
+          aria-expanded={isOpen}
+          aria-controls="side"
+          onClick={() => setOpen(!isOpen)}
+        >
+          Menu
+        </button>
+      </header>
+      <div id="side" class={isOpen ? "side open" : "side"}>
+        <span class="brand">
+          <span class="mark" />
+          Model gateway
+        </span>
+        <nav aria-label="Pages">
+          {pages
+            .filter(({ isUnlisted }) => !isUnlisted)
+            .map((page) => (
+              <Link key={page.name} page={page.name} isCurrent={page === current} onFollow={close}>
+                {page.title}
+              </Link>
+            ))}
+        </nav>
+        <Foot />
+      </div>
+      <main>{current === undefined ? <Missing /> : <current.Page />}</main>
+    </div>
+  );
+}
+
+function Foot() {
+  return (
+    <div class="foot">
+      <span class={isLive.value ? "live on" : "live"}>{isLive.value ? "Live" : "Not live"}</span>
+      <Who />
+      <Choice
+        label="Theme"
+        value={theme.value}
+        options={[
+          ["system", "System"],
+          ["light", "Light"],
+          ["dark", "Dark"],
+        ]}
+        isInline
+        onChange={(chosen) => chooseTheme(chosen as Theme)}
+      />
+      <Button onClick={() => void signOut()}>Sign out</Button>
+    </div>
+  );
+}
+
+function Who() {
+  const isOperator = session.value?.kind === "operator";
+  const organization = useResource<{ name: string }>(isOperator ? undefined : "v1/organization");
+  return (
+    <p class="who">
+      <b>{isOperator ? "Operator" : (organization.data?.name ?? " ")}</b>
+      {session.value?.key.name}
+    </p>
+  );
+}
+
+function Missing() {
+  return (
+    <>
+      <PageHead title="No such page" />
+      <Empty title="There is no page of this name.">
+        <Link page="">Go to the first page</Link>
+      </Empty>
+    </>
+  );
+}

@@ -1,0 +1,163 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+export interface Series {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
+  /** Number of the colour in the style sheet: --series-1, … */
+  readonly color: number;
+  readonly isBars?: boolean;
+}
+
+interface ChartProps {
+  readonly label: string;
+  /** Beginnings of the hours or days, in seconds since the epoch. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly height?: number;
+  format(value: number): string;
+}
+
+const DEFAULT_HEIGHT = 200;
+const AXIS_WIDTH = 64;
+const BAR_SHARE = 0.7;
+const MAX_BAR_WIDTH = 40;
+
+/** A chart of figures by time. Its numbers are in a table too, for who does not see it. */
+export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
+  const room = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(undefined);
+  const shape = series.map((one) => `${one.label} ${one.color} ${one.isBars}`).join();
+  useEffect(() => {
+    const place = room.current!;
+    const draw = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(
+        optionsOf(place, series, height, format),
+        dataOf(times, series),
+        place,
+      );
+    };
+    draw();
+    const resize = new ResizeObserver(() =>
+      plot.current?.setSize({ width: place.clientWidth, height }),
+    );
+    resize.observe(place);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", draw);
+    document.addEventListener("theme", draw);
+    return () => {
+      resize.disconnect();
+      scheme.removeEventListener("change", draw);
+      document.removeEventListener("theme", draw);
+      plot.current?.destroy();
+    };
+  }, [shape, height]);
+  useEffect(() => plot.current?.setData(dataOf(times, series)), [times, series]);
+  return (
+    <figure class="chart" aria-label={label}>
+      <div ref={room} aria-hidden="true" />
+      <table class="unseen">
+        <caption>{label}</caption>
+        <thead>
+          <tr>
+            <th scope="col">From</th>
+            {series.map((one) => (
+              <th key={one.label} scope="col">
+                {one.label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {times.map((time, at) => (
+            <tr key={time}>
+              <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+              {series.map((one) => (
+                <td key={one.label}>{shown(one.values[at], format)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </figure>
+  );
+}
+
+function shown(value: number | null | undefined, format: (value: number) => string): string {
+  return value === null || value === undefined ? "—" : format(value);
+}
+
+function dataOf(times: readonly number[], series: readonly Series[]): uPlot.AlignedData {
+  return [times as number[], ...series.map(({ values }) => values as (number | null)[])];
+}
+
+/** A colour of the style sheet as a canvas takes it. */
+function colorOf(place: HTMLElement, variable: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${variable})`;
+  place.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+function optionsOf(
+  place: HTMLElement,
+  series: readonly Series[],
+  height: number,
+  format: (value: number) => string,
+): uPlot.Options {
+  const quiet = colorOf(place, "--quiet");
+  const line = colorOf(place, "--line");
+  const { fontFamily } = getComputedStyle(place);
+  const axis = { stroke: quiet, font: `12px ${fontFamily}`, ticks: { show: false } };
+  return {
+    width: place.clientWidth,
+    height,
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    legend: {
+      live: true,
+      markers: { width: 0, fill: (_, at) => colorOf(place, `--series-${series[at - 1]!.color}`) },
+    },
+    scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    axes: [
+      { ...axis, grid: { show: false } },
+      {
+        ...axis,
+        size: AXIS_WIDTH,
+        grid: { stroke: line, width: 1 },
+        values: (_plot, splits) => splits.map(format),
+      },
+    ],
+    series: [
+      {
+        value: (_plot, time) =>
+          time === null
+            ? ""
+            : new Date(time * 1_000).toLocaleString("en-US", {
+                day: "numeric",
+                month: "short",
+                hour: "2-digit",
+                minute: "2-digit",
+                hourCycle: "h23",
+              }),
+      },
+      ...series.map(({ label, color, isBars }) => {
+        const stroke = colorOf(place, `--series-${color}`);
+        return {
+          label,
+          stroke,
+          width: isBars ? 0 : 2,
+          fill: isBars ? stroke : undefined,
+          points: { show: false },
+          value: (_plot: uPlot, value: number | null) => shown(value, format),
+          ...(isBars && {
+            paths: uPlot.paths.bars!({ size: [BAR_SHARE, MAX_BAR_WIDTH], align: 1, radius: 0.15 }),
+          }),
+        };
+      }),
+    ],
+  };
+}

@@ -1,0 +1,236 @@
+import type { ComponentChildren } from "preact";
+import { useId, useState } from "preact/hooks";
+import { hrefOf, navigate } from "../router.ts";
+
+interface ButtonProps {
+  readonly children: ComponentChildren;
+  readonly variant?: "primary" | "plain" | "danger" | "quiet";
+  readonly type?: "button" | "submit";
+  readonly isBusy?: boolean;
+  readonly isDisabled?: boolean;
+  /** Where the text alone does not say of what: "Revoke the key ada". */
+  readonly label?: string;
+  onClick?(): void;
+}
+
+export function Button({
+  children,
+  variant = "plain",
+  type = "button",
+  isBusy = false,
+  isDisabled = false,
+  label,
+  onClick,
+}: ButtonProps) {
+  return (
+    <button
+      type={type}
+      class={`button ${variant}`}
+      disabled={isDisabled || isBusy}
+      aria-busy={isBusy}
+      aria-label={label}
+      onClick={onClick}
+    >
+      {children}
+    </button>
+  );
+}
+
+interface LinkProps {
+  readonly page: string;
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly children: ComponentChildren;
+  readonly isCurrent?: boolean;
+  readonly class?: string;
+  onFollow?(): void;
+}
+
+/** A link to a page of the dashboard, which does not load the page from the server. */
+export function Link({ page, query, children, isCurrent, class: className, onFollow }: LinkProps) {
+  const href = hrefOf(page, query);
+  const follow = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    onFollow?.();
+    navigate(href);
+  };
+  return (
+    <a href={href} class={className} aria-current={isCurrent ? "page" : undefined} onClick={follow}>
+      {children}
+    </a>
+  );
+}
+
+interface FieldProps {
+  readonly label: string;
+  readonly value: string;
+  readonly type?: "text" | "password" | "number" | "search" | "url" | "date" | "email";
+  readonly hint?: string;
+  readonly error?: string | undefined;
+  readonly placeholder?: string;
+  readonly isRequired?: boolean;
+  readonly isDisabled?: boolean;
+  readonly inputMode?: "decimal" | "numeric";
+  readonly autocomplete?: string;
+  onInput(value: string): void;
+}
+
+export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
+  const id = useId();
+  const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input
+        id={id}
+        type={(input.type ?? "text") as "text"}
+        value={input.value}
+        placeholder={input.placeholder}
+        required={input.isRequired}
+        disabled={input.isDisabled}
+        inputMode={input.inputMode}
+        autocomplete={(input.autocomplete ?? "off") as "off"}
+        spellcheck={false}
+        aria-invalid={error !== undefined}
+        aria-describedby={described}
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+      {described !== undefined && (
+        <p id={described} class={error === undefined ? "hint" : "hint bad"}>
+          {error ?? hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface AreaProps {
+  readonly label: string;
+  readonly value: string;
+  readonly rows?: number;
+  readonly placeholder?: string;
+  onInput(value: string): void;
+  onKeyDown?(event: KeyboardEvent): void;
+}
+
+export function Area({ label, value, rows = 3, placeholder, onInput, onKeyDown }: AreaProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <textarea
+        id={id}
+        rows={rows}
+        value={value}
+        placeholder={placeholder}
+        onInput={(event) => onInput(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  readonly label: string;
+  readonly value: string;
+  /** Each value with its text. */
+  readonly options: readonly (readonly [value: string, text: string])[];
+  readonly isInline?: boolean;
+  onChange(value: string): void;
+}
+
+export function Choice({ label, value, options, isInline = false, onChange }: ChoiceProps) {
+  const id = useId();
+  return (
+    <div class={isInline ? "field inline" : "field"}>
+      <label for={id}>{label}</label>
+      <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {options.map(([one, text]) => (
+          <option key={one} value={one}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+interface CheckProps {
+  readonly label: string;
+  readonly isChecked: boolean;
+  readonly isDisabled?: boolean;
+  onChange(isChecked: boolean): void;
+}
+
+export function Check({ label, isChecked, isDisabled, onChange }: CheckProps) {
+  return (
+    <label class="check">
+      <input
+        type="checkbox"
+        checked={isChecked}
+        disabled={isDisabled}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
+      {label}
+    </label>
+  );
+}
+
+interface TabsProps {
+  readonly label: string;
+  readonly tabs: readonly (readonly [id: string, text: string])[];
+  readonly current: string;
+  onChange(id: string): void;
+}
+
+/** Arrow keys move between tabs (WAI-ARIA, tabs pattern). What a tab shows stands below, by its owner. */
+export function Tabs({ label, tabs, current, onChange }: TabsProps) {
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (step === 0) return;
+    event.preventDefault();
+    const at = tabs.findIndex(([id]) => id === current);
+    const next = (at + step + tabs.length) % tabs.length;
+    onChange(tabs[next]![0]);
+    const list = (event.currentTarget as HTMLElement).children;
+    (list[next] as HTMLElement).focus();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
+      {tabs.map(([id, text]) => (
+        <button
+          key={id}
+          type="button"
+          role="tab"
+          aria-selected={id === current}
+          tabIndex={id === current ? 0 : -1}
+          onClick={() => onChange(id)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** Puts a text on the clipboard, which browsers allow on safe origins alone: elsewhere it selects it. */
+export function CopyText({ text, label }: { readonly text: string; readonly label: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text);
+    setCopied(navigator.clipboard !== undefined);
+  };
+  return (
+    <div class="copy">
+      <input
+        readOnly
+        value={text}
+        aria-label={label}
+        onFocus={(event) => event.currentTarget.select()}
+      />
+      <Button label={`Copy ${label}`} onClick={() => void copy()}>
+        {isCopied ? "Copied" : "Copy"}
+      </Button>
+    </div>
+  );
+}

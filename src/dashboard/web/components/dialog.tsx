@@ -1,0 +1,144 @@
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api.ts";
+import { Button } from "./controls.tsx";
+import { Notice } from "./display.tsx";
+
+interface DialogProps {
+  readonly title: string;
+  readonly children: ComponentChildren;
+  onClose(): void;
+}
+
+/** Keeps the focus inside, and closes with Escape, as the platform's own dialogs do. */
+export function Dialog({ title, children, onClose }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const shown = dialog.current!;
+    shown.showModal();
+    return () => shown.close();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <header>
+        <h2 id={id}>{title}</h2>
+        <Button variant="quiet" label="Close" onClick={onClose}>
+          ✕
+        </Button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+interface FormProps {
+  readonly submit: string;
+  readonly children: ComponentChildren;
+  readonly isDanger?: boolean;
+  onCancel?(): void;
+  /** What it rejects with is shown. */
+  onSubmit(): Promise<unknown>;
+}
+
+/** Fields with a button, which waits for what it began. */
+export function Form({ submit, children, isDanger = false, onCancel, onSubmit }: FormProps) {
+  const [isBusy, setBusy] = useState(false);
+  const [fault, setFault] = useState<string>();
+  const send = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setFault(undefined);
+    try {
+      await onSubmit();
+    } catch (error) {
+      setFault(messageOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form onSubmit={(event) => void send(event)}>
+      {children}
+      {fault !== undefined && <Notice tone="bad">{fault}</Notice>}
+      <footer>
+        {onCancel && <Button onClick={onCancel}>Cancel</Button>}
+        <Button type="submit" variant={isDanger ? "danger" : "primary"} isBusy={isBusy}>
+          {submit}
+        </Button>
+      </footer>
+    </form>
+  );
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof ApiError ? error.message : `Something went wrong: ${String(error)}`;
+}
+
+interface ConfirmProps {
+  readonly title: string;
+  readonly action: string;
+  readonly children: ComponentChildren;
+  onClose(): void;
+  onConfirm(): Promise<unknown>;
+}
+
+/** Asks before what cannot be undone. */
+export function Confirm({ title, action, children, onClose, onConfirm }: ConfirmProps) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form submit={action} isDanger onCancel={onClose} onSubmit={onConfirm}>
+        <p>{children}</p>
+      </Form>
+    </Dialog>
+  );
+}
+
+interface ToastNote {
+  readonly id: number;
+  readonly text: string;
+  readonly isFault: boolean;
+}
+
+const TOAST_MS = 5_000;
+const notes = signal<readonly ToastNote[]>([]);
+let lastNote = 0;
+
+/** Says for some seconds what has been done, or could not be. */
+export function toast(text: string, isFault = false): void {
+  const id = ++lastNote;
+  notes.value = [...notes.value, { id, text, isFault }];
+  setTimeout(() => {
+    notes.value = notes.value.filter((note) => note.id !== id);
+  }, TOAST_MS);
+}
+
+/** Does what a button asks for, and says what has become of it. */
+export async function perform(done: string, action: () => Promise<unknown>): Promise<void> {
+  try {
+    await action();
+    toast(done);
+  } catch (error) {
+    toast(messageOf(error), true);
+  }
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status">
+      {notes.value.map(({ id, text, isFault }) => (
+        <p key={id} class={isFault ? "bad" : ""}>
+          {text}
+        </p>
+      ))}
+    </div>
+  );
+}

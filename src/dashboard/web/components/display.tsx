@@ -1,0 +1,157 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { date, dateTime, relative, utc } from "../format.ts";
+
+interface PageHeadProps {
+  readonly title: string;
+  readonly children?: ComponentChildren;
+}
+
+/** The heading of a page, and what can be done on it. */
+export function PageHead({ title, children }: PageHeadProps) {
+  useEffect(() => {
+    document.title = `${title} · Model gateway`;
+  }, [title]);
+  return (
+    <header class="page-head">
+      <h1>{title}</h1>
+      {children !== undefined && <div class="actions">{children}</div>}
+    </header>
+  );
+}
+
+interface PanelProps {
+  readonly title?: string;
+  readonly aside?: ComponentChildren;
+  readonly children: ComponentChildren;
+  readonly isFlush?: boolean;
+}
+
+export function Panel({ title, aside, children, isFlush = false }: PanelProps) {
+  return (
+    <section class={isFlush ? "panel flush" : "panel"} aria-label={title}>
+      {(title !== undefined || aside !== undefined) && (
+        <header>
+          {title !== undefined && <h2>{title}</h2>}
+          {aside}
+        </header>
+      )}
+      {children}
+    </section>
+  );
+}
+
+interface FigureProps {
+  readonly label: string;
+  /** Undefined while it is loaded. */
+  readonly value: string | undefined;
+  readonly note?: ComponentChildren;
+}
+
+/** One number with its name. */
+export function Figure({ label, value, note }: FigureProps) {
+  return (
+    <div class="figure">
+      <dt>{label}</dt>
+      <dd>
+        <span class="value">{value ?? <Skeleton />}</span>
+        {note !== undefined && <span class="note">{note}</span>}
+      </dd>
+    </div>
+  );
+}
+
+export function Figures({ children }: { readonly children: ComponentChildren }) {
+  return <dl class="figures">{children}</dl>;
+}
+
+export function Skeleton() {
+  return <span class="skeleton">&nbsp;</span>;
+}
+
+type Tone = "neutral" | "good" | "warn" | "bad";
+
+export function Badge({
+  tone = "neutral",
+  children,
+}: {
+  tone?: Tone;
+  children: ComponentChildren;
+}) {
+  return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+interface NoticeProps {
+  readonly tone?: Tone;
+  readonly children: ComponentChildren;
+}
+
+/** Said once it happens, also to screen readers where it is a fault. */
+export function Notice({ tone = "neutral", children }: NoticeProps) {
+  return (
+    <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : undefined}>
+      {children}
+    </div>
+  );
+}
+
+interface EmptyProps {
+  readonly title: string;
+  readonly children?: ComponentChildren;
+}
+
+/** Where there is nothing yet: says what to do next. */
+export function Empty({ title, children }: EmptyProps) {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+const MINUTE_MS = 60_000;
+
+interface TimeProps {
+  readonly iso: string | null;
+  readonly form?: "relative" | "exact" | "date";
+  /** Instead of a time that there is none of. */
+  readonly otherwise?: string;
+}
+
+/** In the viewer's zone, in UTC when pointed at. */
+export function Time({ iso, form = "relative", otherwise = "—" }: TimeProps) {
+  const [nowMs, setNowMs] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNowMs(Date.now()), MINUTE_MS);
+    return () => clearInterval(timer);
+  }, []);
+  if (iso === null) return <span class="quiet">{otherwise}</span>;
+  const shown = {
+    relative: (at: string) => relative(at, Math.max(nowMs, Date.now())),
+    exact: dateTime,
+    date,
+  };
+  return (
+    <time dateTime={iso} title={utc(iso)}>
+      {shown[form](iso)}
+    </time>
+  );
+}
+
+interface MeterProps {
+  readonly label: string;
+  readonly share: number;
+  readonly text: string;
+}
+
+/** How much of a limit is used. */
+export function Meter({ label, share, text }: MeterProps) {
+  const tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good";
+  return (
+    <div class="meter">
+      <span>{text}</span>
+      <progress class={tone} max={1} value={Math.min(share, 1)} aria-label={label} />
+    </div>
+  );
+}

@@ -1,0 +1,66 @@
+/** Figures and times as pages show them: in English, times in the viewer's zone. */
+
+const LOCALE = "en-US";
+const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
+const integers = new Intl.NumberFormat(LOCALE);
+
+/** To the cent. */
+export function usd(amount: number): string {
+  // Else what rounds to nothing reads as -$0.00.
+  return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
+}
+
+export function integer(value: number): string {
+  return integers.format(value);
+}
+
+const SECOND_MS = 1_000;
+
+export function duration(ms: number): string {
+  if (ms < SECOND_MS) return `${Math.round(ms)} ms`;
+  return `${(ms / SECOND_MS).toLocaleString(LOCALE, { maximumFractionDigits: ms < 10 * SECOND_MS ? 2 : 1 })} s`;
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** "5 min ago", "in 2 h"; further away the day. */
+export function relative(iso: string, nowMs: number): string {
+  const ms = nowMs - Date.parse(iso);
+  const age = Math.abs(ms);
+  if (age > 6 * DAY_MS) return date(iso);
+  const [count, unit] =
+    age < MINUTE_MS
+      ? [Math.round(age / SECOND_MS), "s"]
+      : age < HOUR_MS
+        ? [Math.round(age / MINUTE_MS), "min"]
+        : age < DAY_MS
+          ? [Math.round(age / HOUR_MS), "h"]
+          : [Math.round(age / DAY_MS), "d"];
+  if (count === 0) return "now";
+  return ms >= 0 ? `${count} ${unit} ago` : `in ${count} ${unit}`;
+}
+
+export function date(iso: string): string {
+  return new Date(iso).toLocaleDateString(LOCALE, {
+    day: "numeric",
+    month: "short",
+    year: "numeric",
+  });
+}
+
+export function dateTime(iso: string): string {
+  return new Date(iso).toLocaleString(LOCALE, {
+    day: "numeric",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+  });
+}
+
+export function utc(iso: string): string {
+  return `${new Date(iso).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+}

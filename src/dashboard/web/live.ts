@@ -1,0 +1,58 @@
+import { effect, signal } from "@preact/signals";
+import { endSession, send, session } from "./api.ts";
+
+/** Counts the changes of figures that the gateway has reported; pages that show figures load them again. */
+export const changes = signal(0);
+/** Whether changes are being reported. */
+export const isLive = signal(false);
+
+const FIRST_DELAY_MS = 1_000;
+const LONGEST_DELAY_MS = 30_000;
+
+/** Follows changes as long as there is a session. */
+export function startLive(): void {
+  let stop = new AbortController();
+  effect(() => {
+    stop.abort();
+    if (!session.value) return;
+    stop = new AbortController();
+    void follow(stop.signal);
+  });
+}
+
+async function follow(signal: AbortSignal): Promise<void> {
+  let delayMs = FIRST_DELAY_MS;
+  while (!signal.aborted) {
+    try {
+      const headers = { accept: "text/event-stream" };
+      const response = await send("GET", "events", { signal, headers, isUnattended: true });
+      isLive.value = true;
+      delayMs = FIRST_DELAY_MS;
+      // What changed while none was open.
+      changes.value++;
+      await readEvents(response);
+    } catch {
+      // Whatever it was: the next attempt says so, or succeeds.
+    }
+    isLive.value = false;
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    delayMs = Math.min(delayMs * 2, LONGEST_DELAY_MS);
+  }
+}
+
+async function readEvents(response: Response): Promise<void> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const frames = (text + value).split("\n\n");
+    text = frames.pop()!;
+    for (const frame of frames) {
+      if (frame.startsWith("event: changed")) changes.value++;
+      if (frame.startsWith("event: ended")) {
+        endSession("Your key was revoked, or your session has ended. Sign in again.");
+      }
+    }
+  }
+}

@@ -1,0 +1,212 @@
+import { useState } from "preact/hooks";
+import { ApiError } from "../api.ts";
+import { Chart } from "../components/chart.tsx";
+import { Area, Button, Check, Choice, CopyText, Field, Tabs } from "../components/controls.tsx";
+import { Confirm, Dialog, Form, toast } from "../components/dialog.tsx";
+import {
+  Badge,
+  Empty,
+  Figure,
+  Figures,
+  Meter,
+  Notice,
+  PageHead,
+  Panel,
+  Time,
+} from "../components/display.tsx";
+import { type Column, Pager, Table } from "../components/table.tsx";
+import { integer, usd } from "../format.ts";
+
+const HOUR_SECONDS = 3_600;
+const FIRST_HOUR = 1_767_225_600;
+const HOURS = Array.from({ length: 24 }, (_, hour) => FIRST_HOUR + hour * HOUR_SECONDS);
+const WAVE = HOURS.map((_, hour) => 40 + 30 * Math.sin(hour / 3) + (hour % 5) * 4);
+
+interface Sample {
+  readonly name: string;
+  readonly count: number;
+  readonly costUsd: number;
+}
+
+const SAMPLES: readonly Sample[] = [
+  { name: "A short name", count: 12, costUsd: 0.42 },
+  { name: "<img src=x onerror=alert(1)>", count: 1_204_331, costUsd: 18_204.5 },
+  { name: "a-name-that-goes-on-and-on-".repeat(4), count: 7, costUsd: 3 },
+];
+
+const COLUMNS: readonly Column<Sample>[] = [
+  { title: "Name", cell: ({ name }) => <span class="strong">{name}</span> },
+  { title: "Count", isNumber: true, cell: ({ count }) => integer(count) },
+  { title: "Cost", isNumber: true, cell: ({ costUsd }) => usd(costUsd) },
+  { title: "Actions", isAction: true, cell: () => <Button variant="quiet">Edit</Button> },
+];
+
+const keyOf = ({ name }: Sample) => name;
+
+/** Every component in its states, for looking at. */
+export function ComponentsPage() {
+  const [text, setText] = useState("");
+  const [tab, setTab] = useState("day");
+  const [isChecked, setChecked] = useState(true);
+  const [dialog, setDialog] = useState<"dialog" | "confirm">();
+  const close = () => setDialog(undefined);
+  return (
+    <>
+      <PageHead title="Components">
+        <Button onClick={() => toast("It is done.")}>Toast</Button>
+        <Button onClick={() => toast("It could not be done.", true)}>Toast of a fault</Button>
+        <Button onClick={() => setDialog("dialog")}>Dialog</Button>
+        <Button onClick={() => setDialog("confirm")}>Confirmation</Button>
+      </PageHead>
+      <Figures>
+        <Figure label="Spend today" value={usd(12.5)} note="$0.40 more than yesterday" />
+        <Figure label="Requests" value={integer(1_204_331)} />
+        <Figure label="Loading" value={undefined} />
+        <Figure label="Balance" value={usd(-3)} note={<span class="bad">Below zero</span>} />
+      </Figures>
+      <Panel title="Buttons">
+        <div class="actions">
+          <Button variant="primary">Primary</Button>
+          <Button>Plain</Button>
+          <Button variant="danger">Danger</Button>
+          <Button variant="quiet">Quiet</Button>
+          <Button isDisabled>Disabled</Button>
+          <Button variant="primary" isBusy>
+            Busy
+          </Button>
+        </div>
+      </Panel>
+      <Panel title="Fields">
+        <form>
+          <div class="pair">
+            <Field label="Empty" value={text} onInput={setText} placeholder="Placeholder" />
+            <Field label="With a hint" value="12.5" onInput={setText} hint="USD in a UTC day" />
+            <Field label="With a fault" value="x" onInput={setText} error="It must be a number." />
+            <Field label="Disabled" value="Fixed" onInput={setText} isDisabled />
+            <Choice
+              label="Choice"
+              value="b"
+              options={[
+                ["a", "First"],
+                ["b", "Second"],
+              ]}
+              onChange={setText}
+            />
+          </div>
+          <Area label="Several lines" value={text} onInput={setText} />
+          <Check label="A check" isChecked={isChecked} onChange={setChecked} />
+          <CopyText label="sample" text="gateway_sk_0000000000000000000000000000000000000" />
+        </form>
+      </Panel>
+      <Panel title="Tabs, badges, notices">
+        <Tabs
+          label="Interval"
+          tabs={[
+            ["hour", "By hour"],
+            ["day", "By day"],
+            ["month", "By month"],
+          ]}
+          current={tab}
+          onChange={setTab}
+        />
+        <p class="actions">
+          <Badge>Neutral</Badge>
+          <Badge tone="good">Good</Badge>
+          <Badge tone="warn">Warning</Badge>
+          <Badge tone="bad">Bad</Badge>
+          <Time iso={new Date(FIRST_HOUR * 1_000).toISOString()} form="exact" />
+        </p>
+        <div class="pair">
+          <Meter label="Little" share={0.2} text="$2.00 of $10.00" />
+          <Meter label="Much" share={0.85} text="$8.50 of $10.00" />
+          <Meter label="All" share={1.2} text="$12.00 of $10.00" />
+        </div>
+        <p />
+        <Notice>Neutral notice</Notice>
+        <Notice tone="good">Good notice</Notice>
+        <Notice tone="warn">Warning notice</Notice>
+      </Panel>
+      <div class="columns">
+        <Panel title="Chart of bars">
+          <Chart
+            label="Sample spend by hour"
+            times={HOURS}
+            series={[{ label: "Spend", values: WAVE, color: 1, isBars: true }]}
+            format={usd}
+          />
+        </Panel>
+        <Panel title="Chart of lines">
+          <Chart
+            label="Sample requests by hour"
+            times={HOURS}
+            series={[
+              { label: "Requests", values: WAVE, color: 2 },
+              { label: "Errors", values: WAVE.map((value) => value / 8), color: 4 },
+            ]}
+            format={(value) => integer(Math.round(value))}
+          />
+        </Panel>
+      </div>
+      <Panel title="Table" isFlush>
+        <Table label="Samples" columns={COLUMNS} rows={SAMPLES} keyOf={keyOf} empty={null} />
+        <Pager
+          first={50}
+          count={3}
+          total={53}
+          hasMore={false}
+          onPrevious={() => {}}
+          onNext={() => {}}
+        />
+      </Panel>
+      <Panel title="Table that loads" isFlush>
+        <Table
+          label="Loading samples"
+          columns={COLUMNS}
+          rows={undefined}
+          keyOf={keyOf}
+          empty={null}
+        />
+      </Panel>
+      <Panel title="Table that failed" isFlush>
+        <Table
+          label="Failed samples"
+          columns={COLUMNS}
+          rows={undefined}
+          error="The gateway cannot be reached."
+          keyOf={keyOf}
+          empty={null}
+        />
+      </Panel>
+      <Panel title="Table without rows" isFlush>
+        <Table
+          label="No samples"
+          columns={COLUMNS}
+          rows={[]}
+          keyOf={keyOf}
+          empty={
+            <Empty title="There is nothing yet.">
+              <p>Says what to do next.</p>
+              <Button variant="primary">Do it</Button>
+            </Empty>
+          }
+        />
+      </Panel>
+      {dialog === "dialog" && (
+        <Dialog title="A dialog" onClose={close}>
+          <Form submit="Fail" onCancel={close} onSubmit={async () => fail()}>
+            <Field label="Field" value={text} onInput={setText} />
+          </Form>
+        </Dialog>
+      )}
+      {dialog === "confirm" && (
+        <Confirm title="Really?" action="Do it" onClose={close} onConfirm={async () => close()}>
+          It cannot be undone.
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function fail(): never {
+  throw new ApiError(409, "name_taken", "There is something of this name already.", "name");
+}

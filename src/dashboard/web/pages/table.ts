@@ -1,0 +1,28 @@
+import type { ComponentType } from "preact";
+import type { Session } from "../api.ts";
+import { ComponentsPage } from "./components.tsx";
+import { KeysPage } from "./keys.tsx";
+import { WebhooksPage } from "./webhooks.tsx";
+
+export interface DashboardPage {
+  /** Its address below /dashboard; "" is the first one. */
+  readonly name: string;
+  readonly title: string;
+  /** Whose session shows it. */
+  readonly of: readonly Session["kind"][];
+  readonly isUnlisted?: true;
+  readonly Page: ComponentType;
+}
+
+/** Every page, in the order of the menu. */
+export const PAGES: readonly DashboardPage[] = [
+  { name: "keys", title: "Keys", of: ["organization"], Page: KeysPage },
+  { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
+  {
+    name: "components",
+    title: "Components",
+    of: ["organization", "operator"],
+    isUnlisted: true,
+    Page: ComponentsPage,
+  },
+];

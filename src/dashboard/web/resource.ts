@@ -1,0 +1,79 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, call } from "./api.ts";
+import { changes } from "./live.ts";
+
+export interface Resource<Data> {
+  /** What was loaded last, also while it is loaded again. */
+  readonly data: Data | undefined;
+  readonly error: string | undefined;
+  readonly isLoading: boolean;
+  reload(): void;
+}
+
+interface Loaded<Data> {
+  readonly path: string;
+  readonly data?: Data;
+  readonly error?: string;
+}
+
+/** At most so often is a page loaded again because figures have changed. */
+const LIVE_MS = 2_000;
+
+/**
+ * What a GET of the dashboard's API answers; undefined asks for nothing.
+ *
+ * @param isLive whether it is loaded again when figures have changed
+ */
+export function useResource<Data>(path: string | undefined, isLive = false): Resource<Data> {
+  const [loaded, setLoaded] = useState<Loaded<Data>>();
+  const [asked, setAsked] = useState(0);
+  const change = useChanges(isLive);
+  const last = useRef<{ path: string; asked: number }>(undefined);
+  useEffect(() => {
+    if (path === undefined) return;
+    const stop = new AbortController();
+    const isUnattended = last.current?.path === path && last.current.asked === asked;
+    last.current = { path, asked };
+    call<Data>("GET", path, { signal: stop.signal, isUnattended })
+      .then((data) => setLoaded({ path, data }))
+      .catch((error: unknown) => {
+        if (stop.signal.aborted) return;
+        const message = error instanceof ApiError ? error.message : String(error);
+        setLoaded((before) => ({ ...(before?.path === path && before), path, error: message }));
+      });
+    return () => stop.abort();
+  }, [path, asked, change]);
+  const current = loaded?.path === path ? loaded : undefined;
+  return {
+    data: current?.data,
+    error: current?.error,
+    isLoading: path !== undefined && current === undefined,
+    reload: () => setAsked((count) => count + 1),
+  };
+}
+
+/** A number that moves when figures have changed, but not more often than every other second. */
+function useChanges(isLive: boolean): number {
+  const [shown, setShown] = useState(0);
+  useEffect(() => {
+    if (!isLive) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let atMs = Date.now();
+    const unsubscribe = changes.subscribe((count) => {
+      if (timer !== undefined || count === 0) return;
+      timer = setTimeout(
+        () => {
+          timer = undefined;
+          atMs = Date.now();
+          setShown((before) => before + 1);
+        },
+        Math.max(0, atMs + LIVE_MS - Date.now()),
+      );
+    });
+    return () => {
+      unsubscribe();
+      clearTimeout(timer);
+    };
+  }, [isLive]);
+  return shown;
+}

@@ -1,0 +1,52 @@
+import { useEffect, useState } from "preact/hooks";
+import { signedOutBecause, signIn } from "./api.ts";
+import { Field } from "./components/controls.tsx";
+import { Form } from "./components/dialog.tsx";
+import { Notice } from "./components/display.tsx";
+import { gatewayUrl } from "./router.ts";
+
+/** Over plain http, except to this machine, browsers keep no secure cookie, so no session would last. */
+const canKeepSession = window.isSecureContext;
+
+export function SignIn() {
+  const [key, setKey] = useState("");
+  useEffect(() => {
+    document.title = "Sign in · Model gateway";
+  }, []);
+  return (
+    <div class="gate">
+      <main>
+        <div class="mark" />
+        <h1>Sign in</h1>
+        <p class="quiet">See what your organization spends, and manage its keys.</p>
+        {signedOutBecause.value !== undefined && (
+          <Notice tone="warn">{signedOutBecause.value}</Notice>
+        )}
+        {!canKeepSession && (
+          <Notice tone="warn">
+            This page was opened over plain http, where a session cannot be kept. Open it over
+            https.
+          </Notice>
+        )}
+        <Form submit="Sign in" onSubmit={() => signIn(key.trim())}>
+          <Field
+            label="Management key"
+            type="password"
+            value={key}
+            onInput={setKey}
+            isRequired
+            placeholder="gateway_mgmt_…"
+            hint="Operators sign in with an operator key (gateway_op_…)."
+            autocomplete="off"
+          />
+        </Form>
+        <p class="under">
+          The first start of the gateway showed the keys on its terminal, or wrote them to{" "}
+          <code>first-keys.json</code> in its data folder. Programs use{" "}
+          <code class="code">{new URL("v1", gatewayUrl).href}</code>;{" "}
+          <a href={new URL("docs", gatewayUrl).href}>API reference</a>.
+        </p>
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,195 @@
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { Database } from "../../db/client.ts";
+import {
+  claimSubscriptions,
+  findPlanSubscription,
+  findSubscriptionByReference,
+  insertPlanSubscription,
+  noteStanding,
+  type PlanSubscription,
+  setNextPlan,
+} from "../../db/queries/plan-subscriptions.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import type { PlanName } from "../lib/plans.ts";
+import { PaymentProcessorError } from "./interface.ts";
+import { type PaymentMethods, processorFailed } from "./payment-methods.ts";
+import type { PlanProcessor, PlanStanding } from "./plan-processor.ts";
+
+export interface PlanBillingDependencies {
+  readonly sql: Database;
+  readonly background: Database;
+  /** Undefined: no paid plan is sold. */
+  readonly plans: PlanProcessor | undefined;
+  readonly processorName: string;
+  readonly methods: Pick<PaymentMethods, "chosen" | "customer">;
+  readonly organizations: Pick<OrganizationActors, "forget">;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+const PAID_PLAN: PlanName = "pro";
+const LOOK_MS = 30_000;
+const LOOKS_AT_A_TIME = 20;
+/** How often a standing is read again because the subscription changed meanwhile. */
+const MAX_READS = 8;
+
+/**
+ * Paid plans, which the payment processor bills month by month. The organization is on its plan while that is
+ * paid. A subscription is durable before the processor is asked for it; how it stands is asked again when the
+ * processor reports a change, when a period has ended, and every few hours.
+ */
+export class PlanBilling {
+  readonly #dependencies: PlanBillingDependencies;
+  #looking: Promise<void> | undefined;
+  #cancelLook: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(dependencies: PlanBillingDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  get sellsPlans(): boolean {
+    return this.#dependencies.plans !== undefined;
+  }
+
+  /** That of the organization which has not ended. */
+  find(organizationId: string): Promise<PlanSubscription | undefined> {
+    return findPlanSubscription(this.#dependencies.sql, organizationId);
+  }
+
+  /** Throws 402 where it is not paid, 408 where the processor did not say, 502. */
+  async subscribe(organizationId: string): Promise<void> {
+    const { sql, methods, processorName } = this.#dependencies;
+    const known = await this.find(organizationId);
+    // What was not paid is given up for another try, perhaps with another card.
+    if (known?.state === "open" || known?.state === "unpaid") await this.cancel(known);
+    if (known?.state !== "pending" && known?.state !== "active") {
+      const method = await methods.chosen(organizationId, undefined);
+      const customer = await asking(() => methods.customer(organizationId));
+      const order = { organizationId, processor: processorName, plan: PAID_PLAN, customer };
+      await insertPlanSubscription(sql, { ...order, id: newId("sub"), method: method.reference });
+    }
+    const subscription = await this.find(organizationId);
+    const standing = subscription && (await this.#read(subscription));
+    if (standing === undefined) {
+      throw new GatewayError(
+        "provider_timeout",
+        "The payment processor has not said whether the plan is paid. It takes effect once it is: look at GET /v1/billing/subscription.",
+        { headers: NOT_AGAIN },
+      );
+    }
+    if (standing.state !== "active") throw notPaid(standing);
+  }
+
+  /** The plan that is paid for lasts to the end of its period. Throws 502. */
+  endWith(subscription: PlanSubscription, nextPlan: PlanName): Promise<void> {
+    return this.#setEnding(subscription, nextPlan);
+  }
+
+  /** It goes on after all. Throws 502. */
+  resume(subscription: PlanSubscription): Promise<void> {
+    return this.#setEnding(subscription, undefined);
+  }
+
+  /** Ends what is not paid. Throws 409 while the processor is asked, 502. */
+  async cancel(subscription: PlanSubscription): Promise<void> {
+    const { plans, sql, organizations } = this.#dependencies;
+    const { reference, organizationId } = subscription;
+    if (reference === undefined) throw changed();
+    await asking(async () => plans?.cancel(reference));
+    if (!(await noteStanding(sql, subscription, { state: "ended" }))) throw changed();
+    organizations.forget(organizationId);
+  }
+
+  /** The processor reports a change. */
+  async recheck(reference: string): Promise<void> {
+    const { background, processorName } = this.#dependencies;
+    const known = await findSubscriptionByReference(background, processorName, reference);
+    if (known !== undefined && known.state !== "ended") await this.#read(known);
+  }
+
+  start(): void {
+    this.#looking = this.#lookAtDue();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelLook?.();
+    await this.#looking;
+  }
+
+  async #setEnding(subscription: PlanSubscription, nextPlan: PlanName | undefined): Promise<void> {
+    const { plans, sql } = this.#dependencies;
+    const { reference } = subscription;
+    if (reference === undefined) throw changed();
+    await asking(async () => plans?.setEnding(reference, nextPlan !== undefined));
+    if (!(await setNextPlan(sql, subscription, nextPlan ?? null))) throw changed();
+  }
+
+  /** Asks how it stands, and writes that down; undefined where the processor did not say. */
+  async #read(known: PlanSubscription): Promise<PlanStanding | undefined> {
+    const { plans, background, organizations } = this.#dependencies;
+    let subscription: PlanSubscription | undefined = known;
+    for (let reads = 0; subscription !== undefined && reads < MAX_READS; reads++) {
+      const standing: PlanStanding | undefined =
+        subscription.state === "pending"
+          ? await plans?.subscribe(subscription)
+          : await plans?.read(subscription);
+      if (standing === undefined) return undefined;
+      if (await noteStanding(background, subscription, standing)) {
+        organizations.forget(subscription.organizationId);
+        return standing;
+      }
+      subscription = await findPlanSubscription(background, subscription.organizationId);
+    }
+    return undefined;
+  }
+
+  async #lookAtDue(): Promise<void> {
+    const { background, processorName, plans, clock, onError } = this.#dependencies;
+    try {
+      const due =
+        plans === undefined
+          ? []
+          : await claimSubscriptions(background, processorName, LOOKS_AT_A_TIME);
+      await Promise.all(due.map((subscription) => this.#read(subscription)));
+    } catch (error) {
+      onError(error);
+    }
+    if (this.#isClosed) return;
+    this.#cancelLook = clock.after(LOOK_MS, () => this.start());
+  }
+}
+
+/** SDKs would send it again. */
+const NOT_AGAIN = { "x-should-retry": "false" };
+
+function notPaid({ message, invoiceUrl }: PlanStanding): GatewayError {
+  const why = message ?? "The card was declined, or its holder is to authenticate.";
+  const way =
+    invoiceUrl === undefined
+      ? "Add another payment method and make it the default."
+      : `Pay at ${invoiceUrl}: the plan takes effect then.`;
+  return new GatewayError("payment_declined", `The plan is not paid. ${why} ${way}`, {
+    headers: NOT_AGAIN,
+    ...(invoiceUrl !== undefined && { fields: { authentication_url: invoiceUrl } }),
+  });
+}
+
+function changed(): GatewayError {
+  return new GatewayError(
+    "subscription_changing",
+    "The subscription is being changed at this moment: try again.",
+  );
+}
+
+async function asking<Result>(ask: () => Promise<Result>): Promise<Result> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof PaymentProcessorError)) throw error;
+    throw processorFailed(error);
+  }
+}

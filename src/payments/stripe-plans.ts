@@ -1,0 +1,112 @@
+import Stripe from "stripe";
+import type { EarlierPlanOrder, PlanOrder, PlanProcessor, PlanStanding } from "./plan-processor.ts";
+import { asked, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./stripe-processor.ts";
+
+const SUBSCRIPTION_FIELD = "gateway_subscription";
+const MS = 1_000;
+
+/** Bills paid plans by Stripe's subscriptions: our id is the idempotency key, and stands in the metadata. */
+export class StripePlans implements PlanProcessor {
+  readonly #stripe: Stripe;
+  readonly #priceId: string;
+  readonly #nowMs: () => number;
+
+  /** @param priceId the recurring price at Stripe that is billed */
+  constructor(stripe: Stripe, priceId: string, nowMs: () => number) {
+    this.#stripe = stripe;
+    this.#priceId = priceId;
+    this.#nowMs = nowMs;
+  }
+
+  async subscribe(order: PlanOrder): Promise<PlanStanding | undefined> {
+    try {
+      const isFresh = this.#nowMs() - order.createdAtMs < KEY_LIFE_MS;
+      const found = isFresh ? await this.#create(order) : await this.#find(order);
+      return found === undefined ? { state: "ended" } : standingOf(found);
+    } catch (error) {
+      if (error instanceof Stripe.errors.StripeCardError) {
+        return { state: "ended", message: error.message };
+      }
+      if (!isRefusal(error)) return undefined;
+      return { state: "ended", message: "The payment processor refused the subscription." };
+    }
+  }
+
+  async read(order: EarlierPlanOrder): Promise<PlanStanding | undefined> {
+    const { reference } = order;
+    if (reference === undefined) return this.subscribe(order);
+    try {
+      const read = await this.#stripe.subscriptions.retrieve(reference, {
+        expand: ["latest_invoice"],
+      });
+      return standingOf(read);
+    } catch {
+      // It is looked at again.
+      return undefined;
+    }
+  }
+
+  async setEnding(reference: string, ends: boolean): Promise<void> {
+    await asked(() => this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }));
+  }
+
+  async cancel(reference: string): Promise<void> {
+    const { status } = await asked(() => this.#stripe.subscriptions.retrieve(reference));
+    if (status === "canceled" || status === "incomplete_expired") return;
+    await asked(() => this.#stripe.subscriptions.cancel(reference));
+  }
+
+  #create(order: PlanOrder): Promise<Stripe.Subscription> {
+    return this.#stripe.subscriptions.create(
+      {
+        customer: order.customer!,
+        items: [{ price: this.#priceId }],
+        default_payment_method: order.method,
+        payment_behavior: "allow_incomplete",
+        metadata: {
+          [SUBSCRIPTION_FIELD]: order.id,
+          [ORGANIZATION_FIELD]: order.organizationId,
+        },
+        expand: ["latest_invoice"],
+      },
+      { idempotencyKey: order.id },
+    );
+  }
+
+  async #find({ id, customer }: PlanOrder): Promise<Stripe.Subscription | undefined> {
+    const listed = this.#stripe.subscriptions.list({
+      ...(customer !== undefined && { customer }),
+      status: "all",
+      limit: 100,
+      expand: ["data.latest_invoice"],
+    });
+    for await (const subscription of listed) {
+      if (subscription.metadata?.[SUBSCRIPTION_FIELD] === id) return subscription;
+    }
+    return undefined;
+  }
+}
+
+const STATES: Readonly<Record<string, PlanStanding["state"]>> = {
+  active: "active",
+  trialing: "active",
+  incomplete: "open",
+  past_due: "unpaid",
+  unpaid: "unpaid",
+};
+
+function standingOf(subscription: Stripe.Subscription): PlanStanding {
+  const [item] = subscription.items.data;
+  const invoice = subscription.latest_invoice;
+  const state = STATES[subscription.status] ?? "ended";
+  const invoiceUrl = typeof invoice === "object" ? invoice?.hosted_invoice_url : undefined;
+  return {
+    state,
+    reference: idOf(subscription),
+    ...(invoiceUrl != null && { invoiceUrl }),
+    ...(item !== undefined && {
+      periodStartMs: item.current_period_start * MS,
+      periodEndMs: item.current_period_end * MS,
+    }),
+  };
+}

@@ -1,0 +1,15 @@
+import { isFields } from "../../lib/json.ts";
+import { rankingOf } from "../ranking.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+
+/** Throws ProviderFailure where the text is no ranking of as many documents as were sent. */
+export const rankingRead = new AnswerRead(
+  import.meta.url,
+  (text, { documents }: { readonly documents: number }) => {
+    const answer = parsedAnswer(text);
+    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    return rankingOf(answer, documents);
+  },
+);

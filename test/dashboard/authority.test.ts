@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { addOperator } from "../support/operator-keys.ts";
+
+let gateway: TestGateway;
+let management: DashboardBrowser;
+let operator: DashboardBrowser;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  management = await signIn(gateway, gateway.managementKey);
+  operator = await signIn(gateway, await addOperator(gateway));
+});
+afterAll(() => gateway.stop());
+
+/** What became of the call of a session, without a body: let in, or refused for which reason. */
+async function reached(browser: DashboardBrowser, route: string): Promise<string> {
+  const [method, path] = route.split(" ") as [string, string];
+  const response = await browser.call(method, path.slice(1).replaceAll(/\{\w+\}/g, "none_1"));
+  const text = await response.text();
+  if (response.status < 400) return "let in";
+  const { code } = (JSON.parse(text) as { error: { code: string } }).error;
+  const refusals = ["route_not_found", "method_not_allowed", "wrong_key_kind", "missing_scope"];
+  return refusals.includes(code) ? code : "let in";
+}
+
+/** By what the description says of who may call a route. */
+const EXPECTED: readonly (readonly [says: RegExp, ofManagement: string, ofOperator: string])[] = [
+  [/^Needs an operator key/, "wrong_key_kind", "let in"],
+  [/^Needs a (?:management key|secret key or a management key)/, "let in", "wrong_key_kind"],
+  // Model endpoints, files, and what needs no key are not there at all.
+  [/^Needs (?:a secret key with|no API key)/, "not there", "not there"],
+];
+
+test("every route of the API is let in, refused or not there below /dashboard/api by whose session it is", async () => {
+  const document = (await (await fetch(`${gateway.baseUrl}/openapi.json`)).json()) as {
+    paths: Record<string, Record<string, { description: string }>>;
+  };
+  const faults: string[] = [];
+  const seen = new Set<string>();
+  for (const [path, operations] of Object.entries(document.paths)) {
+    for (const [method, { description }] of Object.entries(operations)) {
+      const route = `${method.toUpperCase()} ${path}`;
+      const [, ofManagement, ofOperator] = EXPECTED.find(([says]) => says.test(description))!;
+      for (const [browser, expected] of [
+        [management, ofManagement],
+        [operator, ofOperator],
+      ] as const) {
+        const found = (await reached(browser, route)).replace(
+          /^(?:route_not_found|method_not_allowed)$/,
+          "not there",
+        );
+        seen.add(expected);
+        if (found !== expected) faults.push(`${route}: ${found} in place of ${expected}`);
+      }
+    }
+  }
+  expect(faults).toEqual([]);
+  expect([...seen].toSorted()).toEqual(["let in", "not there", "wrong_key_kind"]);
+});
