@@ -71,8 +71,23 @@ export function readConfig(
     sandbox,
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
-    warnings: [...external.warnings, ...misspelled(environment)],
+    warnings: [
+      ...external.warnings,
+      ...givingAway(settings, external.services),
+      ...misspelled(environment),
+    ],
   });
+}
+
+/** A gateway that others reach gives credit away where payments are a test. */
+function givingAway(
+  { hostIsLoopback, testPayments }: Settings,
+  { stripe }: ExternalServices,
+): string[] {
+  if (hostIsLoopback || stripe !== undefined || !testPayments) return [];
+  return [
+    "STRIPE_SECRET_KEY is not set: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set GATEWAY_TEST_PAYMENTS=false to take none",
+  ];
 }
 
 /** The platform reads it once, at the start of the process. */

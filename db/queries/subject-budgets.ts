@@ -126,13 +126,14 @@ export function insertSubjectBudget(
   sql: Database,
   organizationId: string,
   budget: SubjectLimits & Pick<SubjectBudget, "id" | "subject" | "createdAtMs">,
+  maxBudgets = MAX_SUBJECT_BUDGETS,
 ): Promise<void> {
   return sql.begin(async (transaction) => {
     // One at a time, so that their number is exact.
     await transaction`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
     const [count] = await transaction<{ count: bigint }[]>`
       SELECT count(*) AS count FROM subject_budgets WHERE organization_id = ${organizationId}`;
-    if (count!.count >= MAX_SUBJECT_BUDGETS) throw new TooManySubjectBudgetsError();
+    if (count!.count >= maxBudgets) throw new TooManySubjectBudgetsError();
     await transaction`INSERT INTO subject_budgets ${transaction({
       id: budget.id,
       organization_id: organizationId,

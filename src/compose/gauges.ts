@@ -50,12 +50,14 @@ export function registerGauges(
     () =>
       world.keys.waitingMessages +
       world.organizations.waitingMessages +
+      world.subjectBudgets.waitingMessages +
       world.endpoints.waitingMessages,
   );
   telemetry.gauge(
     "gateway_actors",
     "Actors in memory.",
-    () => world.keys.size + world.organizations.size + world.endpoints.size,
+    () =>
+      world.keys.size + world.organizations.size + world.subjectBudgets.size + world.endpoints.size,
   );
 }
 

@@ -72,11 +72,11 @@ export function composePayments(
 }
 
 function processorsOf(
-  { stripe: access, proPriceNanoUsd }: GatewayConfig,
+  { stripe: access, proPriceNanoUsd, testPayments }: GatewayConfig,
   clock: Clock,
 ): { readonly processor: PaymentProcessor; readonly plans: PlanProcessor | undefined } {
   if (access === undefined) {
-    const processor = new TestProcessor();
+    const processor = new TestProcessor(testPayments);
     return { processor, plans: new TestPlans(processor, proPriceNanoUsd, clock) };
   }
   const stripe = createStripe(access);

@@ -74,6 +74,8 @@ export interface Settings {
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   /** Undefined: the gateway runs no code. */
   readonly codeInterpreter: CodeInterpreterConfig | undefined;
+  /** Without Stripe, a test processor takes the place of one. */
+  readonly testPayments: boolean;
   readonly keepaliveMs: number;
   /** Of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
@@ -141,6 +143,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
       maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
     },
     codeInterpreter: codeInterpreter(reader),
+    testPayments: reader.boolean("GATEWAY_TEST_PAYMENTS"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

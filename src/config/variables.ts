@@ -246,6 +246,12 @@ const SETTINGS = [
     meaning: "takes payments through Stripe; unset, a built-in test processor",
   },
   {
+    name: "GATEWAY_TEST_PAYMENTS",
+    default: "true",
+    meaning:
+      "without `STRIPE_SECRET_KEY`, whether the test processor takes payments: anyone with the scope `billing:write` can then credit an organization for nothing; false takes none",
+  },
+  {
     name: "STRIPE_WEBHOOK_SECRET",
     default: null,
     meaning:

@@ -1,6 +1,7 @@
 import { Stream } from "@elysiajs/stream";
 import { Type } from "typebox";
 import type { JobEvent } from "../../db/queries/fine-tuning-events.ts";
+import { assertTagged } from "../calls/endpoint.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
 import { type Hyperparameters, JOB_STATUSES, type JobRecord } from "../lib/fine-tuning-job.ts";
@@ -306,7 +307,9 @@ function pageOf(context: RequestContext): { after: string | undefined; limit: nu
   return { after, limit };
 }
 
+/** Throws 400. */
 function requestOf(body: CreateBody): JobRequest {
+  assertTagged(body.metadata);
   return {
     model: body.model,
     trainingFile: body.training_file,

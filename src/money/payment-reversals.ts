@@ -1,5 +1,6 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
+import { forgetRefusedCommand } from "../../db/queries/credit-commands.ts";
 import {
   claimUnsettledReversals,
   findReversal,
@@ -102,14 +103,16 @@ export class PaymentReversals {
   ): Promise<void> {
     const title = kind === "dispute" ? "Disputed payment" : "Payment that was given back";
     const verb = takesNano < 0n ? "put back" : "taken back";
+    const { background, orders } = this.#dependencies;
     try {
-      await this.#dependencies.orders.give({
+      const { isRefused } = await orders.give({
         kind: "adjustment",
         id,
         organizationId,
         amountNano: -takesNano,
         description: `${title}, ${verb}: ${description}`,
       });
+      if (isRefused) await forgetRefusedCommand(background, id);
     } catch (error) {
       // Another instance gave this one.
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;

@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { DatabaseDeadlineError } from "../../db/bounded-database.ts";
 import type { Database } from "../../db/client.ts";
 import type { PostedCredit } from "../../db/ledger/credits.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
@@ -86,6 +87,8 @@ const LOOK_MS = 5_000;
 const LOOKS_A_SETUP = 12;
 const OPEN_AT_A_TIME = 20;
 const JOIN_RETRY_MS = 250;
+const WITHDRAW_TRIES = 20;
+const WITHDRAW_RETRY_MS = 2_000;
 /** A payment that someone else makes is waited for so long; the processor answers within. */
 const MAX_JOIN_MS = 25_000;
 /** A payer who has not authenticated by then does not come any more. */
@@ -111,7 +114,7 @@ export class Payments {
 
   /** Throws 400, 402 and 404 for the method, 409 for another order under the same idempotency key. */
   async pay(order: PaymentOrder): Promise<PaymentResult> {
-    const { sql, methods, processor, instance } = this.#dependencies;
+    const { methods, processor } = this.#dependencies;
     for (;;) {
       const known = await this.#known(order);
       if (known !== undefined) return this.#join(known);
@@ -131,7 +134,7 @@ export class Payments {
         method: method.reference,
         returnUrl: order.returnUrl ?? null,
       };
-      if (!(await insertPaymentIntent(sql, instance.id, intent))) continue;
+      if (!(await this.#insert(intent))) continue;
       return this.#carryOut(intent.id, () => processor.charge(chargeOf(intent)), intent);
     }
   }
@@ -201,6 +204,33 @@ export class Payments {
       "This idempotency key was used with a different request.",
       { param: "Idempotency-Key" },
     );
+  }
+
+  /** Of an order whose writing fails, nothing is paid: its caller has an error, and may order it again. */
+  async #insert(intent: NewPaymentIntent): Promise<boolean> {
+    const { sql, instance } = this.#dependencies;
+    try {
+      return await insertPaymentIntent(sql, instance.id, intent);
+    } catch (error) {
+      const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
+      void ended.then(() => this.#withdraw(intent.id));
+      throw error;
+    }
+  }
+
+  /** It may stand there although the answer was lost. No instance looks at it before the tries are over. */
+  async #withdraw(id: string): Promise<void> {
+    const { background, clock, onError } = this.#dependencies;
+    const failure = { id, reason: "not_sent", message: "The payment was not carried out." };
+    for (let tries = 0; tries < WITHDRAW_TRIES; tries++) {
+      try {
+        await failPayment(background, { ...failure, reference: undefined });
+        return;
+      } catch (error) {
+        onError(error);
+        await sleep(clock, WITHDRAW_RETRY_MS);
+      }
+    }
   }
 
   /** Waits for a payment that was ordered before, and looks it up where no instance does. */

@@ -91,8 +91,8 @@ export class StripeProcessor implements PaymentProcessor {
     try {
       const found = await this.#find(charge);
       if (found !== undefined) return await this.#outcome(charge, async () => found, false);
-    } catch (cause) {
-      return { kind: "unknown", cause };
+    } catch (error) {
+      return { kind: "unknown", cause: asProcessorError(error) };
     }
     const message = "The payment never reached the payment processor.";
     return { kind: "declined", reason: "not_sent", message };
@@ -129,8 +129,8 @@ export class StripeProcessor implements PaymentProcessor {
       });
       const found = listed.data.find((one) => one.metadata?.[REFUND_FIELD] === refundId);
       if (found !== undefined) return await this.#refundOutcome(async () => found, false);
-    } catch (cause) {
-      return { kind: "unknown", cause };
+    } catch (error) {
+      return { kind: "unknown", cause: asProcessorError(error) };
     }
     return { kind: "failed", message: "The refund never reached the payment processor." };
   }
@@ -290,7 +290,7 @@ export class StripeProcessor implements PaymentProcessor {
       const isRefused = isFirst && isRefusal(error);
       return isRefused
         ? { kind: "refused", cause: asProcessorError(error) }
-        : { kind: "unknown", cause: error };
+        : { kind: "unknown", cause: asProcessorError(error) };
     }
   }
 
@@ -349,7 +349,7 @@ export class StripeProcessor implements PaymentProcessor {
       return { kind: "declined", reference, reason: "authentication_required", message };
     } catch (error) {
       if (!(error instanceof Stripe.errors.StripeCardError)) {
-        return { kind: "unknown", reference, cause: error };
+        return { kind: "unknown", reference, cause: asProcessorError(error) };
       }
       const reason = error.decline_code ?? error.code ?? "card_declined";
       return { kind: "declined", reference, reason, message: error.message };
@@ -365,7 +365,7 @@ export class StripeProcessor implements PaymentProcessor {
     } catch (error) {
       return isFirst && isRefusal(error)
         ? { kind: "failed", message: "The payment processor refused the refund." }
-        : { kind: "unknown", cause: error };
+        : { kind: "unknown", cause: asProcessorError(error) };
     }
   }
 }
@@ -451,6 +451,7 @@ export function isRefusal(error: unknown): boolean {
   );
 }
 
+/** For logs: Stripe's own errors carry whole objects, with the secrets of payments. */
 function asProcessorError(cause: unknown): PaymentProcessorError {
   const isPassing = !isRefusal(cause) || cause instanceof Stripe.errors.StripeRateLimitError;
   const said = cause instanceof Error ? cause.message : String(cause);

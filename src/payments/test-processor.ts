@@ -77,14 +77,22 @@ const CARDS: Readonly<Record<string, TestCard>> = {
  */
 export class TestProcessor implements PaymentProcessor {
   readonly name = "test";
+  readonly #isOn: boolean;
+
+  /** @param isOn false: it knows no method, and declines what was saved before */
+  constructor(isOn: boolean) {
+    this.#isOn = isOn;
+  }
 
   async createCustomer(): Promise<undefined> {}
 
   async charge(charge: Charge): Promise<ChargeOutcome> {
     const reference = `test_${charge.intentId}`;
-    const card = cardOf(charge.method);
+    const card = this.#isOn ? cardOf(charge.method) : undefined;
     if (card === undefined) {
-      const message = "The test processor has no such payment method.";
+      const message = this.#isOn
+        ? "The test processor has no such payment method."
+        : "This gateway takes no payments.";
       return { kind: "declined", reference, reason: "invalid_payment_method", message };
     }
     if (card.declines !== undefined) return { kind: "declined", reference, ...card.declines };
@@ -126,7 +134,7 @@ export class TestProcessor implements PaymentProcessor {
   }
 
   namedMethod(name: string): SavedMethod | undefined {
-    const card = cardOf(name);
+    const card = this.#isOn ? cardOf(name) : undefined;
     return card && { reference: name, type: "card", brand: card.brand, last4: card.last4 };
   }
 

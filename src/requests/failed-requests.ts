@@ -3,6 +3,7 @@ import { type FailedRequest, insertFailedRequests } from "../../db/queries/faile
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
 import type { AskedFields } from "../lib/request-facts.ts";
+import { MAX_TAGS, tagsOf } from "../lib/request-tags.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 
 interface FailedRequestsDependencies {
@@ -23,7 +24,6 @@ const MAX_QUEUED = 10_000;
 const MAX_QUEUED_OF_ONE = 5_000;
 const MAX_MODEL_LENGTH = 256;
 const MAX_TEXT_LENGTH = 512;
-const MAX_TAGS = 20;
 const MAX_LATENCY_MS = 2 ** 31 - 1;
 
 type Waiting = Omit<FailedRequest, "ageMs"> & { readonly endedMs: number };
@@ -142,11 +142,9 @@ function modelIn(asked: AskedFields | undefined): string | null {
 }
 
 function tagsIn(asked: AskedFields | undefined): string[] | undefined {
-  const metadata = asked?.metadata as { readonly tags?: unknown } | null | undefined;
-  const tags = typeof metadata === "object" ? metadata?.tags : undefined;
-  if (!Array.isArray(tags)) return undefined;
-  const texts = tags.slice(0, MAX_TAGS).map((tag) => storable(tag, MAX_TEXT_LENGTH));
-  return texts.filter((text) => text !== null);
+  const tags = tagsOf(asked?.metadata as Readonly<Record<string, unknown>> | null | undefined);
+  if (tags.length === 0) return undefined;
+  return tags.slice(0, MAX_TAGS).map((tag) => storable(tag, MAX_TEXT_LENGTH)!);
 }
 
 /** What no endpoint has accepted may hold anything. */

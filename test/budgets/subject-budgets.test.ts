@@ -176,6 +176,18 @@ describe("budgets of users and tags", () => {
     expect(error.message).toContain(`The monthly budget of the tag "${first}"`);
   });
 
+  test("of fine-tuning jobs bind by their tags", async () => {
+    const { error } = await expectError(
+      await gateway.request("POST", "/v1/fine_tuning/jobs", {
+        ...{ model: "sandbox/chat-2026-01-01", training_file: "file_0" },
+        metadata: { tags: Array.from({ length: 33 }, (_, at) => at).join() },
+      }),
+      400,
+      "invalid_body",
+    );
+    expect(error.param).toBe("metadata.tags");
+  });
+
   test("bind every endpoint by the field in which it has its user", async () => {
     const user = unique("user");
     const { id } = await create("user", { daily_budget_usd: CHARGE_USD * 2 }, user);

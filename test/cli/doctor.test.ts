@@ -13,6 +13,7 @@ import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { startS3Server } from "../support/s3-server.ts";
 import { startSearchUpstream } from "../support/search-upstream.ts";
+import { StripeServer } from "../support/stripe-server.ts";
 import { runCliHere, runCliProcess } from "./cli-runs.ts";
 
 interface Check {
@@ -73,6 +74,7 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok gateway",
     "ok sealed values",
     "ok file storage",
+    "ok payments",
     "ok provider openai",
     "ok provider sandbox",
     "ok models of openai",
@@ -141,6 +143,20 @@ test("the search backend is reported, and with --live whether it searches", asyn
   await upstream.stop();
   const [gone] = await found();
   expect(gone).toMatchObject({ state: "wrong", detail: expect.stringContaining(place) });
+});
+
+test("Stripe is asked with --live whether it accepts its key", async () => {
+  const stripe = new StripeServer();
+  const found = async (secretKey: string) => {
+    const access = { ...stripe.environment, STRIPE_SECRET_KEY: secretKey };
+    const { checks } = await diagnose({ ...sound, ...access }, "--live");
+    expect(JSON.stringify(checks)).not.toContain(secretKey);
+    return checks.filter(({ name }) => name === "payments");
+  };
+  const detail = `Stripe at ${stripe.url} accepts its key`;
+  expect(await found(StripeServer.SECRET_KEY)).toEqual([{ name: "payments", state: "ok", detail }]);
+  expect(await found("sk_test_another")).toMatchObject([{ state: "wrong" }]);
+  await stripe.stop();
 });
 
 test("a port that another program has is wrong", async () => {

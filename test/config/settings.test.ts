@@ -56,6 +56,7 @@ describe("without any variable", () => {
       moderationModel: undefined,
       codeInterpreter: undefined,
       debugEcho: false,
+      testPayments: true,
       keepaliveMs: 15_000,
       maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,
@@ -310,6 +311,15 @@ describe("what is set without effect is told", () => {
       "GATEWAY_MASTERKEY is ignored: there is no such setting",
     ]);
   });
+});
+
+test("that payments are a test is said where others reach the gateway", () => {
+  const said = (environment: Record<string, string>) =>
+    read(environment).warnings.filter((line) => line.includes("the test processor takes payments"));
+  expect(said({ HOST: "0.0.0.0" })).toHaveLength(1);
+  expect(said({ HOST: "0.0.0.0", GATEWAY_TEST_PAYMENTS: "false" })).toEqual([]);
+  expect(said({ HOST: "0.0.0.0", STRIPE_SECRET_KEY: "sk_test_1" })).toEqual([]);
+  expect(said({ HOST: "127.0.0.1" })).toEqual([]);
 });
 
 /** Contract §2. */

@@ -41,6 +41,12 @@ export async function brokenRules(sql: Database): Promise<string[]> {
           WHEN 'month' THEN k.monthly_budget_nano END`,
     ],
     [
+      "M1 an end user or a tag spent more than its budget",
+      await sql`SELECT a.id FROM accounts a JOIN subject_budgets b ON b.id = a.budget_id
+        WHERE a.posted_nano > CASE a.kind WHEN 'subject_day' THEN b.daily_budget_nano
+          ELSE b.monthly_budget_nano END`,
+    ],
+    [
       "M2 the sum of transactions is not the balance",
       await sql`SELECT a.id FROM accounts a LEFT JOIN transactions t USING (organization_id)
         WHERE a.kind = 'org' GROUP BY a.id
@@ -65,7 +71,7 @@ export async function brokenRules(sql: Database): Promise<string[]> {
       "M3 what an account holds is not the sum of its holds",
       await sql`SELECT a.id, a.held_nano::text FROM accounts a WHERE a.held_nano <> (
         SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
-        WHERE a.id IN (h.org_account, h.day_account, h.month_account))`,
+        WHERE a.id IN (h.org_account, h.day_account, h.month_account) OR h.subject_accounts ? a.id)`,
     ],
     [
       "M3 a response is stored that was not charged",

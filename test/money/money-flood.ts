@@ -13,7 +13,8 @@ export interface Outcome {
 }
 
 export interface Flood {
-  readonly key: string;
+  /** Of several they take turns. */
+  readonly key: string | readonly string[];
   readonly body: Record<string, unknown>;
   readonly requests: number;
   /** Over how long they arrive; 0, the default: all at once. */
@@ -33,14 +34,16 @@ export function flood(
   return Promise.all(
     Array.from({ length: requests }, async (_, i) => {
       if (spreadMs > 0) await Bun.sleep((i * spreadMs) / requests);
-      return send(all[i % all.length]!, options, (i & 1) === 1);
+      const keys = [options.key].flat();
+      const key = keys[Math.floor(i / all.length) % keys.length]!;
+      return send(all[i % all.length]!, { key, body: options.body }, (i & 1) === 1);
     }),
   );
 }
 
 async function send(
   gateway: RawTarget,
-  { key, body }: Flood,
+  { key, body }: { readonly key: string; readonly body: Flood["body"] },
   isStreamed: boolean,
 ): Promise<Outcome> {
   const streaming = isStreamed ? { stream: true, stream_options: { include_usage: true } } : {};

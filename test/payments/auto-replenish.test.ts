@@ -275,7 +275,7 @@ describe("an instance that dies", () => {
   test("after it has paid leaves a payment that is not made again", async () => {
     const { id, intentId } = await dueElsewhere();
     const { sql } = gateway;
-    const processor = new TestProcessor();
+    const processor = new TestProcessor(true);
     const methods = new PaymentMethods({ sql, processor, onError: fail });
     const dying = new Payments({
       ...{ sql, background: sql, processor, methods, clock: systemClock, onError: fail },
@@ -296,7 +296,7 @@ describe("an instance that dies", () => {
 test("three that look at once pay once for each of twenty balances", async () => {
   const { sql } = gateway;
   const low = await Promise.all(Array.from({ length: 20 }, () => almostLow()));
-  const processor = new TestProcessor();
+  const processor = new TestProcessor(true);
   const methods = new PaymentMethods({ sql, processor, onError: fail });
   const common = { sql, background: sql, processor, methods, clock: systemClock, onError: fail };
   const others = ["ins_two", "ins_three"].map((id) => {

@@ -146,6 +146,31 @@ describe("a top-up by Stripe", () => {
     expect(await balance(organizationId)).toBe(5_000_000_000n);
   });
 
+  test("whose order the database takes too late is 503, and never paid", async () => {
+    const { key, organizationId } = await withCard();
+    const late = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const lock = gateway.sql.begin(async (transaction) => {
+      await transaction`LOCK TABLE payment_intents IN SHARE MODE`;
+      locked.resolve();
+      await late.promise;
+    });
+    await locked.promise;
+    expect(await refused(await topUp(gateway, { amount_usd: 5 }, { key }), 503)).toMatchObject({
+      code: "database_unavailable",
+    });
+    late.resolve();
+    await lock;
+    const withdrawn = await until("the order is withdrawn", async () => {
+      const [row] = await gateway.sql`SELECT error_reason FROM payment_intents
+        WHERE organization_id = ${organizationId} AND state = 'failed'`;
+      return row;
+    });
+    expect(withdrawn).toEqual({ error_reason: "not_sent" });
+    expect(stripe.intents.size).toBe(0);
+    expect(await balance(organizationId)).toBe(0n);
+  });
+
   test("that Stripe refuses, for a reason that is not the card's, is 502, and not asked for again", async () => {
     const { key, organizationId } = await withCard();
     stripe.refuse = () =>

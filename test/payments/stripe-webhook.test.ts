@@ -181,7 +181,7 @@ describe("a report that Stripe did not sign", () => {
       undefined,
       "",
       "t=1,v1=00",
-      signature.replace(/v1=../, "v1=00"),
+      signature.replace(/v1=(.)/, (_, first) => `v1=${first === "0" ? "1" : "0"}`),
       signature.replace("v1=", "v0="),
       signature.replace(/t=\d+/, "t=NaN"),
       other.headers["stripe-signature"]!,

@@ -246,3 +246,20 @@ describe("payment methods", () => {
     }
   });
 });
+
+test("with GATEWAY_TEST_PAYMENTS=false nothing is credited for nothing, not by methods saved before either", async () => {
+  const closed = await startTestGateway({ environment: { GATEWAY_TEST_PAYMENTS: "false" } });
+  try {
+    const body = { amount_usd: 5, payment_method_id: "pm_card_visa" };
+    await refused(await topUp(closed, body), 404);
+    const path = "/v1/billing/payment_methods";
+    await refused(await closed.request("POST", path, { payment_method: "pm_card_visa" }), 400);
+    await closed.sql`INSERT INTO payment_methods
+      (id, organization_id, processor, state, reference, type, is_default)
+      VALUES ('pm_1', ${closed.organizationId}, 'test', 'active', 'pm_card_visa', 'card', true)`;
+    await refused(await topUp(closed, { amount_usd: 5 }), 402);
+    expect(await balanceNano(closed, closed.organizationId)).toBe(10_000_000_000n);
+  } finally {
+    await closed.stop();
+  }
+});

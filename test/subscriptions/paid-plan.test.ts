@@ -59,7 +59,7 @@ describe("the plan pro at the test processor", () => {
     await sql`UPDATE plan_subscriptions SET next_look_at = clock_timestamp()
       WHERE next_look_at IS NOT NULL`;
     const clock: Clock = { ...systemClock, nowMs: () => Date.parse(time) };
-    const processor = new TestProcessor();
+    const processor = new TestProcessor(true);
     const methods = new PaymentMethods({ sql, processor, onError: fail });
     const billing = new PlanBilling({
       ...{ sql, background: sql, methods, clock, onError: fail },

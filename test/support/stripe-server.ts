@@ -219,6 +219,7 @@ export class StripeServer {
       }),
     };
     const id = path.split("/")[3] ?? "";
+    if (path === "/v1/balance") return ok({ object: "balance" });
     if (method === "POST" && path === "/v1/customers") {
       return ok({ id: `cus_${++this.#made}`, object: "customer" });
     }

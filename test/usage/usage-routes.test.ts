@@ -28,10 +28,10 @@ beforeAll(async () => {
     );
   const answers = [
     await ask({ user: "ada", metadata: { tags: ["red", "=1+1"] } }),
-    await ask({ user: "=cmd()", metadata: { tags: ["red"] } }),
+    await ask({ user: "=cmd()", metadata: { tags: " red,, red" } }),
     await ask({ user: '-1,"x"', stream: true }),
     await ask({ user: "ada" }, limitedKey),
-    await ask({ model: "test/none", user: "ada", metadata: { tags: ["red"] } }),
+    await ask({ model: "test/none", user: "ada", metadata: { tags: "red" } }),
   ];
   for (const answer of answers) await answer.text();
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 404]);

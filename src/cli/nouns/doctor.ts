@@ -4,6 +4,7 @@ import { ConfigError } from "../../config/config-error.ts";
 import { type GatewayConfig, readConfig } from "../../config.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { Command, CommandContext } from "../command.ts";
+import { checkPayments } from "../doctor/check-payments.ts";
 import { checkCatalogue, checkLive, checkProviders } from "../doctor/check-providers.ts";
 import { checkSearch } from "../doctor/check-search.ts";
 import {
@@ -71,11 +72,12 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
     ];
   }
   const client = createHttpClient({ proxies: config.proxies });
-  const [database, redis, files, search, providers] = await Promise.all([
+  const [database, redis, files, search, payments, providers] = await Promise.all([
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
     checkSearch(config.search, client, isLive),
+    checkPayments(config, isLive),
     checkProviders(config.providers, client),
   ]);
   const catalogue = await checkCatalogue(config, context.nowMs());
@@ -92,6 +94,7 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
     ...redis,
     ...files,
     ...search,
+    payments,
     ...(config.moderationModel === undefined ? [] : [ok("moderation", config.moderationModel)]),
     ...providers,
     ...catalogue.findings,

@@ -24,13 +24,8 @@ export interface Asked {
   readonly amount: RateAmount;
 }
 
-/** What an admission counts for has changed. */
-export interface Recount {
-  readonly key: string;
-  /** As the take was answered. */
-  readonly bucket: number;
-  readonly by: number;
-}
+/** By how much what the admissions of one key count for has changed, by bucket. */
+export type Recount = readonly [key: string, changes: ReadonlyMap<number, number>];
 
 /** A take as Redis decided it. */
 export interface Answer {
@@ -153,14 +148,18 @@ export class RateScripts {
 
   /** Changes what admissions count for, as long as they are in their windows. Throws as `take`. */
   async recount(generation: string, recounts: readonly Recount[]): Promise<void> {
-    const byKey = Map.groupBy(recounts, ({ key }) => key);
+    const { instanceId } = this.#options;
     const prefix = this.#windowPrefix(generation);
-    const words: (string | number)[] = [byKey.size + 2, this.#marker, this.#present(generation)];
-    for (const key of byKey.keys()) words.push(prefix + key);
-    words.push(generation, this.#options.instanceId, this.#deadlineMs());
-    for (const changes of byKey.values()) {
-      words.push(changes.length);
-      for (const { bucket, by } of changes) words.push(bucket, by);
+    const words: (string | number)[] = [
+      recounts.length + 2,
+      this.#marker,
+      this.#present(generation),
+    ];
+    for (const [key] of recounts) words.push(prefix + key);
+    words.push(generation, instanceId, this.#deadlineMs());
+    for (const [, changes] of recounts) {
+      words.push(changes.size);
+      for (const [bucket, by] of changes) words.push(bucket, by);
     }
     await this.#timed(() => this.#scripts.gatewayRecount(...words));
   }
@@ -430,7 +429,7 @@ for i = 3, #KEYS do
   local changes, oldest = {}, math.huge
   for j = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
     local bucket = tonumber(ARGV[j])
-    changes[bucket] = (changes[bucket] or 0) + tonumber(ARGV[j + 1])
+    changes[bucket] = tonumber(ARGV[j + 1])
     oldest = math.min(oldest, bucket)
   end
   at = at + 1 + 2 * tonumber(ARGV[at])

@@ -54,12 +54,12 @@ interface RedisRateWindowsOptions {
 const ATTENDS_A_WINDOW = 120;
 /** After a loss that Redis itself reported, so that it answers. */
 const ATTEND_SOON_MS = 20;
-/** Takes that wait for Redis at a time, and recounts. */
+/** Takes that wait for Redis at a time, and keys that are to be recounted. */
 const MAX_WAITING = 20_000;
 /** Of one script, so that it stops Redis for less than a millisecond. */
 const MAX_TAKES_A_SCRIPT = 128;
-/** Of one script: each may move all the buckets of a window. */
-const MAX_RECOUNTS_A_SCRIPT = 16;
+/** Keys of one script: the oldest bucket of a full window costs half a millisecond. */
+const MAX_RECOUNTS_A_SCRIPT = 4;
 /** Reports must be small while takes wait. */
 const MAX_LAST_KEYS = 64;
 /** A take whose answer this process did not see, or that saw the counters start over, asks once more. */
@@ -90,7 +90,7 @@ export class RedisRateWindows implements RateWindows {
   #admittedApartBefore = 0;
   #waiting: WaitingTake[] = [];
   /** What the counters of this generation do not know yet. */
-  #recounts: Recount[] = [];
+  readonly #recounts = new Map<string, Map<number, number>>();
   #inFlight = 0;
   #isFlushing = false;
   #attending: Promise<void> | undefined;
@@ -195,8 +195,10 @@ export class RedisRateWindows implements RateWindows {
 
   /** One that fails is not sent again: it may have been carried out. What was to be given back stays counted then. */
   #sendRecounts(): void {
-    while (this.#recounts.length > 0) {
-      const batch = this.#recounts.splice(0, MAX_RECOUNTS_A_SCRIPT);
+    const recounts: Recount[] = [...this.#recounts];
+    this.#recounts.clear();
+    for (let at = 0; at < recounts.length; at += MAX_RECOUNTS_A_SCRIPT) {
+      const batch = recounts.slice(at, at + MAX_RECOUNTS_A_SCRIPT);
       void this.#options.scripts.recount(this.#generation!, batch).catch(() => {});
     }
   }
@@ -217,7 +219,7 @@ export class RedisRateWindows implements RateWindows {
       if (take.amount !== ONE_ADMISSION) {
         recount = recounting(taken, (by) => {
           window.change(ownBucket, by);
-          if (this.#generation === generation) this.#recount({ key, bucket, by });
+          if (this.#generation === generation) this.#recount(key, bucket, by);
           else this.#own.changeUntold(key, ownBucket, by);
         });
       }
@@ -233,9 +235,14 @@ export class RedisRateWindows implements RateWindows {
     });
   }
 
-  #recount(recount: Recount): void {
-    if (this.#recounts.length >= MAX_WAITING) return;
-    this.#recounts.push(recount);
+  #recount(key: string, bucket: number, by: number): void {
+    let changes = this.#recounts.get(key);
+    if (changes === undefined) {
+      if (this.#recounts.size >= MAX_WAITING) return;
+      changes = new Map();
+      this.#recounts.set(key, changes);
+    }
+    changes.set(bucket, (changes.get(bucket) ?? 0) + by);
     this.#flushSoon();
   }
 
@@ -311,7 +318,7 @@ export class RedisRateWindows implements RateWindows {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
         this.#generation = generation;
         this.#own.forgetTold();
-        this.#recounts = [];
+        this.#recounts.clear();
       }
       if (this.#isClosed) return;
       // Something was found missing while Redis was asked: that has to be reported first.
