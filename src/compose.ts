@@ -8,6 +8,7 @@ import {
   startPassivation,
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
+import { composeBatches } from "./compose/batches.ts";
 import {
   applyChange,
   type ChangeListeners,
@@ -71,12 +72,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keepaliveMs: config.keepaliveMs,
   });
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
+  const batches = composeBatches({ ...base, ...node, files });
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const responses = composeResponses(base);
-  const changing = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores };
+  const working = { tuning, vectorStores, batches };
+  const changing = { ...provided, ...working, world, suspensions, orders, webhooks };
   listeners = { ...changing, budgetSubjects, keyring, responses, billing };
   await node.start();
   webhooks.start();
@@ -89,20 +92,19 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...{ notes: owed.notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
+  const lag = new EventLoopLag();
+  batches.connect({ routes: endpoints, inFlight, lag, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
   const usage = startUsage({ ...base, sql: background, membership });
-  const owned = { tuning, vectorStores, responses };
+  const owned = { ...working, responses };
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const failedRequests = composeFailedRequests(base, endpoints);
   const tracing = await composeTracing(base);
-  const front = {
-    ...{ bodies: new BodyBudget(clock), lag: new EventLoopLag() },
-    ...{ lastUse, failedRequests, tracing },
-  };
+  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, tracing };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,

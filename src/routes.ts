@@ -4,6 +4,8 @@ import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import type { Batches } from "./batches/batches.ts";
+import { batchRoutes } from "./batches/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
 import { budgetRoutes } from "./budgets/routes.ts";
 import { SubjectBudgets } from "./budgets/subject-budgets.ts";
@@ -78,6 +80,7 @@ export interface RouteDependencies {
   readonly providerKeys: ProviderKeys;
   readonly definitions: KnownDefinitions;
   readonly vectorStores: VectorStores;
+  readonly batches: Batches;
   readonly files: {
     readonly uploads: FileUploads;
     readonly library: FileLibrary;
@@ -130,6 +133,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       uploadMinBytesPerSecond: config.uploadMinBytesPerSecond,
     }),
     ...vectorStoreRoutes(dependencies.vectorStores),
+    ...batchRoutes(dependencies.batches),
     ...mediaRoutes(files.media),
     ...fineTuningRoutes(dependencies.fineTuning),
     ...adminRoutes(dependencies.admin),

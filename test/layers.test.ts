@@ -50,6 +50,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/batches",
     "src/billing",
     "src/budgets",
     "src/credits",

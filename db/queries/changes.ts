@@ -26,6 +26,8 @@ export type ChangeKind =
   | "definitions"
   /** Files of the organization are to be indexed in its vector stores. */
   | "vector-store-work"
+  /** The batch has something to do for its owner. */
+  | "batch-work"
   /** A background response is to be ended by the instance that runs it. */
   | "response-cancel"
   /** Another master key seals; the id is the key's. */

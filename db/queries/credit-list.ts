@@ -90,13 +90,15 @@ export function listTransactions(
 
 interface TransactionPage {
   readonly transactions: ListedTransaction[];
-  /** Exact up to MAX_COUNTED, and for what has a count anyway; above it may be more. */
+  /** Exact up to MAX_COUNTED, or MAX_COUNTED_OF_BOTH, and for what has a count anyway; above it may be more. */
   readonly total: number;
   readonly hasMore: boolean;
 }
 
 /** How many matching transactions are counted, so that a page of ten million takes no longer than one of these. */
 const MAX_COUNTED = 10_000;
+/** The same of one key and one model: no index has both, so that twice as many rows are looked at, or more. */
+const MAX_COUNTED_OF_BOTH = 5_000;
 
 /**
  * They are numbered from 1 without a gap, so that neither how many there are nor a page far behind takes
@@ -139,7 +141,7 @@ async function listMatching(
   snapshot: DatabaseTransaction,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { keyId, ofKeyId, offset } = listing;
+  const { keyId, model, ofKeyId, offset } = listing;
   if (keyId !== undefined && ofKeyId !== undefined && keyId !== ofKeyId) return NOTHING;
   const sequences = matchingSequences(
     snapshot,
@@ -150,8 +152,10 @@ async function listMatching(
   const seen = offset + page.transactions.length;
   const isWhole = !page.hasMore && (page.transactions.length > 0 || offset === 0);
   if (isWhole) return { ...page, total: seen };
+  const isOfBoth = keyId !== undefined && model !== undefined;
+  const most = isOfBoth ? MAX_COUNTED_OF_BOTH : MAX_COUNTED;
   const [row] = await snapshot<{ total: bigint }[]>`
-    SELECT count(*) AS total FROM (${sequences(MAX_COUNTED + 1)}) counted`;
+    SELECT count(*) AS total FROM (${sequences(most + 1)}) counted`;
   const counted = Number(row!.total);
   return { ...page, total: page.hasMore ? Math.max(counted, seen + 1) : counted };
 }

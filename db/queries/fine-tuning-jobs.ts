@@ -326,16 +326,16 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
 }
 
 /** The file of what was measured in training, as it is made. */
-export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string): NewFile {
+export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string) {
   return {
     id,
     organizationId: job.organizationId,
     filename: "step_metrics.csv",
-    purpose: "fine-tune-results",
+    purpose: "fine-tune-results" as const,
     contentType: "text/csv",
     createdAtMs: timeOfId(id),
     lifetimeSeconds: null,
-  };
+  } satisfies NewFile;
 }
 
 function progressColumns(job: JobRecord): Record<string, never> {

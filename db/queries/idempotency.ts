@@ -8,6 +8,8 @@ export interface IdempotencyClaim {
   readonly idempotencyKey: string;
   readonly bodyHash: string;
   readonly requestId: string;
+  /** Keeps, before its charge, a result that is too large to be kept with it. */
+  keepLarge?(body: Uint8Array): Promise<void>;
 }
 
 export interface StoredResult {
@@ -163,6 +165,31 @@ async function storeResult(
 export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim): Promise<void> {
   await sql`DELETE FROM idempotency_records WHERE key_id = ${claim.keyId}
     AND idempotency_key = ${claim.idempotencyKey} AND request_id = ${claim.requestId} AND status IS NULL`;
+}
+
+/** Which of these keys have a call, and whether it is charged; that of others was never made, or has failed. */
+export async function claimsAmong(
+  sql: Database,
+  keyId: string,
+  idempotencyKeys: readonly string[],
+): Promise<ReadonlyMap<string, { readonly requestId: string; readonly isDone: boolean }>> {
+  const rows = await sql<{ idempotency_key: string; request_id: string; is_done: boolean }[]>`
+    SELECT idempotency_key, request_id, status IS NOT NULL AS is_done FROM idempotency_records
+    WHERE key_id = ${keyId} AND idempotency_key = ANY (${sql.array([...idempotencyKeys])}::text[])`;
+  return new Map(
+    rows.map((row) => [row.idempotency_key, { requestId: row.request_id, isDone: row.is_done }]),
+  );
+}
+
+/** The result of a call that is charged; its body is sealed. */
+export async function findStoredResult(
+  sql: Database,
+  keyId: string,
+  idempotencyKey: string,
+): Promise<StoredResult | undefined> {
+  const [row] = await sql<StoredResult[]>`SELECT status, headers, body FROM idempotency_records
+    WHERE key_id = ${keyId} AND idempotency_key = ${idempotencyKey} AND status IS NOT NULL`;
+  return row;
 }
 
 /** Removes a kept result in the transaction that writes what was made of it. */

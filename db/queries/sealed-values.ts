@@ -30,6 +30,13 @@ export const SEALED_TABLES: readonly SealedTable[] = [
     batchRows: 64,
   },
   {
+    table: "batch_contents",
+    key: ["batch_id", "part"],
+    columns: ["sealed"],
+    // Each up to 256 KB.
+    batchRows: 64,
+  },
+  {
     table: "cached_answers",
     key: ["organization_id", "key_hash"],
     columns: ["sealed"],

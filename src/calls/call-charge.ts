@@ -11,7 +11,7 @@ import { providerCostFemto, toolCostFemto, usageFigures } from "../money/usage.t
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
 import type { AcceptedRequest, StepBound } from "./endpoint.ts";
-import type { Idempotency } from "./idempotency/idempotency.ts";
+import { type Idempotency, MAX_STORED_RESULT_BYTES } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
 /** What the column takes. */
@@ -139,6 +139,12 @@ export class CallCharge {
     kept?: KeptAnswer,
     also?: StatementEffect,
   ): Promise<void> {
+    if (kept?.claim.keepLarge !== undefined && isTooLarge(kept.body)) {
+      const { claim, body } = kept;
+      const small = { ...kept, body: null };
+      const keeping = claim.keepLarge!(body);
+      return keeping.then(() => this.settle(figures, status, errorCode, small, also));
+    }
     const { money, events, idempotency } = this.#dependencies;
     const { firstTokenMs } = this.#call.log;
     if (firstTokenMs !== undefined) {
@@ -189,6 +195,10 @@ function ownKeyDetails(ownKeyId: string, listNano: bigint): Record<string, unkno
 
 function atMost(heldNano: bigint, nano: bigint): bigint {
   return nano > heldNano ? heldNano : nano;
+}
+
+function isTooLarge(body: Uint8Array | null): body is Uint8Array {
+  return body !== null && body.byteLength > MAX_STORED_RESULT_BYTES;
 }
 
 /** The same object, so that a settlement copies nothing. */

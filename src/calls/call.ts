@@ -28,6 +28,8 @@ interface RunningRequest<Request> {
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  /** As that of an idempotency claim. */
+  keepLarge?(body: Uint8Array): Promise<void>;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
   screened?(guard: CallGuard): Promise<Request>;
   /** Absent for what the gateway asks by itself. */

@@ -377,7 +377,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     );
     if (idempotencyKey === undefined) return undefined;
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
-    return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
+    const claim = { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
+    return call.keepLarge === undefined ? claim : { ...claim, keepLarge: call.keepLarge };
   }
 }
 

@@ -30,6 +30,7 @@ import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
+import type { BatchParts } from "./batches.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
@@ -52,6 +53,7 @@ interface AppParts {
   readonly tuning: FineTuningParts;
   readonly files: FileParts;
   readonly vectorStores: VectorStoreParts;
+  readonly batches: BatchParts;
   readonly webhooks: WebhookParts;
   readonly inFlight: InFlight;
   readonly bodies: BodyBudget;
@@ -97,7 +99,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
   const routes = mountedRoutes({
     admin,
-    dashboard: { sessions, live, publicUrl },
+    dashboard: { sessions, live, publicUrl, sql, clock },
     config,
     telemetry,
     tunedModels,
@@ -114,6 +116,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     definitions: parts.definitions,
     files,
     vectorStores: parts.vectorStores.stores,
+    batches: parts.batches.batches,
     clock,
     membership,
     inFlight,

@@ -27,6 +27,7 @@ import type { Telemetry } from "../telemetry/interface.ts";
 import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
+import type { BatchParts } from "./batches.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { PaymentParts } from "./payments.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
@@ -285,6 +286,7 @@ export interface ChangeListeners {
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
   readonly vectorStores: VectorStoreParts;
+  readonly batches: BatchParts;
   readonly ownKeys: OwnKeys;
   readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
@@ -309,6 +311,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
+  else if (kind === "batch-work") listeners.batches.onWork(objectId);
   else if (kind === "replenish") listeners.billing.replenish.nudge();
   else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);

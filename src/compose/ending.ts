@@ -48,6 +48,7 @@ export interface EndingParts {
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
   readonly vectorStores: { close(): Promise<void> };
+  readonly batches: { close(): Promise<void> };
   readonly hosted: { close(): void };
   readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
@@ -95,7 +96,11 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.hosted.close();
       await parts.billing.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
-      const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
+      const tuningClosed = Promise.all([
+        parts.tuning.close(),
+        parts.vectorStores.close(),
+        parts.batches.close(),
+      ]);
       parts.workThread.close();
       await tuningClosed;
       await parts.idempotency.close();

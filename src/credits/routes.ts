@@ -174,7 +174,7 @@ const transactionList = Type.Object({
   ),
   total: Type.Integer({
     description:
-      "Exact without filters, with `type=usage` alone, and up to 10,000; above that, of a filtered list, at least so many",
+      "Exact without filters, with `type=usage` alone, and up to 10,000, or 5,000 of a key and a model; above that, of a filtered list, at least so many",
   }),
   has_more: Type.Boolean(),
 });

@@ -122,7 +122,8 @@ export function pageRoutes(): RouteDefinition[] {
 }
 
 function publicGet(path: string, summary: string) {
-  return { method: "GET", path, summary, tag: "Dashboard", access: { kind: "public" } } as const;
+  const forPeople = { tag: "Dashboard", access: { kind: "public" }, ignoresQuery: true } as const;
+  return { method: "GET", path, summary, ...forPeople } as const;
 }
 
 function wayToDashboard({ method, headers }: Request): Response {

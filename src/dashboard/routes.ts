@@ -1,15 +1,20 @@
 import { Type } from "typebox";
+import type { Database } from "../../db/client.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
+import type { Clock } from "../lib/clock.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
+import { overviewRoute } from "./overview.ts";
 import { pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
   readonly live: LiveFigures;
+  readonly sql: Database;
+  readonly clock: Clock;
   readonly publicUrl: string | undefined;
 }
 
@@ -51,6 +56,7 @@ export function dashboardRoutes(
       responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
       handle: (context) => dependencies.live.open(context),
     },
+    ...reachedBySession(overviewRoute("/overview", dependencies)),
     ...routes.flatMap((route) => reachedBySession(route)),
   ];
 }

@@ -10,7 +10,7 @@ import {
   updateFileStatus,
 } from "../../db/queries/files.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { FileRecord, FileStatus } from "../lib/file-record.ts";
+import type { FileRecord, FileStatus, ResultPurpose } from "../lib/file-record.ts";
 import { timeOfId } from "../lib/ids.ts";
 import { asStorageFailure, type FileStorage } from "../storage/interface.ts";
 
@@ -30,6 +30,7 @@ interface ResultFile {
   readonly organizationId: string;
   readonly filename: string;
   readonly contentType: string;
+  readonly purpose: ResultPurpose;
 }
 
 const STATUS_ATTEMPTS = 5;
@@ -141,7 +142,6 @@ export class JobFiles {
 function newFile(result: ResultFile) {
   return {
     ...result,
-    purpose: "fine-tune-results" as const,
     createdAtMs: timeOfId(result.id),
     lifetimeSeconds: null,
   };

@@ -6,7 +6,7 @@ import { publicUrl } from "../http/request-headers.ts";
 import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { type FileRecord, UPLOAD_PURPOSES } from "../lib/file-record.ts";
+import { type FileRecord, RESULT_PURPOSES, UPLOAD_PURPOSES } from "../lib/file-record.ts";
 import { MAX_FILE_BYTES } from "./file-check.ts";
 import type { FileLibrary } from "./file-library.ts";
 import type { FileUpload, FileUploads } from "./file-uploads.ts";
@@ -28,7 +28,7 @@ export const uploadForm = Type.Object(
 
 const listFilesQuery = Type.Object(
   {
-    purpose: Type.Optional(Type.Enum([...purposes, "fine-tune-results"])),
+    purpose: Type.Optional(Type.Enum([...purposes, ...RESULT_PURPOSES])),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 100 })),
     order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
     after: Type.Optional(
@@ -55,7 +55,7 @@ const fileObject = Type.Object({
   object: Type.Literal("file"),
   bytes: Type.Integer(),
   filename: Type.String(),
-  purpose: Type.Enum([...purposes, "fine-tune-results"]),
+  purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
   created_at: Type.Integer({ description: "Unix seconds." }),
   expires_at: nullable(Type.Integer({ description: "Unix seconds; null: kept until deleted." })),
   status: Type.Enum(["uploaded", "processed", "error"]),

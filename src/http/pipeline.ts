@@ -89,7 +89,9 @@ export function compileRoute(
   if (access.kind === "model" && body !== undefined) validatorOf(body);
   return {
     definition,
-    readQuery: createQueryReader(definition.query ?? NO_PARAMETERS),
+    readQuery: definition.ignoresQuery
+      ? () => NO_QUERY
+      : createQueryReader(definition.query ?? NO_PARAMETERS),
     checkBody: body && createCheck(body, "invalid_body", "Request body"),
     bodyLimits: {
       bytes:

@@ -75,6 +75,11 @@ export interface RequestContext {
    * takes no second one.
    */
   readonly takenRate: Readonly<Record<string, string>> | undefined;
+  /**
+   * Keeps, before its charge, an answer that is too large to be kept under the request's idempotency key. Absent: it
+   * cannot be given again.
+   */
+  keepLarge?(body: Uint8Array): Promise<void>;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */
@@ -102,6 +107,8 @@ export interface RouteDefinition {
   readonly summary: string;
   readonly access: Access;
   readonly query?: TSchema;
+  /** Of a page, whose script reads the query: any is accepted. */
+  readonly ignoresQuery?: true;
   readonly body?: TSchema;
   /** Of the body; a longer one is 413. Absent: what any body of its kind may have. */
   readonly maxBodyBytes?: number;

@@ -53,6 +53,8 @@ export type ErrorCode =
   | "guardrail_not_found"
   | "vector_store_not_found"
   | "vector_store_batch_not_found"
+  | "batch_not_found"
+  | "batch_not_cancellable"
   | "response_not_found"
   | "conversation_not_found"
   | "request_not_found"

@@ -1,8 +1,10 @@
 /** What a caller may upload files for (spec 4.2). */
 export const UPLOAD_PURPOSES = ["fine-tune", "batch", "assistants", "vision", "user_data"] as const;
 export type UploadPurpose = (typeof UPLOAD_PURPOSES)[number];
-/** `fine-tune-results` are written by the gateway itself. */
-export type FilePurpose = UploadPurpose | "fine-tune-results";
+/** What the gateway itself writes. */
+export const RESULT_PURPOSES = ["fine-tune-results", "batch_output"] as const;
+export type ResultPurpose = (typeof RESULT_PURPOSES)[number];
+export type FilePurpose = UploadPurpose | ResultPurpose;
 
 export type FileStatus = "uploaded" | "processed" | "error";
 

@@ -23,6 +23,7 @@ export type IdPrefix =
   | "vsf"
   | "vsfb"
   | "cntr"
+  | "batch"
   | "pay"
   | "pm"
   | "sub";

@@ -117,6 +117,7 @@ describe("a result of a job", () => {
     organizationId: gateway.organizationId,
     filename: "step_metrics.csv",
     contentType: "text/csv",
+    purpose: "fine-tune-results" as const,
   });
 
   test("is empty and uploaded until it is written, then whole and processed", async () => {

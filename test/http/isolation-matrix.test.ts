@@ -198,6 +198,15 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   ],
   "POST /v1/audio/transcriptions": NONE,
   "POST /v1/audio/translations": NONE,
+  "POST /v1/batches": [
+    naming(({ requests }) => ({
+      ...{ input_file_id: requests, endpoint: "/v1/chat/completions" },
+      completion_window: "24h",
+    })),
+  ],
+  "GET /v1/batches": [LIST, filtered(({ requestBatch }) => `after=${requestBatch}`, 400)],
+  "GET /v1/batches/{id}": [at("requestBatch")],
+  "POST /v1/batches/{id}/cancel": [at("requestBatch")],
   "POST /v1/files": NONE,
   "GET /v1/files": [LIST, filtered(({ file }) => `after=${file}`)],
   "GET /v1/files/{id}": [at("file")],

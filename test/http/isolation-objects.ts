@@ -21,6 +21,8 @@ export type ObjectKind =
   | "item"
   | "store"
   | "batch"
+  | "requests"
+  | "requestBatch"
   | "preset"
   | "guardrail"
   | "providerKey"
@@ -64,6 +66,12 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
   const text = await uploaded(gateway, "assistants", MARK, { filename: `${MARK}.txt` });
   const store = await made("/v1/vector_stores", { name: MARK, file_ids: [text.id] });
   const batch = await made(`/v1/vector_stores/${store.id}/file_batches`, { file_ids: [file.id] });
+  const line = { custom_id: MARK, method: "POST", url: "/v1/chat/completions", body: CHAT };
+  const requests = await uploaded(gateway, "batch", JSON.stringify(line), { filename: MARK });
+  const requestBatch = await made("/v1/batches", {
+    ...{ input_file_id: requests.id, endpoint: line.url, completion_window: "24h" },
+    metadata: { name: MARK },
+  });
   const job = await gateway.tune(undefined, { metadata: { name: MARK } });
   const answered = await made("/v1/responses", { model: "sandbox/chat", input: MARK });
   const background = await made("/v1/responses", {
@@ -114,6 +122,8 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
       item: items[0].id,
       store: store.id,
       batch: batch.id,
+      requests: requests.id,
+      requestBatch: requestBatch.id,
       preset: preset.id,
       guardrail: guardrail.id,
       providerKey: providerKey.id,

@@ -2,7 +2,18 @@
 
 const LOCALE = "en-US";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
+const fine = new Intl.NumberFormat(LOCALE, {
+  style: "currency",
+  currency: "USD",
+  minimumFractionDigits: 6,
+});
+const exact = new Intl.NumberFormat(LOCALE, {
+  style: "currency",
+  currency: "USD",
+  maximumFractionDigits: 9,
+});
 const integers = new Intl.NumberFormat(LOCALE);
+const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
 
 /** To the cent. */
 export function usd(amount: number): string {
@@ -10,8 +21,27 @@ export function usd(amount: number): string {
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }
 
+/** To a millionth, which is what single requests cost. */
+export function usdFine(amount: number): string {
+  return fine.format(amount);
+}
+
+/** To the nano-USD, which is what the ledger counts in. */
+export function usdExact(amount: number): string {
+  return exact.format(amount);
+}
+
 export function integer(value: number): string {
   return integers.format(value);
+}
+
+/** 12.3K */
+export function short(value: number): string {
+  return compact.format(value);
+}
+
+export function percent(share: number): string {
+  return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })} %`;
 }
 
 const SECOND_MS = 1_000;

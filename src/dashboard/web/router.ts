@@ -41,3 +41,10 @@ export function navigate(href: string): void {
   place.value = location.href;
   window.scrollTo(0, 0);
 }
+
+/** Changes parameters of the page in place; what is undefined goes. */
+export function changeQuery(changed: Query): void {
+  const parameters = { ...Object.fromEntries(query.value), ...changed };
+  history.replaceState(null, "", hrefOf(pageName.value, parameters));
+  place.value = location.href;
+}

@@ -21,6 +21,8 @@ interface ChartProps {
 
 const DEFAULT_HEIGHT = 200;
 const AXIS_WIDTH = 64;
+const TICK_SPACE = 34;
+const DAY_SECONDS = 86_400;
 const BAR_SHARE = 0.7;
 const MAX_BAR_WIDTH = 40;
 
@@ -123,27 +125,21 @@ function optionsOf(
     },
     scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
-      { ...axis, grid: { show: false } },
+      {
+        ...axis,
+        grid: { show: false },
+        values: (_plot, splits, _axis, _space, step) => beginnings(splits, step),
+      },
       {
         ...axis,
         size: AXIS_WIDTH,
+        space: TICK_SPACE,
         grid: { stroke: line, width: 1 },
         values: (_plot, splits) => splits.map(format),
       },
     ],
     series: [
-      {
-        value: (_plot, time) =>
-          time === null
-            ? ""
-            : new Date(time * 1_000).toLocaleString("en-US", {
-                day: "numeric",
-                month: "short",
-                hour: "2-digit",
-                minute: "2-digit",
-                hourCycle: "h23",
-              }),
-      },
+      { label: "", value: (_plot, time) => (time === null ? "" : beginning(time, CLOCK_AND_DAY)) },
       ...series.map(({ label, color, isBars }) => {
         const stroke = colorOf(place, `--series-${color}`);
         return {
@@ -152,7 +148,9 @@ function optionsOf(
           width: isBars ? 0 : 2,
           fill: isBars ? stroke : undefined,
           points: { show: false },
-          value: (_plot: uPlot, value: number | null) => shown(value, format),
+          // Without a pointer on the chart the legend has names alone.
+          value: (plot: uPlot, value: number | null) =>
+            plot.cursor.idx == null ? "" : shown(value, format),
           ...(isBars && {
             paths: uPlot.paths.bars!({ size: [BAR_SHARE, MAX_BAR_WIDTH], align: 1, radius: 0.15 }),
           }),
@@ -160,4 +158,22 @@ function optionsOf(
       }),
     ],
   };
+}
+
+const DAY = { day: "numeric", month: "short" } as const;
+const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+const CLOCK_AND_DAY = { ...DAY, ...CLOCK } as const;
+
+function beginning(seconds: number, form: Intl.DateTimeFormatOptions): string {
+  return new Date(seconds * 1_000).toLocaleString("en-US", form);
+}
+
+/** Times of an axis; where they are hours, a new day has its date below. */
+function beginnings(splits: readonly number[], step: number): string[] {
+  if (step >= DAY_SECONDS) return splits.map((at) => beginning(at, DAY));
+  return splits.map((at, place) => {
+    const day = beginning(at, DAY);
+    const isNew = place === 0 || beginning(splits[place - 1]!, DAY) !== day;
+    return isNew ? `${beginning(at, CLOCK)}\n${day}` : beginning(at, CLOCK);
+  });
 }

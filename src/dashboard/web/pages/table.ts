@@ -2,6 +2,9 @@ import type { ComponentType } from "preact";
 import type { Session } from "../api.ts";
 import { ComponentsPage } from "./components.tsx";
 import { KeysPage } from "./keys.tsx";
+import { OverviewPage } from "./overview.tsx";
+import { RequestsPage } from "./requests.tsx";
+import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
 
 export interface DashboardPage {
@@ -16,6 +19,9 @@ export interface DashboardPage {
 
 /** Every page, in the order of the menu. */
 export const PAGES: readonly DashboardPage[] = [
+  { name: "", title: "Overview", of: ["organization"], Page: OverviewPage },
+  { name: "usage", title: "Usage", of: ["organization"], Page: UsagePage },
+  { name: "requests", title: "Requests", of: ["organization"], Page: RequestsPage },
   { name: "keys", title: "Keys", of: ["organization"], Page: KeysPage },
   { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
   {

@@ -1,0 +1,223 @@
+import type { BatchEnd, BatchFault, BatchRecord, BatchStatus } from "../../src/lib/batch.ts";
+import { timeOfId } from "../../src/lib/ids.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { recordChange } from "./changes.ts";
+import { insertFileUse } from "./files.ts";
+
+/** The kind of the leases. */
+export const BATCH = "batch";
+
+interface BatchRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly endpoint: string;
+  readonly input_file: string;
+  readonly status: BatchStatus;
+  readonly ends_as: BatchEnd | null;
+  readonly metadata: Record<string, string> | null;
+  readonly faults: BatchFault[] | null;
+  readonly total: number;
+  readonly completed: number;
+  readonly failed: number;
+  readonly output_file: string | null;
+  readonly error_file: string | null;
+  readonly attempts: number;
+  readonly created_at: Date;
+  readonly in_progress_at: Date | null;
+  readonly finalizing_at: Date | null;
+  readonly ended_at: Date | null;
+  readonly cancelling_at: Date | null;
+  readonly expires_at: Date;
+  readonly left_ms: number;
+}
+
+function batchRecord(row: BatchRow): BatchRecord {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    keyId: row.key_id,
+    endpoint: row.endpoint,
+    inputFile: row.input_file,
+    status: row.status,
+    endsAs: row.ends_as,
+    metadata: row.metadata,
+    faults: row.faults,
+    total: row.total,
+    completed: row.completed,
+    failed: row.failed,
+    outputFile: row.output_file,
+    errorFile: row.error_file,
+    attempts: row.attempts,
+    createdAtMs: row.created_at.getTime(),
+    inProgressAtMs: row.in_progress_at?.getTime() ?? null,
+    finalizingAtMs: row.finalizing_at?.getTime() ?? null,
+    endedAtMs: row.ended_at?.getTime() ?? null,
+    cancellingAtMs: row.cancelling_at?.getTime() ?? null,
+    expiresAtMs: row.expires_at.getTime(),
+    leftMs: row.left_ms,
+  };
+}
+
+const columns = (sql: Database) =>
+  sql`*, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS left_ms`;
+
+export interface NewBatch {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly endpoint: string;
+  readonly inputFile: string;
+  readonly metadata: Readonly<Record<string, string>> | null;
+}
+
+const COMPLETION_WINDOW = "24 hours";
+
+/**
+ * Inserts a batch and keeps its input file for it.
+ *
+ * @param mostRunning batches of the organization that have not ended
+ */
+export function insertBatch(
+  sql: Database,
+  batch: NewBatch,
+  mostRunning: number,
+): Promise<"inserted" | "too_many" | "no_file"> {
+  const { id, organizationId } = batch;
+  return sql.begin(async (transaction) => {
+    // Two of them would count the same ones.
+    await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`batches ${organizationId}`}, 0))`;
+    const [count] = await transaction<{ running: bigint }[]>`SELECT count(*) AS running
+      FROM batches WHERE organization_id = ${organizationId} AND ended_at IS NULL`;
+    if (Number(count!.running) >= mostRunning) return "too_many";
+    const use = { fileId: batch.inputFile, organizationId, holder: id };
+    if (!(await insertFileUse(transaction, use))) return "no_file";
+    const metadata = batch.metadata && JSON.stringify(batch.metadata);
+    await transaction`
+      INSERT INTO batches (id, organization_id, key_id, endpoint, input_file, status, metadata,
+        created_at, expires_at, due_at)
+      VALUES (${id}, ${organizationId}, ${batch.keyId}, ${batch.endpoint}, ${batch.inputFile},
+        'validating', ${metadata}::text::jsonb, ${new Date(timeOfId(id))},
+        clock_timestamp() + ${COMPLETION_WINDOW}::interval, clock_timestamp())`;
+    await recordChange(transaction, "batch-work", id);
+    return "inserted";
+  });
+}
+
+/** Undefined where the organization has none of that id. */
+export async function findBatch(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<BatchRecord | undefined> {
+  const [row] = await sql<BatchRow[]>`SELECT ${columns(sql)} FROM batches
+    WHERE id = ${id} AND organization_id = ${organizationId}`;
+  return row && batchRecord(row);
+}
+
+/** For its owner. */
+export async function readBatch(sql: Database, id: string): Promise<BatchRecord | undefined> {
+  const [row] = await sql<BatchRow[]>`SELECT ${columns(sql)} FROM batches WHERE id = ${id}`;
+  return row && batchRecord(row);
+}
+
+/** Batches of an organization, newest first. */
+export async function listBatches(
+  sql: Database,
+  organizationId: string,
+  { after, limit }: { readonly after: string | undefined; readonly limit: number },
+): Promise<{ batches: BatchRecord[]; hasMore: boolean }> {
+  const rows = await sql<BatchRow[]>`SELECT ${columns(sql)} FROM batches
+    WHERE organization_id = ${organizationId}
+      ${after === undefined ? sql`` : sql`AND id COLLATE "C" < ${after}`}
+    ORDER BY id COLLATE "C" DESC LIMIT ${limit + 1}`;
+  return { batches: rows.slice(0, limit).map(batchRecord), hasMore: rows.length > limit };
+}
+
+/** Asks its owner to end it. Nothing happens where it has ended, or writes its files already. */
+export async function cancelBatch(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<void> {
+  await sql.begin(async (transaction) => {
+    const asked = await transaction`UPDATE batches
+      SET status = 'cancelling', cancelling_at = clock_timestamp(), due_at = clock_timestamp(), attempts = 0
+      WHERE id = ${id} AND organization_id = ${organizationId}
+        AND status IN ('validating', 'in_progress')`;
+    if (asked.count > 0) await recordChange(transaction, "batch-work", id);
+  });
+}
+
+/** Batches that have work and no live owner; of each organization so many at most, of some none. */
+export async function findDueBatches(
+  sql: Database,
+  limit: number,
+  { mostOfOne, without }: { readonly mostOfOne: number; readonly without: readonly string[] },
+): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    SELECT d.id FROM (
+      SELECT b.id, b.due_at, row_number() OVER (PARTITION BY b.organization_id ORDER BY b.due_at) AS turn
+      FROM batches b WHERE b.due_at <= clock_timestamp()
+        AND b.organization_id <> ALL (${sql.array([...without])}::text[])
+        AND NOT EXISTS (SELECT 1 FROM owned_actors a WHERE a.kind = ${BATCH} AND a.id = b.id)
+    ) d WHERE d.turn <= ${mostOfOne} ORDER BY d.turn, d.due_at LIMIT ${limit}`;
+  return rows.map(({ id }) => id);
+}
+
+/** The input is valid: its lines are called from now on, unless it is to be cancelled. */
+export async function beginLines(
+  sql: DatabaseTransaction,
+  id: string,
+  total: number,
+): Promise<void> {
+  await sql`UPDATE batches SET total = ${total}, attempts = 0,
+      status = CASE status WHEN 'validating' THEN 'in_progress' ELSE status END,
+      in_progress_at = clock_timestamp()
+    WHERE id = ${id} AND in_progress_at IS NULL`;
+}
+
+/** The input is not valid: no line was called. */
+export async function failBatch(
+  sql: DatabaseTransaction,
+  id: string,
+  faults: readonly BatchFault[],
+): Promise<void> {
+  await sql`UPDATE batches SET status = 'failed', faults = ${JSON.stringify(faults)}::text::jsonb,
+    ended_at = clock_timestamp() WHERE id = ${id}`;
+}
+
+/** Every line has its result, and the files are written next. */
+export async function finalizeBatch(
+  sql: DatabaseTransaction,
+  id: string,
+  endsAs: BatchEnd,
+  files: { readonly output: string; readonly errors: string },
+): Promise<void> {
+  await sql`UPDATE batches SET ends_as = ${endsAs}, attempts = 0, finalizing_at = clock_timestamp(),
+      status = CASE status WHEN 'cancelling' THEN status ELSE 'finalizing' END,
+      output_file = CASE WHEN completed > 0 THEN ${files.output} END,
+      error_file = CASE WHEN failed > 0 THEN ${files.errors} END
+    WHERE id = ${id} AND ends_as IS NULL`;
+}
+
+/** The files are written. What was kept of its lines is removed next. */
+export async function endBatch(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`UPDATE batches SET status = coalesce(ends_as, 'cancelled'), attempts = 0,
+    ended_at = clock_timestamp() WHERE id = ${id} AND ended_at IS NULL`;
+}
+
+/** The next attempt follows in so many milliseconds. */
+export async function postponeBatch(
+  sql: DatabaseTransaction,
+  id: string,
+  delayMs: number,
+): Promise<void> {
+  await sql`UPDATE batches SET attempts = attempts + 1,
+    due_at = clock_timestamp() + make_interval(secs => ${delayMs / 1_000}) WHERE id = ${id}`;
+}
+
+/** There is nothing left to do for it. */
+export async function restBatch(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`UPDATE batches SET due_at = NULL WHERE id = ${id}`;
+}

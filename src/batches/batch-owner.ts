@@ -1,0 +1,310 @@
+import {
+  guardLease,
+  type Lease,
+  LeaseLostError,
+  type Ownership,
+} from "../../actors/runtime/ownership.ts";
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import { readContents, removeLines } from "../../db/queries/batch-lines.ts";
+import {
+  BATCH,
+  beginLines,
+  endBatch,
+  failBatch,
+  finalizeBatch,
+  findDueBatches,
+  postponeBatch,
+  readBatch,
+  restBatch,
+} from "../../db/queries/batches.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { type BatchEnd, type BatchRecord, isEnded } from "../lib/batch.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { FairSemaphore } from "../lib/fair-share.ts";
+import { newId } from "../lib/ids.ts";
+import type { Keyring } from "../lib/keyring.ts";
+import { Semaphore } from "../lib/semaphore.ts";
+import { checkInput } from "./input-lines.ts";
+import type { LineCalls } from "./line-call.ts";
+import { LINES_AT_A_TIME, LineRun } from "./line-run.ts";
+
+interface BatchOwnerDependencies {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly ownership: Ownership;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly files: JobFiles;
+  /** Once calls can be made. */
+  readonly calls: Promise<LineCalls>;
+  isBusy(): boolean;
+  /** A batch is done, so that there is room for another one. */
+  onRoom(): void;
+  onError(error: unknown): void;
+}
+
+/** Batches that this process works on at a time, and those of one organization. */
+const MAX_BATCHES_AT_A_TIME = 16;
+const MAX_BATCHES_OF_ONE = 2;
+const MAX_CALLS_AT_A_TIME = 32;
+const MAX_CHECKED_AT_A_TIME = 2;
+const FIRST_DELAY_MS = 1_000;
+const LONGEST_DELAY_MS = 600_000;
+
+/*
+ * One batch, by its owner:
+ *
+ * validating   its input is read to its end: in_progress, or failed where a line is at fault
+ * in_progress  its lines are called, some at a time, until each has its result; those that are not called within
+ *              the completion window have that as theirs: finalizing
+ * finalizing   its files are written: completed or expired
+ * cancelling   asked for by a request while validating or in_progress: lines that run end, those that were not called
+ *              have that as theirs, and the files are written: cancelled
+ * ended        its input is released and what was kept of its lines is removed; then it rests
+ *
+ * Each of the owner's transactions is guarded by its lease. What an owner has not written the next one does again.
+ */
+
+/** Works on the batches that this instance owns. */
+export class BatchOwner {
+  readonly kind = BATCH;
+  readonly #dependencies: BatchOwnerDependencies;
+  readonly #runs = new Map<string, Run>();
+  readonly #slots = new FairSemaphore(MAX_CALLS_AT_A_TIME, LINES_AT_A_TIME * MAX_BATCHES_OF_ONE);
+  readonly #checking = new Semaphore(MAX_CHECKED_AT_A_TIME);
+  #isStopped = false;
+
+  constructor(dependencies: BatchOwnerDependencies) {
+    this.#dependencies = dependencies;
+    dependencies.ownership.onLost((lease) => {
+      if (lease.kind === BATCH) this.#runs.get(lease.id)?.abandon();
+    });
+  }
+
+  /** Batches that this instance has room for now. */
+  async findWork(limit: number): Promise<readonly string[]> {
+    const room = Math.min(limit, MAX_BATCHES_AT_A_TIME - this.#runs.size);
+    if (room <= 0) return [];
+    const counts = new Map<string, number>();
+    for (const { batch } of this.#runs.values()) {
+      if (batch === undefined) continue;
+      counts.set(batch.organizationId, (counts.get(batch.organizationId) ?? 0) + 1);
+    }
+    const without = [...counts].filter(([, runs]) => runs >= MAX_BATCHES_OF_ONE).map(([id]) => id);
+    return findDueBatches(this.#dependencies.sql, room, { mostOfOne: MAX_BATCHES_OF_ONE, without });
+  }
+
+  start(lease: Lease): void {
+    const { ownership, onError, onRoom } = this.#dependencies;
+    const before = this.#runs.get(lease.id);
+    if (before !== undefined) {
+      // Its lease is given back already, or was lost, but it has not ended quite.
+      void before.over.then(() => this.start(lease));
+      return;
+    }
+    if (this.#isStopped) {
+      ownership.release([lease]).catch(onError);
+      return;
+    }
+    const run = new Run(lease);
+    this.#runs.set(lease.id, run);
+    run.over = this.#own(run)
+      .catch(onError)
+      .finally(() => {
+        this.#runs.delete(lease.id);
+        if (!this.#isStopped) onRoom();
+      });
+  }
+
+  /** A batch that may be in its hands has changed. */
+  async look(id: string): Promise<void> {
+    const run = this.#runs.get(id);
+    if (run === undefined) return;
+    const batch = await readBatch(this.#dependencies.sql, id);
+    if (batch !== undefined) run.take(batch, this.#dependencies.clock);
+  }
+
+  /** Leaves every batch where it stands, for its next owner. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    const runs = [...this.#runs.values()];
+    for (const run of runs) run.abandon();
+    await Promise.all(runs.map((run) => run.over));
+  }
+
+  async #own(run: Run): Promise<void> {
+    const { sql, ownership, clock } = this.#dependencies;
+    try {
+      let batch = await readBatch(sql, run.lease.id);
+      try {
+        // Each step leaves it in a later state.
+        for (; batch !== undefined; batch = await readBatch(sql, run.lease.id)) {
+          run.take(batch, clock);
+          if (!(await this.#step(run, batch))) break;
+        }
+      } catch (error) {
+        if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
+        await this.#postpone(run, batch!, error);
+      }
+    } catch (error) {
+      if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
+      else if (!run.abandoned.aborted) throw error;
+    } finally {
+      run.close();
+      await ownership.release([run.lease]);
+    }
+  }
+
+  /** False where it rests from now on. */
+  async #step(run: Run, batch: BatchRecord): Promise<boolean> {
+    if (isEnded(batch.status)) {
+      await this.#clear(run, batch);
+      return false;
+    }
+    if (batch.endsAs !== null) await this.#writeFiles(run, batch);
+    else if (batch.inProgressAtMs !== null) await this.#callLines(run, batch);
+    else await this.#checking.pass(() => this.#check(run, batch));
+    return true;
+  }
+
+  async #check(run: Run, batch: BatchRecord): Promise<void> {
+    const input = await this.#readInput(batch);
+    const checked = await checkInput(input, batch.endpoint);
+    await this.#guarded(run, (sql) => {
+      return "faults" in checked
+        ? failBatch(sql, batch.id, checked.faults)
+        : beginLines(sql, batch.id, checked.total);
+    });
+  }
+
+  async #callLines(run: Run, batch: BatchRecord): Promise<void> {
+    const { calls, files: _, ...parts } = this.#dependencies;
+    const lines = new LineRun(
+      {
+        ...parts,
+        calls: await calls,
+        slots: this.#slots,
+        readInput: () => this.#readInput(batch),
+        guarded: (write) => this.#guarded(run, write),
+        abandoned: run.abandoned,
+        ended: run.ended,
+      },
+      batch,
+    );
+    const endsAs = await lines.run();
+    const made = { output: newId("file"), errors: newId("file") };
+    await this.#guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
+  }
+
+  async #writeFiles(run: Run, batch: BatchRecord): Promise<void> {
+    if (batch.outputFile !== null) {
+      await this.#writeFile(batch, batch.outputFile, { name: "output", isFailed: false });
+    }
+    if (batch.errorFile !== null) {
+      await this.#writeFile(batch, batch.errorFile, { name: "error", isFailed: true });
+    }
+    await this.#guarded(run, (sql) => endBatch(sql, batch.id));
+  }
+
+  async #writeFile(
+    { id: batchId, organizationId }: BatchRecord,
+    id: string,
+    { name, isFailed }: { readonly name: string; readonly isFailed: boolean },
+  ): Promise<void> {
+    const { sql, files, keyring } = this.#dependencies;
+    const file = {
+      ...{ id, organizationId },
+      filename: `${batchId}_${name}.jsonl`,
+      contentType: "application/jsonl",
+      purpose: "batch_output",
+    } as const;
+    await files.announceResult(file);
+    async function* content(): AsyncGenerator<Uint8Array> {
+      for await (const sealed of readContents(sql, batchId, { isFailed }))
+        yield keyring.open(sealed);
+    }
+    await files.writeResult(file, content());
+  }
+
+  async #clear(run: Run, batch: BatchRecord): Promise<void> {
+    await this.#dependencies.files.release(batch.id);
+    let isMore = true;
+    while (isMore) isMore = await this.#guarded(run, (sql) => removeLines(sql, batch.id));
+    await this.#guarded(run, (sql) => restBatch(sql, batch.id));
+  }
+
+  /** It is tried again until it goes well: a file store that is away or full loses no answer. */
+  async #postpone(run: Run, batch: BatchRecord, error: unknown): Promise<void> {
+    const isRoom = error instanceof GatewayError && error.code === "quota_exceeded";
+    if (!isRoom) this.#dependencies.onError(error);
+    const delayMs = Math.min(FIRST_DELAY_MS * 2 ** Math.min(batch.attempts, 20), LONGEST_DELAY_MS);
+    await this.#guarded(run, (sql) => postponeBatch(sql, batch.id, delayMs));
+  }
+
+  #readInput({ id, organizationId, inputFile }: BatchRecord): Promise<ReadableStream<Uint8Array>> {
+    return this.#dependencies.files.read({ fileId: inputFile, organizationId, holder: id });
+  }
+
+  #guarded<Result>(
+    run: Run,
+    write: (sql: DatabaseTransaction) => Promise<Result>,
+  ): Promise<Result> {
+    run.abandoned.throwIfAborted();
+    const { sql, instance } = this.#dependencies;
+    return sql.begin(async (transaction) => {
+      await guardLease(transaction, run.lease, instance);
+      return write(transaction);
+    }) as Promise<Result>;
+  }
+}
+
+/** One batch in the hands of this instance. */
+class Run {
+  readonly lease: Lease;
+  /** Once it is known. */
+  batch: BatchRecord | undefined;
+  over: Promise<void> = Promise.resolve();
+  readonly #abandoned = new AbortController();
+  readonly #ended = new AbortController();
+  #cancelExpiry: () => void = () => {};
+  #isClosed = false;
+
+  constructor(lease: Lease) {
+    this.lease = lease;
+  }
+
+  get abandoned(): AbortSignal {
+    return this.#abandoned.signal;
+  }
+
+  /** Aborts, with the end as its reason, where lines that were not called are not to be called any more. */
+  get ended(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  take(batch: BatchRecord, clock: Clock): void {
+    this.batch = batch;
+    this.#cancelExpiry();
+    if (batch.status === "cancelling") this.#end("cancelled");
+    else if (batch.leftMs <= 0) this.#end("expired");
+    else if (!this.#isClosed) {
+      this.#cancelExpiry = clock.after(batch.leftMs, () => this.#end("expired"));
+    }
+  }
+
+  abandon(): void {
+    this.#abandoned.abort();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelExpiry();
+  }
+
+  /** The first end counts. */
+  #end(end: BatchEnd): void {
+    if (!this.#ended.signal.aborted) this.#ended.abort(end);
+  }
+}

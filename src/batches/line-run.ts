@@ -1,0 +1,274 @@
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import {
+  countLines,
+  hasContents,
+  linesWithResult,
+  writeContents,
+} from "../../db/queries/batch-lines.ts";
+import { claimsAmong, findStoredResult, removeStoredResult } from "../../db/queries/idempotency.ts";
+import type { BatchEnd, BatchRecord } from "../lib/batch.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FairSemaphore } from "../lib/fair-share.ts";
+import type { Keyring } from "../lib/keyring.ts";
+import { type BatchLine, readBatchLines } from "./input-lines.ts";
+import { isOfGateway, isPassing, type LineAnswer, type LineCalls, refusalOf } from "./line-call.ts";
+import { answerPieces, uncalledPieces } from "./line-results.ts";
+
+export interface LineRunParts {
+  readonly sql: Database;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly calls: LineCalls;
+  /** Calls of all batches of this instance at a time. */
+  readonly slots: FairSemaphore;
+  /** True while requests of clients have enough to do here. */
+  isBusy(): boolean;
+  readInput(): Promise<ReadableStream<Uint8Array>>;
+  /** Runs a transaction of the batch's owner. */
+  guarded<Result>(write: (sql: DatabaseTransaction) => Promise<Result>): Promise<Result>;
+  /** Aborts where this instance does not own the batch any more, or stops. */
+  readonly abandoned: AbortSignal;
+  /** Its reason is the end of the batch that is to come early. */
+  readonly ended: AbortSignal;
+}
+
+/** Of one batch. */
+export const LINES_AT_A_TIME = 8;
+const BUSY_PAUSE_MS = 200;
+/** Tries of a request that its providers fail. */
+const MAX_TRIES = 5;
+const FIRST_DELAY_MS = 1_000;
+const LONGEST_DELAY_MS = 60_000;
+/** Lines that are read ahead. */
+const LINES_A_LOOK = 250;
+const CHARACTERS_A_LOOK = 4_194_304;
+
+/**
+ * Calls the lines of one batch. Each is a paid call under an idempotency key of its own: an owner that dies behind
+ * its charge leaves the answer to the next one, and the transaction that writes it into the batch removes it. An answer
+ * that is too large to be kept so is written into the batch before its charge.
+ */
+export class LineRun {
+  readonly #parts: LineRunParts;
+  readonly #batch: BatchRecord;
+
+  constructor(parts: LineRunParts, batch: BatchRecord) {
+    this.#parts = parts;
+    this.#batch = batch;
+  }
+
+  /** Resolves when every line has its result: with `ended`, lines that were not called have that as theirs. */
+  async run(): Promise<BatchEnd> {
+    const { sql, ended } = this.#parts;
+    const done = await linesWithResult(sql, this.#batch.id);
+    if (!ended.aborted) await this.#callAll(done);
+    if (!ended.aborted) return "completed";
+    await this.#endRest(done);
+    return ended.reason as BatchEnd;
+  }
+
+  async #callAll(done: Set<number>): Promise<void> {
+    const { ended, abandoned } = this.#parts;
+    const running = new Set<Promise<void>>();
+    let failure: { readonly error: unknown } | undefined;
+    const isOver = () => failure !== undefined || ended.aborted || abandoned.aborted;
+    for await (const lines of this.#linesWithout(done)) {
+      const claims = await this.#claimsOf(lines);
+      for (const line of lines) {
+        while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
+        await this.#calm();
+        if (isOver()) break;
+        const claim = claims.get(this.#idempotencyKey(line.line));
+        const call: Promise<void> = (
+          claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
+        )
+          .then((isDone) => void (isDone && done.add(line.line)))
+          .catch((error: unknown) => {
+            failure ??= { error };
+          })
+          .finally(() => running.delete(call));
+        running.add(call);
+      }
+      if (isOver()) break;
+    }
+    await Promise.all(running);
+    if (failure !== undefined) throw failure.error;
+    abandoned.throwIfAborted();
+  }
+
+  /** Some at a time. */
+  async *#linesWithout(done: ReadonlySet<number>): AsyncGenerator<readonly BatchLine[]> {
+    let lines: BatchLine[] = [];
+    let characters = 0;
+    for await (const { size, ...line } of readBatchLines(await this.#parts.readInput())) {
+      if (done.has(line.line)) continue;
+      lines.push(line);
+      characters += size;
+      if (lines.length < LINES_A_LOOK && characters < CHARACTERS_A_LOOK) continue;
+      yield lines;
+      lines = [];
+      characters = 0;
+    }
+    if (lines.length > 0) yield lines;
+  }
+
+  /** Requests of clients go first. */
+  async #calm(): Promise<void> {
+    const { isBusy, ended, abandoned } = this.#parts;
+    while (isBusy() && !ended.aborted && !abandoned.aborted) await this.#wait(BUSY_PAUSE_MS);
+  }
+
+  /** False where the batch has ended before the line was answered. */
+  async #callLine(line: BatchLine): Promise<boolean> {
+    const { slots, ended, abandoned } = this.#parts;
+    for (let tries = 1; ; tries++) {
+      const { organizationId } = this.#batch;
+      const answer = await slots
+        .run(organizationId, () => this.#tryLine(line))
+        .catch((error: unknown) => (error instanceof GatewayError ? error : Promise.reject(error)));
+      if (!(answer instanceof GatewayError)) return true;
+      abandoned.throwIfAborted();
+      if (isOfGateway(answer)) tries--;
+      else if (!isPassing(answer) || tries >= MAX_TRIES) {
+        await this.#write(line, await refusalOf(answer), true);
+        return true;
+      }
+      if (ended.aborted) return false;
+      const delayMs = Math.min(FIRST_DELAY_MS * 2 ** Math.max(0, tries - 1), LONGEST_DELAY_MS);
+      await this.#wait(Math.max(delayMs, (answer.retryAfterSeconds ?? 0) * 1_000));
+      if (ended.aborted) return false;
+    }
+  }
+
+  async #tryLine(line: BatchLine): Promise<void> {
+    const { calls, keyring, guarded } = this.#parts;
+    const { id, keyId, endpoint } = this.#batch;
+    const idempotencyKey = this.#idempotencyKey(line.line);
+    const keepLarge = (answer: LineAnswer) =>
+      guarded((sql) =>
+        writeContents(sql, id, {
+          line: line.line,
+          pieces: answerPieces(id, line, answer, keyring),
+        }),
+      );
+    try {
+      const { body } = line;
+      const answer = await calls.call({ keyId, endpoint, body, idempotencyKey, keepLarge });
+      const claims = answer.isReplay ? await this.#claimsOf([line]) : undefined;
+      const first = claims?.get(idempotencyKey);
+      await this.#write(
+        line,
+        { ...answer, requestId: first?.requestId ?? answer.requestId },
+        false,
+      );
+    } catch (error) {
+      if (!(error instanceof GatewayError) || error.code !== "idempotency_conflict") throw error;
+      const claim = (await this.#claimsOf([line])).get(idempotencyKey);
+      if (claim?.isDone !== true || !(await this.#takeLarge(line.line))) throw error;
+    }
+  }
+
+  /** Counts an answer that was written before its charge. False where there is none. */
+  async #takeLarge(line: number): Promise<boolean> {
+    if (!(await hasContents(this.#parts.sql, this.#batch.id, line))) return false;
+    await this.#count(line, false, undefined);
+    return true;
+  }
+
+  async #write(line: BatchLine, answer: LineAnswer, isFailed: boolean): Promise<void> {
+    const { id } = this.#batch;
+    const pieces = answerPieces(id, line, answer, this.#parts.keyring);
+    await this.#count(line.line, isFailed, (sql) =>
+      writeContents(sql, id, { line: line.line, pieces }),
+    );
+  }
+
+  /** In one transaction the line has its result, and its call is forgotten. */
+  async #count(
+    line: number,
+    isFailed: boolean,
+    write: ((sql: DatabaseTransaction) => Promise<void>) | undefined,
+  ): Promise<void> {
+    const { id, keyId } = this.#batch;
+    const idempotencyKey = this.#idempotencyKey(line);
+    await this.#parts.guarded(async (sql) => {
+      await write?.(sql);
+      await countLines(sql, id, [{ line, isFailed }]);
+      await removeStoredResult(sql, { keyId, idempotencyKey });
+    });
+  }
+
+  /** An owner before this one was charged for it, and has not written its answer into the batch. */
+  async #takeStored(line: BatchLine, requestId: string): Promise<boolean> {
+    const { sql, keyring } = this.#parts;
+    const key = this.#idempotencyKey(line.line);
+    const stored = await findStoredResult(sql, this.#batch.keyId, key);
+    if (stored === undefined) return this.#callLine(line);
+    if (stored.body === null) {
+      if (await this.#takeLarge(line.line)) return true;
+      throw new Error(
+        `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
+      );
+    }
+    const body = new TextDecoder().decode(keyring.open(stored.body));
+    await this.#write(line, { status: stored.status, requestId, body, isReplay: true }, false);
+    return true;
+  }
+
+  /** Lines that were called have their answers, the others none. */
+  async #endRest(done: ReadonlySet<number>): Promise<void> {
+    const { keyring, guarded, ended, abandoned } = this.#parts;
+    const { id } = this.#batch;
+    const end = ended.reason as Exclude<BatchEnd, "completed">;
+    for await (const lines of this.#linesWithout(done)) {
+      const claims = await this.#endedClaimsOf(lines);
+      const uncalled = lines.filter(({ line }) => !claims.has(this.#idempotencyKey(line)));
+      for (const line of lines) {
+        abandoned.throwIfAborted();
+        const claim = claims.get(this.#idempotencyKey(line.line));
+        if (claim !== undefined) await this.#takeStored(line, claim.requestId);
+      }
+      await guarded(async (sql) => {
+        for (const line of uncalled) {
+          const pieces = uncalledPieces(id, line, end, keyring);
+          await writeContents(sql, id, { line: line.line, pieces });
+        }
+        const failed = uncalled.map(({ line }) => ({ line, isFailed: true }));
+        await countLines(sql, id, failed);
+      });
+    }
+  }
+
+  /** Once no call of the lines runs any more, such as one of an instance that has died. */
+  async #endedClaimsOf(lines: readonly BatchLine[]) {
+    const { clock, abandoned } = this.#parts;
+    for (;;) {
+      abandoned.throwIfAborted();
+      const claims = await this.#claimsOf(lines);
+      if (claims.values().every(({ isDone }) => isDone)) return claims;
+      await sleep(clock, BUSY_PAUSE_MS);
+    }
+  }
+
+  #claimsOf(lines: readonly BatchLine[]) {
+    const keys = lines.map(({ line }) => this.#idempotencyKey(line));
+    return claimsAmong(this.#parts.sql, this.#batch.keyId, keys);
+  }
+
+  #idempotencyKey(line: number): string {
+    return `${this.#batch.id}:${line}`;
+  }
+
+  /** Ends early with the batch. */
+  async #wait(delayMs: number): Promise<void> {
+    const { clock, ended, abandoned } = this.#parts;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wake = () => resolve();
+    const cancel = clock.after(delayMs, wake);
+    for (const signal of [ended, abandoned]) signal.addEventListener("abort", wake);
+    if (!ended.aborted && !abandoned.aborted) await promise;
+    cancel();
+    for (const signal of [ended, abandoned]) signal.removeEventListener("abort", wake);
+  }
+}

@@ -1,0 +1,241 @@
+import { Chart, type Series } from "../components/chart.tsx";
+import { Link } from "../components/controls.tsx";
+import { Empty, Figure, Figures, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { type Column, Table } from "../components/table.tsx";
+import { duration, integer, percent, usd } from "../format.ts";
+import { useResource } from "../resource.ts";
+import { gatewayUrl } from "../router.ts";
+import { useKeyNames } from "./key-names.ts";
+import type { UsageRow } from "./usage.tsx";
+
+interface Sum {
+  readonly requests: number;
+  readonly errors: number;
+  readonly cost_usd: number;
+}
+
+interface Hour extends Sum {
+  readonly date: string;
+  readonly p50_ms: number | null;
+  readonly p95_ms: number | null;
+}
+
+interface Troubles {
+  readonly failures: readonly { readonly error_code: string; readonly count: number }[];
+  readonly webhooks: readonly { readonly id: string; readonly url: string }[];
+  readonly provider_keys: readonly { readonly provider: string; readonly name: string }[];
+}
+
+interface Overview {
+  readonly today: Sum;
+  readonly yesterday: Sum;
+  readonly month: Sum;
+  readonly balance_usd: number;
+  readonly lasts_until: string | null;
+  readonly hours: readonly Hour[];
+  readonly troubles: Troubles;
+}
+
+const MS_PER_SECOND = 1_000;
+
+export function OverviewPage() {
+  const { data, error } = useResource<Overview>("overview", true);
+  const isUnused = data !== undefined && data.month.requests === 0 && data.yesterday.requests === 0;
+  return (
+    <>
+      <PageHead title="Overview" />
+      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {data !== undefined && <WhatIsWrong overview={data} />}
+      <Totals overview={data} />
+      {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
+      {!isUnused && <Largest />}
+    </>
+  );
+}
+
+function Totals({ overview }: { readonly overview: Overview | undefined }) {
+  const { today, yesterday, month } = overview ?? {};
+  const latency = overview?.hours.findLast(({ p50_ms: p50 }) => p50 !== null);
+  return (
+    <Figures>
+      <Figure
+        label="Spend today (UTC)"
+        value={today && usd(today.cost_usd)}
+        note={yesterday && `${usd(yesterday.cost_usd)} yesterday`}
+      />
+      <Figure label="Spend this month" value={month && usd(month.cost_usd)} />
+      <Figure
+        label="Balance"
+        value={overview && usd(overview.balance_usd)}
+        note={
+          overview?.lasts_until ? (
+            <>
+              Lasts until <Time iso={overview.lasts_until} form="date" />
+            </>
+          ) : undefined
+        }
+      />
+      <Figure
+        label="Requests today"
+        value={today && integer(today.requests)}
+        note={today && errorsNote(today)}
+      />
+      <Figure
+        label="Latency, p50"
+        value={overview && (latency?.p50_ms ? duration(latency.p50_ms) : "—")}
+        note={latency?.p95_ms ? `p95 ${duration(latency.p95_ms)}` : undefined}
+      />
+    </Figures>
+  );
+}
+
+function errorsNote({ requests, errors }: Sum) {
+  if (requests === 0) return "None yet";
+  if (errors === 0) return "No errors";
+  return `${integer(errors)} errors, ${percent(errors / requests)}`;
+}
+
+const CHART_HEIGHT = 170;
+
+function Hours({ hours }: { readonly hours: readonly Hour[] }) {
+  const times = hours.map(({ date }) => Date.parse(date) / MS_PER_SECOND);
+  const chart = (label: string, series: readonly Series[], format: (value: number) => string) => (
+    <Panel title={label} aside={<span class="quiet">Last 24 hours</span>}>
+      <Chart label={label} times={times} series={series} height={CHART_HEIGHT} format={format} />
+    </Panel>
+  );
+  const of = (name: "requests" | "errors" | "cost_usd" | "p50_ms" | "p95_ms") =>
+    hours.map((hour) => hour[name]);
+  return (
+    <div class="columns three">
+      {chart(
+        "Spend by hour",
+        [{ label: "Spend", values: of("cost_usd"), color: 1, isBars: true }],
+        usd,
+      )}
+      {chart(
+        "Requests by hour",
+        [
+          { label: "Requests", values: of("requests"), color: 2, isBars: true },
+          { label: "Errors", values: of("errors"), color: 4, isBars: true },
+        ],
+        integer,
+      )}
+      {chart(
+        "Latency by hour",
+        [
+          { label: "p50", values: of("p50_ms"), color: 5 },
+          { label: "p95", values: of("p95_ms"), color: 3 },
+        ],
+        duration,
+      )}
+    </div>
+  );
+}
+
+function WhatIsWrong({ overview }: { readonly overview: Overview }) {
+  const { failures, webhooks, provider_keys: providerKeys } = overview.troubles;
+  const isEmpty = overview.balance_usd <= 0;
+  if (failures.length + webhooks.length + providerKeys.length === 0 && !isEmpty) return null;
+  return (
+    <Panel title="What is wrong now">
+      {isEmpty && (
+        <Notice tone="bad">
+          The balance is {usd(overview.balance_usd)}: requests may be refused until it is topped up.
+        </Notice>
+      )}
+      {failures.map(({ error_code: code, count }) => (
+        <Notice key={code} tone="warn">
+          {count === 1 ? "1 request" : `${integer(count)} requests`} failed in the last hour:{" "}
+          <Link page="requests" query={{ error_code: code }}>
+            {code}
+          </Link>
+        </Notice>
+      ))}
+      {webhooks.map(({ id, url }) => (
+        <Notice key={id} tone="warn">
+          A webhook was switched off because its receiver failed:{" "}
+          <Link page="webhooks" query={{ id }}>
+            {url}
+          </Link>
+        </Notice>
+      ))}
+      {providerKeys.map(({ provider, name }) => (
+        <Notice key={`${provider} ${name}`} tone="warn">
+          {provider} refuses your provider key {name}.
+        </Notice>
+      ))}
+    </Panel>
+  );
+}
+
+const SHOWN = 5;
+
+/** The models and the keys that cost most this month. */
+function Largest() {
+  const now = new Date();
+  const start = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth())).toISOString();
+  const path = (group: string) =>
+    `v1/usage?interval=month&limit=1000&start_date=${start}&group_by=${group}`;
+  const models = useResource<{ data: UsageRow[] }>(path("model"), true);
+  const keys = useResource<{ data: UsageRow[] }>(path("key"), true);
+  const keyName = useKeyNames();
+  const table = (title: string, rows: UsageRow[] | undefined, column: Column<UsageRow>) => (
+    <Panel title={title} aside={<span class="quiet">This month</span>} isFlush>
+      <Table
+        label={title}
+        columns={[column, ...SUMS]}
+        rows={rows?.toSorted((a, b) => b.cost_usd - a.cost_usd).slice(0, SHOWN)}
+        keyOf={(row) => `${row.model} ${row.key_id}`}
+        empty={<Empty title="Nothing was used this month." />}
+      />
+    </Panel>
+  );
+  return (
+    <div class="columns">
+      {table("Largest models", models.data?.data, {
+        title: "Model",
+        cell: ({ model }) => (
+          <Link page="requests" query={{ model: model ?? undefined }}>
+            {model ?? "Not found"}
+          </Link>
+        ),
+      })}
+      {table("Largest keys", keys.data?.data, {
+        title: "Key",
+        cell: ({ key_id: id }) => (
+          <Link page="requests" query={{ key_id: id ?? undefined }}>
+            {keyName(id)}
+          </Link>
+        ),
+      })}
+    </div>
+  );
+}
+
+const SUMS: readonly Column<UsageRow>[] = [
+  { title: "Requests", isNumber: true, cell: ({ requests }) => integer(requests) },
+  { title: "Spend", isNumber: true, cell: ({ cost_usd: cost }) => usd(cost) },
+];
+
+function FirstCall() {
+  const call = `curl ${new URL("v1/chat/completions", gatewayUrl).href} \\
+  -H "Authorization: Bearer $GATEWAY_KEY" \\
+  -H "Content-Type: application/json" \\
+  -d '{"model": "sandbox/chat",
+       "messages": [{"role": "user", "content": "Hello"}]}'`;
+  return (
+    <Panel title="Make a first call">
+      <p>
+        <Link page="keys">Create a key</Link>, and send a request with it. The model{" "}
+        <code>sandbox/chat</code> is built in for trials; the{" "}
+        <Link page="playground">playground</Link> sends one without a terminal. What it costs
+        appears here within seconds.
+      </p>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
+      <pre class="code block" tabIndex={0}>
+        {call}
+      </pre>
+    </Panel>
+  );
+}

@@ -1,0 +1,286 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { Button, Choice, Field, Link } from "../components/controls.tsx";
+import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { type Column, Pager, Table } from "../components/table.tsx";
+import { duration, integer, usdExact, usdFine } from "../format.ts";
+import { useResource } from "../resource.ts";
+import { changeQuery, query } from "../router.ts";
+import { useKeyNames } from "./key-names.ts";
+
+interface RequestUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+  readonly cached_tokens: number | null;
+  readonly reasoning_tokens: number | null;
+  /** Other quantities above zero. */
+  readonly [quantity: string]: number | null;
+}
+
+interface ListedRequest {
+  readonly id: string;
+  readonly key_id: string | null;
+  readonly model: string | null;
+  readonly provider: string | null;
+  readonly status: number | null;
+  readonly error_code: string | null;
+  readonly user: string | null;
+  readonly session_id: string | null;
+  readonly usage: RequestUsage | null;
+  readonly cost_usd: number;
+  readonly latency_ms: number | null;
+  readonly created_at: string;
+}
+
+interface RequestPage {
+  readonly data: readonly ListedRequest[];
+  readonly has_more: boolean;
+  /** Behind it the next page begins. */
+  readonly last_id: string | null;
+}
+
+const PAGE = 50;
+const FILTERS = ["key_id", "model", "status", "error_code", "user", "session_id"] as const;
+
+/** The list of requests, or one of them. */
+export function RequestsPage() {
+  const id = query.value.get("id");
+  return id === null ? <RequestList /> : <OneRequest id={id} />;
+}
+
+function RequestList() {
+  /** Where each page before began. */
+  const [before, setBefore] = useState<readonly string[]>([]);
+  const asked = query.value;
+  const parameters = new URLSearchParams({ limit: String(PAGE) });
+  for (const name of FILTERS) if (asked.get(name)) parameters.set(name, asked.get(name)!);
+  if (before.length > 0) parameters.set("after", before.at(-1)!);
+  const { data, error } = useResource<RequestPage>(
+    `v1/requests?${parameters}`,
+    before.length === 0,
+  );
+  const keyName = useKeyNames();
+  const filter = (name: (typeof FILTERS)[number]) => (value: string) => {
+    setBefore([]);
+    changeQuery({ [name]: value === "" ? undefined : value });
+  };
+  const isFiltered = FILTERS.some((name) => asked.get(name));
+  const clear = () => {
+    setBefore([]);
+    changeQuery(Object.fromEntries(FILTERS.map((name) => [name, undefined])));
+  };
+  return (
+    <>
+      <PageHead title="Requests">
+        {isFiltered && <Button onClick={clear}>Clear filters</Button>}
+      </PageHead>
+      <div class="filters">
+        <Field
+          label="Model"
+          value={asked.get("model") ?? ""}
+          onInput={filter("model")}
+          placeholder="Any"
+        />
+        <KeyChoice value={asked.get("key_id") ?? ""} onChange={filter("key_id")} />
+        <Choice
+          label="Status"
+          value={asked.get("status") ?? ""}
+          options={[
+            ["", "Any"],
+            ...["200", "400", "402", "404", "408", "429", "499", "502", "503"].map(
+              (status) => [status, status] as const,
+            ),
+          ]}
+          onChange={filter("status")}
+        />
+        <Field
+          label="Error code"
+          value={asked.get("error_code") ?? ""}
+          onInput={filter("error_code")}
+          placeholder="Any"
+        />
+        <Field
+          label="User"
+          value={asked.get("user") ?? ""}
+          onInput={filter("user")}
+          placeholder="Any"
+        />
+      </div>
+      <Panel isFlush>
+        <Table
+          label="Requests"
+          columns={columns(keyName)}
+          rows={data?.data}
+          error={error}
+          keyOf={(request) => request.id}
+          empty={
+            <Empty title={isFiltered ? "No request matches." : "There is no request yet."}>
+              <p>
+                {isFiltered
+                  ? "Clear the filters to see others."
+                  : "Requests appear here as they end; failed ones stay for 30 days."}
+              </p>
+            </Empty>
+          }
+        />
+        {data !== undefined && (
+          <Pager
+            first={before.length * PAGE}
+            count={data.data.length}
+            hasMore={data.has_more && data.last_id !== null}
+            onPrevious={before.length === 0 ? undefined : () => setBefore(before.slice(0, -1))}
+            onNext={() => setBefore([...before, data.last_id!])}
+          />
+        )}
+      </Panel>
+    </>
+  );
+}
+
+interface KeyChoiceProps {
+  readonly value: string;
+  onChange(id: string): void;
+}
+
+const MAX_KEYS = 1_000;
+
+function KeyChoice({ value, onChange }: KeyChoiceProps) {
+  const { data } = useResource<{ data: { id: string; name: string }[] }>(
+    `v1/keys?limit=${MAX_KEYS}`,
+  );
+  const keys = (data?.data ?? []).map(({ id, name }) => [id, name] as const);
+  const isListed = value === "" || keys.some(([id]) => id === value);
+  return (
+    <Choice
+      label="Key"
+      value={value}
+      options={[["", "Any"], ...keys, ...(isListed ? [] : [[value, value] as const])]}
+      onChange={onChange}
+    />
+  );
+}
+
+function columns(keyName: (id: string | null) => string): Column<ListedRequest>[] {
+  return [
+    {
+      title: "Time",
+      cell: ({ id, created_at: at }) => (
+        <Link page="requests" query={{ id }}>
+          <Time iso={at} form="exact" />
+        </Link>
+      ),
+    },
+    { title: "Status", cell: (request) => <Status request={request} /> },
+    {
+      title: "Model",
+      cell: ({ model, provider }) => (
+        <span>
+          {model ?? <span class="quiet">None</span>}
+          {provider && <span class="sub">{provider}</span>}
+        </span>
+      ),
+    },
+    { title: "Key", isSecondary: true, cell: ({ key_id: id }) => keyName(id) },
+    {
+      title: "Tokens",
+      isNumber: true,
+      isSecondary: true,
+      cell: ({ usage }) =>
+        usage === null ? (
+          <span class="quiet">—</span>
+        ) : (
+          `${integer(usage.prompt_tokens)} → ${integer(usage.completion_tokens)}`
+        ),
+    },
+    {
+      title: "Latency",
+      isNumber: true,
+      cell: ({ latency_ms: ms }) => (ms === null ? "—" : duration(ms)),
+    },
+    { title: "Cost", isNumber: true, cell: ({ cost_usd: cost }) => usdFine(cost) },
+  ];
+}
+
+function Status({ request: { status, error_code: code } }: { readonly request: ListedRequest }) {
+  const tone = status === null || status < 400 ? "good" : status >= 500 ? "bad" : "warn";
+  return (
+    <span>
+      <Badge tone={tone}>{status ?? "—"}</Badge>
+      {code && <span class="sub">{code}</span>}
+    </span>
+  );
+}
+
+/** One request: who asked, what served it, what it used and cost. */
+function OneRequest({ id }: { readonly id: string }) {
+  const { data, error } = useResource<ListedRequest>(`v1/requests/${encodeURIComponent(id)}`);
+  const keyName = useKeyNames();
+  return (
+    <>
+      <p>
+        <Link page="requests">← Requests</Link>
+      </p>
+      <PageHead title="Request" />
+      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {data !== undefined && (
+        <>
+          <Panel title="Request" aside={<Status request={data} />}>
+            <dl class="facts">
+              <Fact name="Id" value={<span class="code">{data.id}</span>} />
+              <Fact name="Ended" value={<Time iso={data.created_at} form="exact" />} />
+              <Fact name="Model" value={data.model} />
+              <Fact name="Provider" value={data.provider} />
+              <Fact
+                name="Key"
+                value={
+                  <Link page="requests" query={{ key_id: data.key_id ?? undefined }}>
+                    {keyName(data.key_id)}
+                  </Link>
+                }
+              />
+              <Fact name="User" value={data.user} />
+              <Fact name="Session" value={data.session_id} />
+              <Fact name="Error" value={data.error_code} />
+              <Fact
+                name="Latency"
+                value={data.latency_ms === null ? null : duration(data.latency_ms)}
+              />
+              <Fact name="Cost" value={usdExact(data.cost_usd)} />
+            </dl>
+          </Panel>
+          <Panel title="What was used">
+            {data.usage === null ? (
+              <p class="quiet">Nothing was charged.</p>
+            ) : (
+              <dl class="facts">
+                {Object.entries(data.usage).map(([quantity, count]) => (
+                  <Fact
+                    key={quantity}
+                    name={quantity.replaceAll("_", " ")}
+                    value={count === null ? null : integer(count)}
+                  />
+                ))}
+              </dl>
+            )}
+          </Panel>
+        </>
+      )}
+    </>
+  );
+}
+
+interface FactProps {
+  readonly name: string;
+  readonly value: ComponentChildren;
+}
+
+function Fact({ name, value }: FactProps) {
+  if (value === null) return null;
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </>
+  );
+}

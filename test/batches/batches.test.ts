@@ -1,0 +1,333 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { addSecretKey } from "../support/api-keys.ts";
+import {
+  chatLine,
+  createBatch,
+  endedBatch,
+  type Json,
+  linesOf,
+  readBatch,
+  requestLine,
+} from "../support/batches.ts";
+import { expectError } from "../support/error-envelope.ts";
+import {
+  type FilesGateway,
+  getContent,
+  startFilesGateway,
+  uploaded,
+} from "../support/files-gateway.ts";
+import { expectBooksClosed } from "../support/ledger-checks.ts";
+import { until } from "../support/until.ts";
+import { startUpstream, type Upstream } from "../upstream/server.ts";
+
+const TIMEOUT_MS = 60_000;
+
+let upstream: Upstream;
+let gateway: FilesGateway;
+beforeAll(async () => {
+  upstream = await startUpstream();
+  const provider = { id: "upstream", type: "openai-compatible", base_url: upstream.baseUrl };
+  const models = ["recovering"].map((slug) => ({
+    ...{ id: `test/${slug}`, category: "chat", context_length: 8_000, max_output_tokens: 100 },
+    ...{ input_cost_per_token: 1e-6, output_cost_per_token: 1e-6 },
+    endpoints: [{ provider: "upstream", model: slug }],
+  }));
+  gateway = await startFilesGateway("disk", {
+    configuration: { providers: [{ ...provider, api_key: "sk-upstream" }], models },
+  });
+});
+afterAll(async () => {
+  await gateway.stop();
+  await upstream.stop();
+});
+
+const total = (batch: Json) => Object.values(batch.request_counts as Record<string, number>);
+const charges = async (keyId?: string) => {
+  const rows = await gateway.sql<{ request_id: string }[]>`
+    SELECT request_id FROM transactions WHERE type = 'usage'
+      ${keyId === undefined ? gateway.sql`` : gateway.sql`AND key_id = ${keyId}`}`;
+  return rows.map((row) => row.request_id);
+};
+const kept = async () => {
+  const [row] = await gateway.sql<{ kept: number }[]>`SELECT
+    (SELECT count(*)::int FROM batch_lines) + (SELECT count(*)::int FROM batch_contents)
+      + (SELECT count(*)::int FROM file_uses) + (SELECT count(*)::int FROM idempotency_records) AS kept`;
+  return row!.kept;
+};
+
+describe("a batch", () => {
+  test(
+    "is answered line by line, each charged once to the key that made it, and leaves two files",
+    async () => {
+      const before = new Set(await charges());
+      const lines = [
+        chatLine("one"),
+        "\n",
+        chatLine("two", { model: "no/such" }),
+        chatLine("three", { temperature: "hot" }),
+        chatLine('q"uote', { max_tokens: 5 }),
+      ].join("");
+      const batch = await createBatch(gateway, lines, { metadata: { name: "first" } });
+      expect(batch.expires_at - batch.created_at).toBeWithin(86_395, 86_406);
+      expect(batch).toMatchObject({
+        object: "batch",
+        endpoint: "/v1/chat/completions",
+        completion_window: "24h",
+        status: "validating",
+        errors: null,
+        output_file_id: null,
+        error_file_id: null,
+        request_counts: { total: 0, completed: 0, failed: 0 },
+        metadata: { name: "first" },
+        expires_at: expect.any(Number),
+        completed_at: null,
+      });
+      const ended = await endedBatch(gateway, batch.id);
+      expect(ended).toMatchObject({
+        status: "completed",
+        request_counts: { total: 4, completed: 2, failed: 2 },
+        expired_at: null,
+        cancelled_at: null,
+      });
+      const times = [
+        ended.created_at,
+        ended.in_progress_at,
+        ended.finalizing_at,
+        ended.completed_at,
+      ];
+      expect(times).toEqual(times.toSorted());
+      const answers = await linesOf(gateway, ended.output_file_id);
+      expect(answers.map(({ custom_id }) => custom_id)).toEqual(["one", 'q"uote']);
+      for (const { id, error, response, custom_id } of answers) {
+        expect(id).toStartWith("batch_req_");
+        expect(error).toBeNull();
+        expect(response.status_code).toBe(200);
+        expect(response.body).toMatchObject({ object: "chat.completion", model: "sandbox/chat" });
+        if (custom_id === "one") {
+          expect(response.body.choices[0].message.content).toContain("hello one");
+        }
+      }
+      const newCharges = (await charges()).filter((id) => !before.has(id));
+      expect(newCharges.sort()).toEqual(
+        answers.map(({ response }) => response.request_id as string).sort(),
+      );
+      const refused = await linesOf(gateway, ended.error_file_id);
+      expect(refused).toMatchObject([
+        {
+          custom_id: "two",
+          error: null,
+          response: { status_code: 404, body: { error: { code: "model_not_found" } } },
+        },
+        {
+          custom_id: "three",
+          response: { status_code: 400, body: { error: { code: "invalid_body" } } },
+        },
+      ]);
+      const file = await gateway.request("GET", `/v1/files/${ended.output_file_id}`);
+      expect(await file.json()).toMatchObject({
+        purpose: "batch_output",
+        status: "processed",
+        filename: `${batch.id}_output.jsonl`,
+      });
+      await expectBooksClosed(gateway);
+      await until("nothing is kept besides the files", async () => (await kept()) === 0);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "serves embeddings and responses, answers above a megabyte among them",
+    async () => {
+      const texts = Array.from({ length: 600 }, (_, n) => `text ${n}`);
+      const embeddings = await createBatch(
+        gateway,
+        requestLine("many", { model: "sandbox/embed", input: texts }, "/v1/embeddings") +
+          requestLine("one", { model: "sandbox/embed", input: "text" }, "/v1/embeddings"),
+        { endpoint: "/v1/embeddings" },
+      );
+      const responses = await createBatch(
+        gateway,
+        requestLine("r", { model: "sandbox/chat", input: "hi", store: true }, "/v1/responses"),
+        { endpoint: "/v1/responses" },
+      );
+      const ended = await endedBatch(gateway, embeddings.id);
+      expect(total(ended)).toEqual([2, 2, 0]);
+      const content = await (await getContent(gateway, ended.output_file_id)).text();
+      expect(content.length).toBeGreaterThan(1_048_576);
+      const [many, one] = content
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Json);
+      expect(many!.response.body.data).toHaveLength(600);
+      expect(one!.response.body.data).toHaveLength(1);
+      const [answer] = await linesOf(
+        gateway,
+        (await endedBatch(gateway, responses.id)).output_file_id,
+      );
+      const { id } = answer!.response.body;
+      expect((await gateway.request("GET", `/v1/responses/${id}`)).status).toBe(200);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "calls again what a provider fails, and gives a lasting failure as the line's error",
+    async () => {
+      upstream.enqueue("recovering", { do: "error", status: 500 });
+      upstream.behave("recovering", { do: "complete" });
+      const key = await addSecretKey(gateway, {});
+      const batch = await createBatch(gateway, chatLine("a", { model: "test/recovering" }), {
+        key,
+      });
+      expect(total(await endedBatch(gateway, batch.id))).toEqual([1, 1, 0]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "whose key has no money left, or is switched off, ends with that as the errors of its lines",
+    async () => {
+      const key = await addSecretKey(gateway, { dailyBudgetNano: 1n });
+      const batch = await createBatch(gateway, chatLine("a") + chatLine("b"), { key });
+      const ended = await endedBatch(gateway, batch.id);
+      expect(ended).toMatchObject({ status: "completed", output_file_id: null });
+      const codes = (await linesOf(gateway, ended.error_file_id)).map(
+        ({ response }) => response.body.error.code,
+      );
+      expect(codes).toEqual(["budget_exhausted", "budget_exhausted"]);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe("a batch whose input is at fault fails, and calls nothing", () => {
+  test.each([
+    ["duplicate_custom_id", 2, chatLine("a") + chatLine("a")],
+    ["mismatched_url", 1, requestLine("a", { input: "x" }, "/v1/embeddings")],
+    ["unsupported_parameter", 1, chatLine("a", { stream: true })],
+  ])("%s", async (code, line, lines) => {
+    const before = (await charges()).length;
+    const ended = await endedBatch(gateway, (await createBatch(gateway, lines)).id);
+    expect(ended).toMatchObject({
+      status: "failed",
+      failed_at: expect.any(Number),
+      errors: { object: "list", data: [{ code, line, message: expect.any(String) }] },
+      request_counts: { total: 0, completed: 0, failed: 0 },
+      output_file_id: null,
+      error_file_id: null,
+    });
+    expect((await charges()).length).toBe(before);
+  });
+
+  test("more than 50,000 lines", async () => {
+    const lines = Array.from({ length: 50_001 }, (_, n) => chatLine(String(n))).join("");
+    const ended = await endedBatch(gateway, (await createBatch(gateway, lines)).id);
+    expect(ended.errors.data).toMatchObject([{ code: "too_many_requests", line: null }]);
+  });
+});
+
+describe("a batch that ends before its lines are called", () => {
+  test(
+    "because it is cancelled: lines that run end, the others have an error, and it cannot be cancelled again",
+    async () => {
+      const answering = Array.from({ length: 20 }, (_, n) =>
+        chatLine(`${n}`, { model: "test/recovering" }),
+      ).join("");
+      upstream.behave("recovering", { do: "complete", firstDelayMs: 500 });
+      const batch = await createBatch(gateway, answering);
+      await until(
+        "lines are called",
+        async () => (await readBatch(gateway, batch.id)).request_counts.total === 20,
+      );
+      const cancelled = await gateway.request("POST", `/v1/batches/${batch.id}/cancel`);
+      expect(await cancelled.json()).toMatchObject({ status: "cancelling" });
+      const ended = await endedBatch(gateway, batch.id);
+      expect(ended).toMatchObject({ status: "cancelled", cancelled_at: expect.any(Number) });
+      const answers = await linesOf(gateway, ended.output_file_id);
+      const errors = await linesOf(gateway, ended.error_file_id);
+      expect(ended.request_counts).toEqual({
+        total: 20,
+        completed: answers.length,
+        failed: errors.length,
+      });
+      expect(answers.length + errors.length).toBe(20);
+      expect(errors.length).toBeGreaterThan(0);
+      for (const { response, error } of errors) {
+        expect({ response, code: error.code }).toEqual({ response: null, code: "batch_cancelled" });
+      }
+      const again = await gateway.request("POST", `/v1/batches/${batch.id}/cancel`);
+      expect(await again.json()).toMatchObject({ status: "cancelled" });
+      await expectBooksClosed(gateway);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "because its window is over",
+    async () => {
+      upstream.behave("recovering", { do: "error", status: 500 });
+      const batch = await createBatch(gateway, chatLine("a", { model: "test/recovering" }));
+      await until(
+        "the line is called",
+        async () => (await readBatch(gateway, batch.id)).status === "in_progress",
+      );
+      await gateway.sql.begin(async (sql) => {
+        await sql`UPDATE batches SET expires_at = clock_timestamp() WHERE id = ${batch.id}`;
+        await sql`INSERT INTO changes (kind, object_id) VALUES ('batch-work', ${batch.id})`;
+        await sql`SELECT pg_notify('gateway_changes', ${`batch-work ${batch.id}`})`;
+      });
+      const ended = await endedBatch(gateway, batch.id);
+      expect(ended).toMatchObject({
+        status: "expired",
+        expired_at: expect.any(Number),
+        request_counts: { total: 1, completed: 0, failed: 1 },
+      });
+      expect(await linesOf(gateway, ended.error_file_id)).toMatchObject([
+        { custom_id: "a", response: null, error: { code: "batch_expired" } },
+      ]);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe("creating a batch is refused", () => {
+  const create = (body: Json, key = gateway.secretKey) =>
+    gateway.request(
+      "POST",
+      "/v1/batches",
+      { endpoint: "/v1/chat/completions", completion_window: "24h", ...body },
+      { key },
+    );
+
+  test("for a file of another purpose, of no organization of the caller's, or for another endpoint", async () => {
+    const other = await uploaded(gateway, "assistants", "text");
+    await expectError(await create({ input_file_id: other.id }), 400, "invalid_body");
+    const stranger = await gateway.addOrganization();
+    const file = await uploaded(gateway, "batch", chatLine("a"), { key: stranger.secretKey });
+    await expectError(await create({ input_file_id: file.id }), 404, "file_not_found");
+    const own = await uploaded(gateway, "batch", chatLine("a"));
+    const body = { input_file_id: own.id };
+    await expectError(await create({ ...body, endpoint: "/v1/keys" }), 400, "invalid_body");
+    await expectError(await create({ ...body, completion_window: "1h" }), 400, "invalid_body");
+  });
+
+  test("for a key that may not call the endpoint", async () => {
+    const key = await addSecretKey(gateway, { scopes: ["files:read", "files:write"] });
+    const file = await uploaded(gateway, "batch", chatLine("a"));
+    await expectError(await create({ input_file_id: file.id }, key), 403, "missing_scope");
+  });
+});
+
+test("batches are listed newest first, by pages", async () => {
+  const first = await createBatch(gateway, chatLine("a"));
+  const second = await createBatch(gateway, chatLine("a"));
+  const list = async (query: string) =>
+    (await gateway.request("GET", `/v1/batches?${query}`)).json() as Promise<Json>;
+  const page = await list("limit=1");
+  expect(page).toMatchObject({ object: "list", has_more: true, last_id: second.id });
+  const next = await list(`limit=1&after=${second.id}`);
+  expect(next.data.map(({ id }: Json) => id)).toEqual([first.id]);
+  const unknown = await gateway.request("GET", `/v1/batches?after=batch_${"0".repeat(32)}`);
+  await expectError(unknown, 400, "invalid_query");
+  for (const { id } of [first, second]) await endedBatch(gateway, id);
+});

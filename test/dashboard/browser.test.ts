@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Browser, Page } from "playwright-core";
+import { addKeyOf } from "../support/api-keys.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { until } from "../support/until.ts";
+
+/*
+ * One walk through the pages with a real browser. Needs a Chromium on this machine.
+ */
+const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
+  (path) => existsSync(path),
+);
+if (CHROMIUM === undefined) {
+  console.warn("NO CHROMIUM ON THIS MACHINE: the dashboard is not tried in a browser.");
+}
+const AXE = fileURLToPath(import.meta.resolve("axe-core/axe.min.js"));
+const HOSTILE = "<img src=x onerror=alert(1)>";
+const TIMEOUT_MS = 30_000;
+
+let gateway: TestGateway;
+let browser: Browser;
+let page: Page;
+/** What a page must never do: a violation of the policy, a script's fault, a request to another address. */
+const faults: string[] = [];
+
+beforeAll(async () => {
+  if (CHROMIUM === undefined) return;
+  const { chromium } = await import("playwright-core");
+  gateway = await startTestGateway();
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  page = await context.newPage();
+  page.setDefaultTimeout(TIMEOUT_MS);
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("dialog", (dialog) => faults.push(`a dialog: ${dialog.message()}`));
+  page.on("console", (message) => {
+    if (message.text().includes("Content Security Policy")) faults.push(message.text());
+  });
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (origin !== gateway.baseUrl && protocol !== "data:") faults.push(request.url());
+  });
+}, TIMEOUT_MS);
+afterAll(async () => {
+  await browser?.close();
+  await gateway?.stop();
+});
+
+const browserTest = test.skipIf(CHROMIUM === undefined);
+
+async function signInAs(key: string): Promise<void> {
+  await page.getByLabel(/key$/).fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+const open = (name: string) => page.getByRole("link", { name, exact: true }).first().click();
+const heading = (name: string) =>
+  page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+
+/** Findings of axe-core that keep someone from using the page. */
+async function seriousFindings(): Promise<string[]> {
+  // The policy keeps scripts of a test out of the page, so it is evaluated.
+  await page.evaluate(await Bun.file(AXE).text());
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run(): Promise<{ violations: { id: string; impact: string; nodes: object[] }[] }> };
+    };
+    const { violations } = await axe.run();
+    return violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 300)}`);
+  });
+}
+
+browserTest(
+  "a secret key cannot sign in, a management key can, and stays through a reload",
+  async () => {
+    await page.goto(gateway.baseUrl);
+    expect(page.url()).toBe(`${gateway.baseUrl}/dashboard`);
+    await signInAs(gateway.secretKey);
+    await page.getByText("A secret key cannot sign in").waitFor();
+    await signInAs(gateway.managementKey);
+    await heading("Overview");
+    await page.reload();
+    await heading("Overview");
+    // Nothing that opens anything is where a script could read it.
+    const stored = await page.evaluate(() =>
+      JSON.stringify([localStorage, sessionStorage, document.cookie]),
+    );
+    expect(stored).not.toContain("gateway_");
+  },
+);
+
+browserTest(
+  "a key is created with its limits, shown once, listed as text, and revoked",
+  async () => {
+    await open("Keys");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByLabel("Name", { exact: true }).fill(HOSTILE);
+    await page.getByLabel("Requests per minute").fill("60");
+    await page.getByLabel("Daily budget").fill("2.50");
+    await page.getByRole("button", { name: "Create", exact: true }).click();
+    const secret = await page.getByLabel("secret key", { exact: true }).inputValue();
+    expect(secret).toStartWith("gateway_sk_");
+    await page.getByRole("button", { name: "Done" }).click();
+    const row = page.getByRole("row").filter({ hasText: HOSTILE });
+    await row.getByText("$0.00 of $2.50").waitFor();
+    expect(await row.getByRole("cell", { name: "60", exact: true }).count()).toBe(1);
+    const chat = () =>
+      gateway.request(
+        "POST",
+        "/v1/chat/completions",
+        { model: "sandbox/chat", messages: [{ role: "user", content: "hi" }] },
+        { key: secret },
+      );
+    expect((await chat()).status).toBe(200);
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("button", { name: "Revoke key" }).click();
+    await row.waitFor({ state: "detached" });
+    await until("the key is refused", async () => (await chat()).status === 401);
+  },
+);
+
+browserTest(
+  "each page has its heading and no serious finding, wide and narrow, light and dark",
+  async () => {
+    const pages = await page
+      .getByRole("navigation", { name: "Pages" })
+      .getByRole("link")
+      .allInnerTexts();
+    expect(pages.slice(0, 5)).toEqual(["Overview", "Usage", "Requests", "Keys", "Webhooks"]);
+    const findings: string[] = [];
+    for (const [width, colorScheme] of [
+      [1440, "light"],
+      [390, "dark"],
+    ] as const) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.emulateMedia({ colorScheme });
+      for (const name of pages) {
+        if (width === 390) await page.getByRole("button", { name: "Menu" }).click();
+        await open(name);
+        await heading(name);
+        await page.locator("[aria-busy=true]").first().waitFor({ state: "detached" });
+        findings.push(
+          ...(await seriousFindings()).map((finding) => `${name} ${width}: ${finding}`),
+        );
+        const overflow = await page.evaluate(
+          () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+        );
+        if (overflow > 0) findings.push(`${name} ${width}: ${overflow} pixels too wide`);
+      }
+    }
+    expect(findings).toEqual([]);
+    await page.setViewportSize({ width: 1440, height: 900 });
+  },
+  120_000,
+);
+
+browserTest("whose key is revoked elsewhere is signed out without doing anything", async () => {
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  const short = await addKeyOf("management", gateway, { name: "short-lived" });
+  await signInAs(short);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const listed = await gateway.request("GET", "/v1/keys", undefined, {
+    key: gateway.managementKey,
+  });
+  const { data } = (await listed.json()) as { data: { id: string; name: string }[] };
+  const { id } = data.find(({ name }) => name === "short-lived")!;
+  await gateway.request("DELETE", `/v1/keys/${id}`, undefined, { key: gateway.managementKey });
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
+});
+
+browserTest(
+  "in all of this no policy was violated, and nothing was asked of another address",
+  () => {
+    expect(faults).toEqual([]);
+  },
+);
