@@ -1,7 +1,12 @@
 import { Idempotency } from "./calls/idempotency/idempotency.ts";
 import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
-import { composeApp, composeFailedRequests, startPassivation } from "./compose/app.ts";
+import {
+  composeApp,
+  composeFailedRequests,
+  composeTracing,
+  startPassivation,
+} from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
 import { composeBatches } from "./compose/batches.ts";
 import {
@@ -98,7 +103,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const failedRequests = composeFailedRequests(base, endpoints);
-  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests };
+  const tracing = await composeTracing(base);
+  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, tracing };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,

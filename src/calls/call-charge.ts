@@ -3,6 +3,7 @@ import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { minus, plus } from "../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../lib/money.ts";
+import { traced } from "../lib/trace.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { chargeableNano } from "../money/pending-charge.ts";
@@ -154,9 +155,13 @@ export class CallCharge {
     const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
     const stored = bothEffects(result, also);
     const event = events?.ofCharge(this.#call.hold, settled, errorCode);
-    return event === undefined
-      ? money.settle(this.#call.hold, settled, stored)
-      : this.#settleWithEvent(settled, stored, event);
+    return traced(
+      this.#call.log.trace,
+      "settle",
+      event === undefined
+        ? money.settle(this.#call.hold, settled, stored)
+        : this.#settleWithEvent(settled, stored, event),
+    );
   }
 
   async #settleWithEvent(

@@ -1,5 +1,6 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
+import type { TraceSpan } from "../lib/trace.ts";
 import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
@@ -87,6 +88,12 @@ export type CallOutcome =
       readonly body: Uint8Array;
     };
 
+interface CallAim {
+  readonly onNewConnection: boolean;
+  /** Of the call, where it is traced. */
+  readonly span?: TraceSpan | undefined;
+}
+
 /** A call of a provider, and what ends it early, in one object. */
 export class ProviderCall extends CallAbort {
   readonly requestId: string;
@@ -106,7 +113,8 @@ export class ProviderCall extends CallAbort {
   }
 
   /** Directs the call to the candidate, whose body the endpoint then sets. */
-  aimAt({ model, upstreamModel }: Candidate, onNewConnection: boolean): void {
+  aimAt({ model, upstreamModel }: Candidate, { onNewConnection, span }: CallAim): void {
+    this.traceparent = span?.traceparent;
     this.model = upstreamModel;
     this.modelId = model.canonicalId ?? model.id;
     this.onNewConnection = onNewConnection;

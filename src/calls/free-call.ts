@@ -126,12 +126,12 @@ async function onLiveConnection<Answer>(
   candidate: Candidate,
   ask: () => Promise<Answer>,
 ): Promise<Answer> {
-  call.aimAt(candidate, false);
+  call.aimAt(candidate, { onNewConnection: false });
   try {
     return await ask();
   } catch (error) {
     if (!(error instanceof ProviderFailure) || !error.lostUsedConnection) throw error;
-    call.aimAt(candidate, true);
+    call.aimAt(candidate, { onNewConnection: true });
     return ask();
   }
 }

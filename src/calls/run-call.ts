@@ -23,6 +23,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
+import { traced } from "../lib/trace.ts";
 import type { BudgetSubject, Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
@@ -104,16 +105,20 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const guarding = this.#guardOf(arrived);
     const guard = guarding instanceof Promise ? await guarding : guarding;
     let plan = await this.route(arrived);
-    const headers = await this.#dependencies.admission.takeRate(arrived);
+    const { admission } = this.#dependencies;
+    const { trace } = arrived.log;
+    const headers = await traced(trace, "rate_limit", admission.takeRate(arrived));
     arrived.log.headers = headers;
     let call = arrived;
     if (guard !== undefined) {
-      call = { ...arrived, guard, request: await arrived.screened!(guard) };
+      const request = await traced(trace, "screen", arrived.screened!(guard));
+      call = { ...arrived, guard, request };
       plan = await this.route(call);
     }
     if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
     const { idempotency } = this.#dependencies;
-    const replay = await idempotency.claim(claim, call.clientSignal);
+    const claiming = traced(trace, "claim", idempotency.claim(claim, call.clientSignal));
+    const replay = await claiming;
     if (replay !== undefined) {
       await call.admitAgain();
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
@@ -334,7 +339,11 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       ? this.#ownBounds(request, plan, fees)
       : NO_BOUNDS;
     const bounds = { bounds: this.#bounds(request, plan), own };
-    return admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits);
+    return traced(
+      call.log.trace,
+      "hold",
+      admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits),
+    );
   }
 
   /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */

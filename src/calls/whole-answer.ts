@@ -2,6 +2,7 @@ import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
+import { traced } from "../lib/trace.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
 import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
@@ -111,9 +112,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   async prepare(preparation: Preparation): Promise<void> {
-    const { requestId, clientSignal } = this.#admitted;
+    const { requestId, clientSignal, log } = this.#admitted;
     try {
-      const isWhole = await preparation({ requestId, signal: this.signal });
+      const prepared = preparation({ requestId, signal: this.signal });
+      const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) this.#admitted.keeping?.end();
     } catch (error) {
       throw clientSignal.aborted ? clientClosed(error) : error;
@@ -121,7 +123,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   call(candidate: Candidate): Promise<Answer> {
-    this.aimAt(candidate, this.tries.onNewConnection);
+    this.aimAt(candidate, this.tries);
     return this.#endpoint.call(this, candidate, this.#admitted);
   }
 

@@ -27,6 +27,7 @@ import type { Provider } from "../providers/interface.ts";
 import { FailedRequests } from "../requests/failed-requests.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
+import type { Tracing } from "../telemetry/tracing.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 import type { BatchParts } from "./batches.ts";
@@ -59,6 +60,7 @@ interface AppParts {
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
   readonly failedRequests: FailedRequests;
+  readonly tracing: Tracing | undefined;
 }
 
 /** The routes and the pipeline before them. */
@@ -135,6 +137,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     administrativeRate,
     admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
+    tracing: parts.tracing,
     record(request) {
       telemetry.record(request);
       webhooks.completionEvents.noteFinished(request);
@@ -217,4 +220,12 @@ function composeAdministration(parts: {
       providers: new ProviderHealth({ ...parts, endpoints: world.endpoints }),
     },
   };
+}
+
+/** OpenTelemetry is loaded only where there is a collector. */
+export async function composeTracing(base: Base): Promise<Tracing | undefined> {
+  const { config, telemetry, instance } = base;
+  if (config.tracing === undefined) return undefined;
+  const { Tracing } = await import("../telemetry/tracing.ts");
+  return new Tracing({ config: config.tracing, instanceId: instance.id, telemetry });
 }

@@ -12,6 +12,7 @@ import type { OwedRefunds } from "../money/undelivered.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
+import type { Tracing } from "../telemetry/tracing.ts";
 import type { UsageRollUp } from "../usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
@@ -52,6 +53,7 @@ export interface EndingParts {
   readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
   readonly failedRequests: FailedRequests;
+  readonly tracing: Tracing | undefined;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
   readonly node: ClusterNode;
@@ -62,6 +64,8 @@ export interface EndingParts {
 /** How long what was cut short takes to be charged and told. */
 const CUT_SHORT_MS = 2_000;
 const WRITE_FAILED_MS = 2_000;
+/** How long the last traces may take to leave. */
+const EXPORT_MS = 2_000;
 
 /** Each part is closed while all that it may still use is open. */
 export function composeEnding(parts: EndingParts): Ending {
@@ -103,6 +107,7 @@ export function composeEnding(parts: EndingParts): Ending {
       await parts.files.close();
       await parts.lastUse.write();
       await parts.failedRequests.close(WRITE_FAILED_MS);
+      const exported = parts.tracing?.close(EXPORT_MS);
       await parts.ledger.close();
       await parts.webhooks.stop();
       try {
@@ -110,6 +115,7 @@ export function composeEnding(parts: EndingParts): Ending {
       } finally {
         await coordination.close();
         await connections.close();
+        await exported;
       }
     },
   };

@@ -3,6 +3,7 @@ import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
+import { readTracing, type TracingConfig } from "./tracing-settings.ts";
 
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
@@ -235,7 +236,7 @@ export interface ExternalServices {
   readonly s3: S3Config | undefined;
   /** Undefined: the gateway does not search the web. */
   readonly search: SearchConfig | undefined;
-  readonly otlpEndpoint: string | undefined;
+  readonly tracing: TracingConfig | undefined;
 }
 
 /** Throws ConfigError. */
@@ -248,7 +249,7 @@ export function readExternalServices(reader: EnvironmentReader): {
     search,
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
-    otlpEndpoint: reader.url("OTEL_EXPORTER_OTLP_ENDPOINT"),
+    tracing: readTracing(reader),
   };
   const warnings = [...searchWarnings];
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {

@@ -315,7 +315,28 @@ const SETTINGS = [
   {
     name: "OTEL_EXPORTER_OTLP_ENDPOINT",
     default: null,
-    meaning: "where traces are sent; unset, nowhere",
+    meaning: "collector that traces are sent to, by OTLP over HTTP; unset, nothing is traced",
+  },
+  {
+    name: "OTEL_EXPORTER_OTLP_HEADERS",
+    default: null,
+    meaning: "headers of each export, such as a key: `name=value` with commas between",
+  },
+  {
+    name: "OTEL_TRACES_SAMPLER_ARG",
+    default: "1",
+    meaning:
+      "share of the requests that are traced, 0 to 1; where a caller sends `traceparent`, that decides",
+  },
+  {
+    name: "OTEL_SERVICE_NAME",
+    default: "model-gateway",
+    meaning: "name of this service in traces",
+  },
+  {
+    name: "GATEWAY_TRACE_CONTENT",
+    default: "false",
+    meaning: "traces hold the prompts of requests",
   },
 ] as const satisfies readonly ConfigVariable[];
 

@@ -8,6 +8,8 @@ import type { AskedFields, RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
+import type { RecordedTrace } from "../telemetry/request-trace.ts";
+import type { Tracing } from "../telemetry/tracing.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
@@ -61,6 +63,7 @@ export interface PipelineDependencies {
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
+  readonly tracing?: Tracing | undefined;
   /** Receives faults of the gateway and of its dependencies, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
@@ -135,6 +138,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   #caller: Caller | undefined;
   #operatorKeyId: string | undefined;
   #isKeptForBody = false;
+  #trace: RecordedTrace | undefined;
   /** The response that carries the request's id already. */
   #named: Response | undefined;
 
@@ -168,7 +172,11 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { access } = definition;
     dependencies.inFlight.begin();
     try {
-      if (access.kind === "model") dependencies.loadGate.admit();
+      if (access.kind === "model") {
+        this.#trace = dependencies.tracing?.begin(this.request.headers, definition);
+        this.log.trace = this.#trace;
+        dependencies.loadGate.admit();
+      }
       if (access.kind !== "public") {
         const admitted = this.#admit();
         if (admitted instanceof Promise) await admitted;
@@ -362,7 +370,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
-    dependencies.record({
+    const record: RequestRecord = {
       requestId: this.requestId,
       method: definition.method,
       route: definition.path,
@@ -380,7 +388,9 @@ export class RequestRun implements RequestContext, BodyConnection {
       asked: log.asked,
       guardrailHits: log.guardrailHits,
       cache: log.cache,
-    });
+    };
+    dependencies.record(record);
+    this.#trace?.finish(record);
   }
 }
 

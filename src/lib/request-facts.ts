@@ -1,3 +1,5 @@
+import type { RequestTrace } from "./trace.ts";
+
 /** A rule of a guardrail that has matched in a request or its answer: never the text. */
 export interface GuardrailHit {
   /** Its id. */
@@ -14,6 +16,10 @@ export interface AskedFields {
   readonly models?: unknown;
   readonly user?: unknown;
   readonly session_id?: unknown;
+  /** For traces alone, like the prompt. */
+  readonly trace?: unknown;
+  readonly messages?: unknown;
+  readonly input?: unknown;
   readonly metadata?: unknown;
 }
 
@@ -22,6 +28,8 @@ export interface RequestFacts {
   /** Headers that the response carries whatever becomes of the request. */
   headers?: Readonly<Record<string, string>>;
   asked?: AskedFields;
+  /** Undefined where the request is not traced. */
+  trace?: RequestTrace | undefined;
   model?: string;
   provider?: string;
   promptTokens?: number;

@@ -14,7 +14,7 @@ import {
   registerOwnMetrics,
   registerProcessMetrics,
 } from "./process-metrics.ts";
-import { errorFields, redactLine, redactText } from "./redact.ts";
+import { errorFields, redactLine, shownModel } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 
 export interface TelemetryOptions {
@@ -25,9 +25,6 @@ export interface TelemetryOptions {
 }
 
 const STANDARD_OUTPUT = 1;
-const PLAIN_NAME = /^[\w./:@+-]{1,200}$/;
-const UNPRINTABLE = /[^\x20-\x7e]/g;
-const MAX_NAME_CHARACTERS = 200;
 const NANO_PER_USD = 1e9;
 
 /** Logs as JSON lines, metrics as Prometheus text. Its timer keeps the process alive until `close`. */
@@ -157,10 +154,4 @@ function requestLine(request: RequestRecord, time: string): string {
 
 function roundedMs(ms: number): number {
   return Math.round(ms * 100) / 100;
-}
-
-/** Without a provider the model is the caller's text, which can be anything, even a misplaced key. */
-function shownModel(model: string, provider: string | undefined): string {
-  if (provider !== undefined && PLAIN_NAME.test(model)) return model;
-  return redactText(model).replace(UNPRINTABLE, "?").slice(0, MAX_NAME_CHARACTERS);
 }

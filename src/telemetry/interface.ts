@@ -20,7 +20,7 @@ export interface RequestRecord {
   readonly costNano: bigint | undefined;
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
-  /** Of failed requests of models: never written to the log. */
+  /** Of requests of models: never written to the log. */
   readonly asked?: AskedFields | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
   /** Undefined where the request did not ask for the response cache. */

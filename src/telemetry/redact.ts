@@ -140,3 +140,13 @@ function stackFrames(stack: unknown): string | undefined {
       .join("\n"),
   );
 }
+
+const PLAIN_NAME = /^[\w./:@+-]{1,200}$/;
+const UNPRINTABLE = /[^\x20-\x7e]/g;
+const MAX_NAME_CHARACTERS = 200;
+
+/** Without a provider the model is the caller's text, which can be anything, even a misplaced key. */
+export function shownModel(model: string, provider: string | undefined): string {
+  if (provider !== undefined && PLAIN_NAME.test(model)) return model;
+  return redactText(model).replace(UNPRINTABLE, "?").slice(0, MAX_NAME_CHARACTERS);
+}

@@ -213,7 +213,7 @@ export class ToolLoop implements PieceReader<Batch> {
     step: StepAnswer,
     rest: Batch,
   ): AsyncGenerator<Batch, readonly ToolOutcome[] | undefined> {
-    const { steps, model, tools, maxRuns, organizationId, keyId, requestId } = this.#parts;
+    const { steps, model, tools, maxRuns, organizationId, keyId, requestId, trace } = this.#parts;
     const { calls } = step;
     const planned = calls.slice(0, maxRuns - this.#runs).map((call): PlannedRun => {
       return { call, tool: tools.get(call.name)!, run: this.#shownRuns++ };
@@ -232,7 +232,7 @@ export class ToolLoop implements PieceReader<Batch> {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
     }
-    const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
+    const context = { organizationId, keyId, requestId, trace, signal: this.#abort.signal };
     const runs = new ToolRuns(context).run(planned);
     let next = await runs.next();
     for (; next.done !== true; next = await runs.next()) {

@@ -1,5 +1,6 @@
 import { asGatewayError } from "../../db/unavailable.ts";
 import { Semaphore } from "../lib/semaphore.ts";
+import { type RequestTrace, traced } from "../lib/trace.ts";
 import type { ChatEvent, ToolCall } from "../providers/interface.ts";
 import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 
@@ -14,6 +15,8 @@ export interface RunContext {
   readonly keyId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
+  /** Of the request, where it is traced. */
+  readonly trace?: RequestTrace | undefined;
 }
 
 /** A call of a model with the tool that carries it out, and its number in the answer. */
@@ -69,12 +72,16 @@ export class ToolRuns {
   async #runOne(planned: PlannedRun): Promise<ToolOutcome> {
     const { call, tool } = planned;
     const progress = (state: string) => this.#show(shown(planned, state));
-    const outcome = await tool
-      .run({ ...this.#context, arguments: call.arguments, progress })
-      .catch((error: unknown) => {
-        // The model's provider has no part in it.
-        throw asGatewayError(error);
-      });
+    const { trace } = this.#context;
+    const running = tool.run({ ...this.#context, arguments: call.arguments, progress });
+    const outcome = await traced(trace, `execute_tool ${tool.name}`, running, {
+      "gen_ai.operation.name": "execute_tool",
+      "gen_ai.tool.name": tool.name,
+      "gen_ai.tool.call.id": call.id,
+    }).catch((error: unknown) => {
+      // The model's provider has no part in it.
+      throw asGatewayError(error);
+    });
     const { item, isFailed = false, quantities } = outcome;
     if (quantities !== undefined) this.#used.push(quantities);
     const state = isFailed ? "failed" : "completed";

@@ -171,6 +171,48 @@ describe("a batch", () => {
   );
 
   test(
+    "takes over answers that were charged and not written into it, short and above a megabyte",
+    async () => {
+      const key = await addSecretKey(gateway, {});
+      const [row] = await gateway.sql<{ id: string }[]>`
+        SELECT id FROM api_keys ORDER BY created_at DESC LIMIT 1`;
+      await gateway.sql.unsafe(`
+        CREATE FUNCTION refuse_line() RETURNS trigger LANGUAGE plpgsql
+          AS $$ BEGIN RAISE EXCEPTION 'no line is written'; END $$;
+        CREATE TRIGGER refuse_line BEFORE INSERT ON batch_lines
+          FOR EACH ROW EXECUTE FUNCTION refuse_line();`);
+      const texts = Array.from({ length: 600 }, (_, n) => `text ${n}`);
+      const batch = await createBatch(
+        gateway,
+        requestLine("many", { model: "sandbox/embed", input: texts }, "/v1/embeddings") +
+          requestLine("one", { model: "sandbox/embed", input: "text" }, "/v1/embeddings"),
+        { endpoint: "/v1/embeddings", key },
+      );
+      await until("both are charged", async () => (await charges(row!.id)).length === 2);
+      expect((await readBatch(gateway, batch.id)).request_counts.completed).toBe(0);
+      await until("the owner has given it up once", async () => {
+        const [{ attempts }] = await gateway.sql<[{ attempts: number }]>`
+          SELECT attempts FROM batches WHERE id = ${batch.id}`;
+        return attempts > 0;
+      });
+      // Of the long one alone, written before its charge.
+      const [{ pieces }] = await gateway.sql<[{ pieces: number }]>`
+        SELECT count(*)::int AS pieces FROM batch_contents WHERE batch_id = ${batch.id}`;
+      expect(pieces).toBeGreaterThan(4);
+      await gateway.sql.unsafe(
+        `DROP TRIGGER refuse_line ON batch_lines; DROP FUNCTION refuse_line`,
+      );
+      const ended = await endedBatch(gateway, batch.id);
+      expect(total(ended)).toEqual([2, 2, 0]);
+      const answers = await linesOf(gateway, ended.output_file_id);
+      expect(answers.map(({ response }) => response.body.data.length)).toEqual([600, 1]);
+      const charged = await charges(row!.id);
+      expect(answers.map(({ response }) => response.request_id).sort()).toEqual(charged.sort());
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "calls again what a provider fails, and gives a lasting failure as the line's error",
     async () => {
       upstream.enqueue("recovering", { do: "error", status: 500 });

@@ -80,6 +80,9 @@ describe("each variable refuses anything else in one line with its name, its val
     GATEWAY_WEB_SEARCH_COST_USD: ["-1", "1e-3", "10.1", "0.0000000001"],
     LOG_LEVEL: ["verbose", "INFO"],
     OTEL_EXPORTER_OTLP_ENDPOINT: ["otel:4318", "grpc://otel"],
+    OTEL_EXPORTER_OTLP_HEADERS: ["key", "=value", "a b=c", "key=%", "key=%0A"],
+    OTEL_TRACES_SAMPLER_ARG: ["-1", "1.1", "always_on"],
+    GATEWAY_TRACE_CONTENT: ["yes"],
     OPENAI_BASE_URL: ["api.openai.com", "ftp://api", "http://a b", "http://a?x=1", "http://a#x"],
     GATEWAY_CONFIG: ["missing.json", "/nonexistent/gateway.json"],
   };

@@ -63,7 +63,7 @@ describe("without any variable", () => {
       stripe: undefined,
       s3: undefined,
       search: undefined,
-      otlpEndpoint: undefined,
+      tracing: undefined,
       logLevel: "info",
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
       models: [],
@@ -272,7 +272,22 @@ describe("each variable takes what is documented", () => {
       },
     ],
     [{ LOG_LEVEL: "silent" }, { logLevel: "silent" }],
-    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318" }, { otlpEndpoint: "http://otel:4318" }],
+    [
+      {
+        OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318/",
+        OTEL_EXPORTER_OTLP_HEADERS: "Authorization=Basic%20YTpi, x-team=a",
+        OTEL_TRACES_SAMPLER_ARG: "0.1",
+      },
+      {
+        tracing: {
+          endpoint: "http://otel:4318",
+          headers: { authorization: "Basic YTpi", "x-team": "a" },
+          sampleRatio: 0.1,
+          serviceName: "model-gateway",
+          withContent: false,
+        },
+      },
+    ],
   ];
   for (const [environment, expected] of cases) {
     test(JSON.stringify(environment).replaceAll(/gateway_\w+/g, "a key"), () => {

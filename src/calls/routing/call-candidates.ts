@@ -5,6 +5,7 @@ import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
+import { errorType, type TraceSpan } from "../../lib/trace.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { AbortNotice } from "../../providers/transport/call-abort.ts";
 import type { CallLimits, CallSlots } from "./call-slots.ts";
@@ -54,6 +55,8 @@ export class CandidateTries {
   #answeredMs = 0;
   #candidate: Candidate | undefined;
   #endpoint: EndpointCell | undefined;
+  /** Of the call of the candidate, where the request is traced. */
+  #span: TraceSpan | undefined;
   #failure: ProviderFailure | undefined;
   #failures: string[] | undefined;
   /** By providers of this round. */
@@ -104,6 +107,10 @@ export class CandidateTries {
     return this.#candidate!;
   }
 
+  get span(): TraceSpan | undefined {
+    return this.#span;
+  }
+
   /** True once a try was lost with a connection that had been used before: no other such is trusted then. */
   get onNewConnection(): boolean {
     return this.#lostEndpoints !== undefined;
@@ -134,6 +141,7 @@ export class CandidateTries {
       // If there is no answer, its log line has only this.
       this.#log.model = candidate.model.id;
       this.#log.provider = candidate.providerId;
+      this.#span = this.#log.trace?.beginCall(candidate);
       try {
         const answer = await call(candidate);
         this.#hasAnswered = true;
@@ -165,6 +173,7 @@ export class CandidateTries {
   /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
   #failed(error: unknown): void {
     this.#giveBack();
+    this.#span?.end(errorType(error));
     const failure = noteFailure(this.#endpoint!, error);
     const { endpointId, model, ownKeyId } = this.candidate;
     this.#failure = failure;
@@ -194,6 +203,9 @@ export class CandidateTries {
     if (this.#isEnded || !this.#hasAnswered) return;
     this.#isEnded = true;
     this.#giveBack();
+    this.#span?.end(isSuccess ? undefined : "unavailable", {
+      "gen_ai.usage.output_tokens": outputTokens,
+    });
     if (!isSuccess) this.#endpoint!.turn("fail", undefined);
     else {
       const totalMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;

@@ -20,6 +20,7 @@ import { asGatewayError, asUnavailable } from "../../../db/unavailable.ts";
 import { type DeadlineQueue, doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
+import { traced } from "../../lib/trace.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { addCostHeader, answerHeaders, explainFailure } from "../answer-headers.ts";
 import type { AdmittedCall, CallOutcome } from "../call.ts";
@@ -196,8 +197,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#assertClient();
       this.#begin(await this.#upstream.start());
       log.firstTokenMs = calls.steadyClock.nowMs() - this.#beganMs;
+      this.tries.span?.event("first_token");
       this.#assertClient();
-      await this.#untilTimeIsUp(this.#charge.cover());
+      await this.#untilTimeIsUp(traced(log.trace, "checkpoint", this.#charge.cover()));
       this.#assertClient();
       this.#isOpen = true;
     } catch (thrown) {

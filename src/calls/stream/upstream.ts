@@ -1,5 +1,6 @@
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { traced } from "../../lib/trace.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
@@ -79,9 +80,10 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #prepare(preparation: Preparation): Promise<void> {
-    const { requestId, keeping } = this.#admitted;
+    const { requestId, keeping, log } = this.#admitted;
     try {
-      const isWhole = await preparation({ requestId, signal: this.#abort.signal });
+      const prepared = preparation({ requestId, signal: this.#abort.signal });
+      const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) keeping?.end();
     } catch (error) {
       throw this.#abort.aborted ? clientClosed(error) : error;
@@ -114,7 +116,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
 
   async #try(candidate: Candidate): Promise<StartedStream> {
     const attempt = new Attempt(this.#admitted.requestId, true);
-    attempt.aimAt(candidate, this.tries.onNewConnection);
+    attempt.aimAt(candidate, this.tries);
     this.#abort.addEventListener("abort", attempt);
     // An abort while the candidate was chosen emits no further event.
     if (this.#abort.aborted) attempt.abort();

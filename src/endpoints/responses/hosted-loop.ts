@@ -44,6 +44,7 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   });
   return new ToolLoop(first, {
     ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
+    trace: admitted.log.trace,
     model: modelOf(parts, opened),
     tools: opened.tools,
     items: opened.items,

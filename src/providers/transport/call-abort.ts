@@ -2,6 +2,8 @@
 export interface AbortNotice {
   readonly aborted: boolean;
   readonly reason: unknown;
+  /** Of the call, where it is traced: see `TraceSpan`. Sent with its requests. */
+  readonly traceparent?: string | undefined;
   addEventListener(type: "abort", listener: EventListenerObject): void;
   removeEventListener(type: "abort", listener: EventListenerObject): void;
 }
@@ -11,6 +13,7 @@ export interface AbortNotice {
  * one is made only on request; other listeners are called directly.
  */
 export class CallAbort implements AbortNotice {
+  traceparent: string | undefined;
   #isAborted = false;
   #reason: unknown;
   #controller: AbortController | undefined;

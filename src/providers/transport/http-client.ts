@@ -62,7 +62,9 @@ class SocketClient implements HttpClient {
       return;
     }
     const { head, pool } = this.#targetOf(url, request);
-    pool.dispatch(new Exchange(head.text + framedBody(request), request, receiver));
+    const { traceparent } = request.signal;
+    const fields = traceparent === undefined ? "" : `traceparent: ${traceparent}\r\n`;
+    pool.dispatch(new Exchange(head.text + fields + framedBody(request), request, receiver));
   }
 
   #targetOf(url: string, request: ProviderRequest): Target {
