@@ -131,6 +131,9 @@ export class LineRun {
       abandoned.throwIfAborted();
       if (isOfGateway(answer)) tries--;
       else if (!isPassing(answer) || tries >= MAX_TRIES) {
+        // An earlier try may have been charged although its outcome was not known.
+        const claim = (await this.#claimsOf([line])).get(this.#idempotencyKey(line.line));
+        if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
         await this.#write(line, await refusalOf(answer), true);
         return true;
       }
