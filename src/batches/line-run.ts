@@ -214,7 +214,7 @@ export class LineRun {
         `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
       );
     }
-    const body = new TextDecoder().decode(keyring.open(stored.body));
+    const body = keyring.open(stored.body);
     await this.#write(line, { status: stored.status, requestId, body, isReplay: true }, false);
     return true;
   }

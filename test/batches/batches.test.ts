@@ -240,7 +240,8 @@ describe("a batch", () => {
       const before = calls();
       await until("the line is called", () => calls() > before);
       await until("the first try has failed", async () => {
-        const claims = await gateway.sql`SELECT 1 FROM idempotency_records WHERE key_id = ${row!.id}`;
+        const claims =
+          await gateway.sql`SELECT 1 FROM idempotency_records WHERE key_id = ${row!.id}`;
         return claims.length === 0;
       });
       upstream.behave("recovering", { do: "complete" });
