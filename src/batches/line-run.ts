@@ -131,6 +131,9 @@ export class LineRun {
       abandoned.throwIfAborted();
       if (isOfGateway(answer)) tries--;
       else if (!isPassing(answer) || tries >= MAX_TRIES) {
+        // An earlier try may have been charged although its outcome was not known.
+        const claim = (await this.#claimsOf([line])).get(this.#idempotencyKey(line.line));
+        if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
         await this.#write(line, await refusalOf(answer), true);
         return true;
       }
@@ -211,7 +214,7 @@ export class LineRun {
         `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
       );
     }
-    const body = new TextDecoder().decode(keyring.open(stored.body));
+    const body = keyring.open(stored.body);
     await this.#write(line, { status: stored.status, requestId, body, isReplay: true }, false);
     return true;
   }
