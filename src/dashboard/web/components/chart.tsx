@@ -60,29 +60,32 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
   return (
     <figure class="chart" aria-label={label}>
       <div ref={room} aria-hidden="true" />
-      <table class="unseen">
-        <caption>{label}</caption>
-        <thead>
-          <tr>
-            <th scope="col">From</th>
-            {series.map((one) => (
-              <th key={one.label} scope="col">
-                {one.label}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {times.map((time, at) => (
-            <tr key={time}>
-              <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+      {/* A table keeps its height, whatever its style says. */}
+      <div class="unseen">
+        <table>
+          <caption>{label}</caption>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
               {series.map((one) => (
-                <td key={one.label}>{shown(one.values[at], format)}</td>
+                <th key={one.label} scope="col">
+                  {one.label}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {times.map((time, at) => (
+              <tr key={time}>
+                <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+                {series.map((one) => (
+                  <td key={one.label}>{shown(one.values[at], format)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </figure>
   );
 }
