@@ -63,6 +63,7 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
   return (
     <figure class="chart" aria-label={label}>
       <div ref={room} aria-hidden="true" />
+      {/* A table keeps its height, whatever its style says. */}
       <div class="unseen">
         <table>
           <caption>{label}</caption>

@@ -228,9 +228,7 @@ function FirstCall() {
     <Panel title="Make a first call">
       <p>
         <Link page="keys">Create a key</Link>, and send a request with it. The model{" "}
-        <code>sandbox/chat</code> is built in for trials; the{" "}
-        <Link page="playground">playground</Link> sends one without a terminal. What it costs
-        appears here within seconds.
+        <code>sandbox/chat</code> is built in for trials. What it costs appears here within seconds.
       </p>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
       <pre class="code block" tabIndex={0}>
