@@ -73,26 +73,30 @@ export class LineRun {
     const running = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
     const isOver = () => failure !== undefined || ended.aborted || abandoned.aborted;
-    for await (const lines of this.#linesWithout(done)) {
-      const claims = await this.#claimsOf(lines);
-      for (const line of lines) {
-        while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
-        await this.#calm();
+    try {
+      for await (const lines of this.#linesWithout(done)) {
+        const claims = await this.#claimsOf(lines);
+        for (const line of lines) {
+          while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
+          await this.#calm();
+          if (isOver()) break;
+          const claim = claims.get(this.#idempotencyKey(line.line));
+          const call: Promise<void> = (
+            claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
+          )
+            .then((isDone) => void (isDone && done.add(line.line)))
+            .catch((error: unknown) => {
+              failure ??= { error };
+            })
+            .finally(() => running.delete(call));
+          running.add(call);
+        }
         if (isOver()) break;
-        const claim = claims.get(this.#idempotencyKey(line.line));
-        const call: Promise<void> = (
-          claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
-        )
-          .then((isDone) => void (isDone && done.add(line.line)))
-          .catch((error: unknown) => {
-            failure ??= { error };
-          })
-          .finally(() => running.delete(call));
-        running.add(call);
       }
-      if (isOver()) break;
+    } finally {
+      // Also where the input breaks off: the next run must not find calls of this one.
+      await Promise.all(running);
     }
-    await Promise.all(running);
     if (failure !== undefined) throw failure.error;
     abandoned.throwIfAborted();
   }

@@ -69,7 +69,7 @@ export function networkCheck(cidrs: readonly string[]): (text: string) => boolea
 
 const SITE_PARTS = 4;
 
-/** The address, or the network of 64 bits that whoever has an IPv6 address has all of; undefined where it is none. */
+/** The address; of IPv6 the network of 64 bits, which one sender has whole; undefined where it is no address. */
 export function siteOf(text: string): string | undefined {
   if (!ipaddr.isValid(text)) return undefined;
   const address = ipaddr.process(text);
