@@ -74,6 +74,8 @@ export interface WatchedConnections {
 const LOOK_MS = 250;
 /** What takes longer is looked into. */
 const LATE_MS = 1_000;
+/** On a machine that lacks processor time an answer, and a new connection, takes as much longer as the look. */
+const LOOKS_OF_PATIENCE = 10;
 /** A session that has stood still for so long does not work on anything of ours. */
 const IDLE_MS = 750;
 /** An answer that is just on its way has come by then. */
@@ -137,19 +139,21 @@ export class ConnectionWatch {
   }
 
   async #isSwallowed(one: WatchedConnections): Promise<boolean> {
+    const beganMs = performance.now();
     const sessions = await sessionsOf(this.#asking, one.applicationName);
+    const tookMs = performance.now() - beganMs;
     // Reckoned behind the answer: what has come meanwhile is not waited for any more.
-    const late = this.#late(one);
+    const late = this.#late(one, LATE_MS + LOOKS_OF_PATIENCE * tookMs);
     // Where there is a connection for each, what is late has had one to itself all the time.
     const isEachAlone = one.database.underWay.length <= one.poolSize;
     return late > (isEachAlone ? sessions.longAtWork : sessions.atWork);
   }
 
   /** How many connections are waited for, at least. */
-  #late(one: WatchedConnections): number {
+  #late(one: WatchedConnections, lateMs = LATE_MS): number {
     const nowMs = performance.now();
     if (nowMs - (this.#renewedAtMs.get(one) ?? Number.NEGATIVE_INFINITY) < MIN_RENEWAL_MS) return 0;
-    const late = one.database.underWay.filter((beganMs) => nowMs - beganMs >= LATE_MS).length;
+    const late = one.database.underWay.filter((beganMs) => nowMs - beganMs >= lateMs).length;
     return Math.min(late, one.poolSize);
   }
 }

@@ -203,11 +203,16 @@ export async function removeStoredResult(
 
 const REMOVAL_BATCH = 1_000;
 
-/** Removes a bounded number of them. True where there may be more. */
+/**
+ * Removes a bounded number of them. True where there may be more. What a line of a batch was charged for stays until
+ * the batch rests: after a long standstill of all instances its answer may still be written into it.
+ */
 export async function removeOldIdempotencyRecords(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
-    SELECT key_id, idempotency_key FROM idempotency_records
+    SELECT key_id, idempotency_key FROM idempotency_records r
     WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
+      AND NOT EXISTS (SELECT FROM batches b WHERE b.id = split_part(r.idempotency_key, ':', 1)
+        AND b.key_id = r.key_id AND b.due_at IS NOT NULL)
     LIMIT ${REMOVAL_BATCH})`;
   return removed.count === REMOVAL_BATCH;
 }

@@ -31,8 +31,8 @@ export interface LineRequest {
 export interface LineAnswer {
   readonly status: number;
   readonly requestId: string;
-  /** JSON. */
-  readonly body: string;
+  /** JSON, as UTF-8: as a text a long one would hold the event loop. */
+  readonly body: Uint8Array;
   /** It is what an earlier call under the idempotency key was answered with. */
   readonly isReplay: boolean;
 }
@@ -117,13 +117,12 @@ export class LineCalls {
         log,
         respond: (body, headers, status = 200) => new Response(body, { status, headers }),
         keepOpen: () => () => {},
-        keepLarge: (body) =>
-          request.keepLarge({ status: 200, requestId, isReplay: false, body: textOf(body) }),
+        keepLarge: (body) => request.keepLarge({ status: 200, requestId, isReplay: false, body }),
       } satisfies RequestContext);
       return {
         status: response.status,
         requestId,
-        body: await response.text(),
+        body: await response.bytes(),
         isReplay: response.headers.get("x-gateway-idempotent-replay") === "true",
       };
     } catch (error) {
@@ -134,8 +133,6 @@ export class LineCalls {
     }
   }
 }
-
-const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 
 /** As the pipeline reads the body of a request. Throws 400. */
 async function readBody(
@@ -162,5 +159,5 @@ const NEVER = new AbortController().signal;
 export async function refusalOf(error: GatewayError): Promise<LineAnswer> {
   const requestId = newId("req");
   const response = errorResponse(error, requestId);
-  return { status: response.status, requestId, body: await response.text(), isReplay: false };
+  return { status: response.status, requestId, body: await response.bytes(), isReplay: false };
 }

@@ -73,26 +73,30 @@ export class LineRun {
     const running = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
     const isOver = () => failure !== undefined || ended.aborted || abandoned.aborted;
-    for await (const lines of this.#linesWithout(done)) {
-      const claims = await this.#claimsOf(lines);
-      for (const line of lines) {
-        while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
-        await this.#calm();
+    try {
+      for await (const lines of this.#linesWithout(done)) {
+        const claims = await this.#claimsOf(lines);
+        for (const line of lines) {
+          while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
+          await this.#calm();
+          if (isOver()) break;
+          const claim = claims.get(this.#idempotencyKey(line.line));
+          const call: Promise<void> = (
+            claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
+          )
+            .then((isDone) => void (isDone && done.add(line.line)))
+            .catch((error: unknown) => {
+              failure ??= { error };
+            })
+            .finally(() => running.delete(call));
+          running.add(call);
+        }
         if (isOver()) break;
-        const claim = claims.get(this.#idempotencyKey(line.line));
-        const call: Promise<void> = (
-          claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
-        )
-          .then((isDone) => void (isDone && done.add(line.line)))
-          .catch((error: unknown) => {
-            failure ??= { error };
-          })
-          .finally(() => running.delete(call));
-        running.add(call);
       }
-      if (isOver()) break;
+    } finally {
+      // Also where the input breaks off: the next run must not find calls of this one.
+      await Promise.all(running);
     }
-    await Promise.all(running);
     if (failure !== undefined) throw failure.error;
     abandoned.throwIfAborted();
   }
@@ -131,6 +135,9 @@ export class LineRun {
       abandoned.throwIfAborted();
       if (isOfGateway(answer)) tries--;
       else if (!isPassing(answer) || tries >= MAX_TRIES) {
+        // An earlier try may have been charged although its outcome was not known.
+        const claim = (await this.#claimsOf([line])).get(this.#idempotencyKey(line.line));
+        if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
         await this.#write(line, await refusalOf(answer), true);
         return true;
       }
@@ -211,7 +218,7 @@ export class LineRun {
         `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
       );
     }
-    const body = new TextDecoder().decode(keyring.open(stored.body));
+    const body = keyring.open(stored.body);
     await this.#write(line, { status: stored.status, requestId, body, isReplay: true }, false);
     return true;
   }

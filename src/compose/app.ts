@@ -99,7 +99,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
   const routes = mountedRoutes({
     admin,
-    dashboard: { sessions, live, publicUrl, sql, clock },
+    dashboard: { sessions, live, publicUrl, sql, clock, trustedProxies: config.trustedProxies },
     config,
     telemetry,
     tunedModels,

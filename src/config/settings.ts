@@ -38,6 +38,8 @@ export interface Settings {
   readonly hostIsLoopback: boolean;
   /** By which callers reach the gateway, without a slash at its end; undefined: by what each of them names. */
   readonly publicUrl: string | undefined;
+  /** CIDRs. */
+  readonly trustedProxies: readonly string[];
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
@@ -109,6 +111,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     host,
     hostIsLoopback: LOOPBACK.test(host),
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
+    trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
     databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),

@@ -18,6 +18,12 @@ const SETTINGS = [
       "address by which callers reach the gateway, for the links that it makes; unset, `http://` and the `Host` that the caller names",
   },
   {
+    name: "GATEWAY_TRUSTED_PROXIES",
+    default: null,
+    meaning:
+      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an attempt to sign in to the dashboard comes from; unset, the connection says it",
+  },
+  {
     name: "DATA_DIR",
     default: ".data",
     meaning: "folder of the embedded Postgres, stored files and the generated master key",

@@ -1,5 +1,6 @@
 import { isLoopbackHost } from "../http/request-headers.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { siteOf } from "../lib/public-address.ts";
 
 /*
  * What a browser says of a request of the dashboard: where it comes from, and which session it has.
@@ -32,6 +33,28 @@ function isOwn(origin: string, headers: Headers, publicBase: string | undefined)
 /** Throws 403 where a request states nothing of where it comes from, as no current browser does. */
 export function assertStatesOrigin({ headers }: Asked): void {
   if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
+}
+
+/**
+ * Whose attempts are counted together: the address that a connection comes from, or that the operator's
+ * proxies have seen. Each of them adds what it saw at the end of X-Forwarded-For; what stands before the first
+ * address that is none of theirs, its sender wrote.
+ *
+ * @param address where the connection comes from
+ */
+export function senderOf(
+  { headers }: Asked,
+  address: string,
+  isTrustedProxy: (address: string) => boolean,
+): string {
+  const seen = headers.get("x-forwarded-for")?.split(",") ?? [];
+  let sender = address;
+  while (isTrustedProxy(sender)) {
+    const before = seen.pop()?.trim() ?? "";
+    if (siteOf(before) === undefined) break;
+    sender = before;
+  }
+  return siteOf(sender) ?? sender;
 }
 
 const COOKIE_NAME = "gateway_session";

@@ -4,7 +4,8 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { assertNotFromElsewhere, assertStatesOrigin, sessionCookie } from "./browser.ts";
+import { networkCheck } from "../lib/public-address.ts";
+import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { pageRoutes } from "./pages.ts";
@@ -16,6 +17,8 @@ export interface DashboardDependencies {
   readonly sql: Database;
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
+  /** CIDRs. */
+  readonly trustedProxies: readonly string[];
 }
 
 const PREFIX = "/dashboard/api";
@@ -74,8 +77,10 @@ function reachedBySession(route: RouteDefinition): RouteDefinition[] {
   ];
 }
 
-function sessionRoutes({ sessions, publicUrl }: DashboardDependencies): RouteDefinition[] {
+function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
+  const { sessions, publicUrl } = dependencies;
   const path = `${PREFIX}/session`;
+  const isTrustedProxy = networkCheck(dependencies.trustedProxies);
   const state = { description: "The session, with its CSRF token" };
   return [
     {
@@ -90,7 +95,8 @@ function sessionRoutes({ sessions, publicUrl }: DashboardDependencies): RouteDef
       async handle({ request, body, address }) {
         assertNotFromElsewhere(request, publicUrl);
         assertStatesOrigin(request);
-        const { token, caller } = await sessions.begin((body as { key: string }).key, address);
+        const sender = senderOf(request, address, isTrustedProxy);
+        const { token, caller } = await sessions.begin((body as { key: string }).key, sender);
         return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
       },
     },

@@ -52,9 +52,9 @@ export class DashboardSessions implements Sessions {
   }
 
   /** Begins a session and returns its token. Throws 401 and 403 for keys that cannot, 429. */
-  async begin(secret: string, address: string): Promise<{ token: string; caller: SessionCaller }> {
+  async begin(secret: string, sender: string): Promise<{ token: string; caller: SessionCaller }> {
     const { sql, clock, rates } = this.#dependencies;
-    const attempt = await rates.take(`dashboard sign-in ${address}`, ATTEMPTS_A_MINUTE);
+    const attempt = await rates.take(`dashboard sign-in ${sender}`, ATTEMPTS_A_MINUTE);
     if (!attempt.isAdmitted) {
       throw new GatewayError(
         "rate_limit_exceeded",

@@ -57,6 +57,27 @@ function isWithin(address: Address, [network, bits]: Network): boolean {
   return address.kind() === network.kind() && address.match(network as never, bits);
 }
 
+/** Says whether an address is in one of the networks; what is no address is in none. */
+export function networkCheck(cidrs: readonly string[]): (text: string) => boolean {
+  const networks = cidrs.map((cidr): Network => ipaddr.parseCIDR(cidr));
+  return (text) => {
+    if (!ipaddr.isValid(text)) return false;
+    const address = ipaddr.process(text);
+    return networks.some((network) => isWithin(address, network));
+  };
+}
+
+const SITE_PARTS = 4;
+
+/** The address; of IPv6 the network of 64 bits, which one sender has whole; undefined where it is no address. */
+export function siteOf(text: string): string | undefined {
+  if (!ipaddr.isValid(text)) return undefined;
+  const address = ipaddr.process(text);
+  if (address.kind() === "ipv4") return address.toString();
+  const parts = (address as ipaddr.IPv6).parts.slice(0, SITE_PARTS);
+  return `${parts.map((part) => part.toString(16)).join(":")}::/64`;
+}
+
 /** The address that a URL's host is, without its brackets; undefined where the host is a name. */
 export function addressOfHost(host: string): string | undefined {
   const bare = host.replace(/^\[|\]$/g, "");

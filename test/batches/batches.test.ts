@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
 import {
+  CHATS,
   chatLine,
   createBatch,
   endedBatch,
@@ -222,6 +223,36 @@ describe("a batch", () => {
         key,
       });
       expect(total(await endedBatch(gateway, batch.id))).toEqual([1, 1, 0]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "has the answer that an earlier try was charged for, also where the key is switched off since",
+    async () => {
+      upstream.behave("recovering", { do: "error", status: 500, firstDelayMs: 100 });
+      const key = await addSecretKey(gateway, {});
+      const [row] = await gateway.sql<{ id: string }[]>`
+        SELECT id FROM api_keys ORDER BY created_at DESC LIMIT 1`;
+      const body = { model: "test/recovering", messages: [{ role: "user", content: "once" }] };
+      const batch = await createBatch(gateway, requestLine("a", body), { key });
+      const calls = () => upstream.servedOf("recovering").length;
+      const before = calls();
+      await until("the line is called", () => calls() > before);
+      await until("the first try has failed", async () => {
+        const claims =
+          await gateway.sql`SELECT 1 FROM idempotency_records WHERE key_id = ${row!.id}`;
+        return claims.length === 0;
+      });
+      upstream.behave("recovering", { do: "complete" });
+      // The same request under the key of the line stands for a try whose charge was answered too late.
+      const headers = { "idempotency-key": `${batch.id}:1` };
+      await gateway.request("POST", CHATS, body, { key, headers });
+      await gateway.request("PATCH", `/v1/keys/${row!.id}`, { is_active: false });
+      const ended = await endedBatch(gateway, batch.id);
+      expect(total(ended)).toEqual([1, 1, 0]);
+      const [answer] = await linesOf(gateway, ended.output_file_id);
+      expect(await charges(row!.id)).toEqual([answer!.response.request_id]);
     },
     TIMEOUT_MS,
   );

@@ -97,6 +97,7 @@ test("keys create prints the create shape, with all scopes unless told otherwise
     name: "server",
     scopes: [...SCOPES],
     rate_limit_rpm: null,
+    rate_limit_tpm: null,
     daily_budget_usd: null,
     monthly_budget_usd: null,
     budget_includes_byok: false,

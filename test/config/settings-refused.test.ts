@@ -69,6 +69,7 @@ describe("each variable refuses anything else in one line with its name, its val
     GATEWAY_COMPLETION_SUCCESS_SAMPLE: ["1.1", "-0.1", "10%", "1e-1", "NaN"],
     GATEWAY_WEBHOOK_RETRY_DELAYS: ["a", "1;2", "-1", "1,,2", "1e3", "604801", "1,".repeat(20) + 1],
     GATEWAY_WEBHOOK_ALLOW_HTTP: ["yes", "TRUE", "on", "2", "toString"],
+    GATEWAY_TRUSTED_PROXIES: ["proxy.example", "10.0.0.1"],
     GATEWAY_EGRESS_ALLOW: [...BAD_CIDRS, "10.0.0.0/8,", "fe80::1%eth0/64"],
     GATEWAY_CORS_ORIGINS: ["example.com", "https://a.com/", "https://a.com/x", "*,*", "null"],
     STRIPE_API_BASE: ["stripe", "ftp://a"],

@@ -38,6 +38,7 @@ describe("without any variable", () => {
       webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],
       webhookAllowHttp: false,
       egressAllow: [],
+      trustedProxies: [],
       mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
@@ -173,6 +174,7 @@ describe("each variable takes what is documented", () => {
       { GATEWAY_EGRESS_ALLOW: "10.0.0.0/8, fd00::/8,127.0.0.1/32" },
       { egressAllow: ["10.0.0.0/8", "fd00::/8", "127.0.0.1/32"] },
     ],
+    [{ GATEWAY_TRUSTED_PROXIES: "10.0.0.0/8" }, { trustedProxies: ["10.0.0.0/8"] }],
     [
       {
         GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS: "1",

@@ -151,6 +151,12 @@ browserTest(
           () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
         );
         if (overflow > 0) findings.push(`${name} ${width}: ${overflow} pixels too wide`);
+        const blank = await page.evaluate(
+          () =>
+            document.documentElement.scrollHeight -
+            Math.max(innerHeight, document.querySelector(".frame")!.clientHeight),
+        );
+        if (blank > 0) findings.push(`${name} ${width}: ${blank} blank pixels below it`);
       }
     }
     expect(findings).toEqual([]);
@@ -158,6 +164,27 @@ browserTest(
   },
   120_000,
 );
+
+browserTest("the bar of the current hour is drawn", async () => {
+  await open("Overview");
+  const room = page.getByRole("figure", { name: "Requests by hour" });
+  await room.locator("canvas").waitFor();
+  // The keys page has made one call of this hour, and the hours before are empty.
+  await until("something of the series' colour is at the end of the chart", () =>
+    room.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
+      const left = Math.floor(canvas.width * 0.8);
+      const { data } = canvas
+        .getContext("2d")!
+        .getImageData(left, 0, canvas.width - left, canvas.height);
+      // Grid and text are grey: of nearly the same red, green and blue.
+      for (let at = 0; at < data.length; at += 4) {
+        const [red, green, , alpha] = data.subarray(at, at + 4);
+        if (alpha === 255 && green! - red! > 60) return true;
+      }
+      return false;
+    }),
+  );
+});
 
 browserTest("whose key is revoked elsewhere is signed out without doing anything", async () => {
   await page.getByRole("button", { name: "Sign out" }).click();

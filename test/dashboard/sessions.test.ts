@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { revokeOperatorKey } from "../../db/queries/operator-keys.ts";
+import { senderOf } from "../../src/dashboard/browser.ts";
 import { csrfTokenOf } from "../../src/dashboard/sessions.ts";
+import { networkCheck } from "../../src/lib/public-address.ts";
 import { addKeyOf } from "../support/api-keys.ts";
 import { askDashboard, type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
 import { expectError } from "../support/error-envelope.ts";
@@ -261,5 +263,46 @@ test("keys that cannot sign in say why, and an address has ten attempts a minute
     await expectError(refused, 429, "rate_limit_exceeded");
   } finally {
     await fresh.stop();
+  }
+});
+
+test.each([
+  [
+    "a connection from elsewhere writes what it likes",
+    "203.0.113.9",
+    "198.51.100.1",
+    "203.0.113.9",
+  ],
+  ["a proxy adds what it saw", "10.0.0.1", "198.51.100.1", "198.51.100.1"],
+  ["a proxy adds to what its client wrote", "10.0.0.1", "192.0.2.7, 198.51.100.1", "198.51.100.1"],
+  ["proxies stand in a row", "::ffff:10.0.0.1", "192.0.2.7, 198.51.100.1,10.9.9.9", "198.51.100.1"],
+  ["a proxy adds nothing", "10.0.0.1", undefined, "10.0.0.1"],
+  ["what comes is no address", "10.0.0.1", "192.0.2.7, unknown", "10.0.0.1"],
+  ["a client has a network of IPv6", "10.0.0.1", "2001:db8:1:2:aa::1", "2001:db8:1:2::/64"],
+])("attempts count by their sender where %s", (_, address, forwarded, sender) => {
+  const headers = new Headers(forwarded === undefined ? {} : { "x-forwarded-for": forwarded });
+  expect(senderOf({ headers }, address, networkCheck(["10.0.0.0/8"]))).toBe(sender);
+});
+
+test("who attempts too often behind a trusted proxy keeps no one else out", async () => {
+  const behind = await startTestGateway({
+    environment: { GATEWAY_TRUSTED_PROXIES: "127.0.0.0/8,::1/128" },
+  });
+  const attempt = (forwarded: string) =>
+    askDashboard(
+      behind,
+      "POST",
+      "session",
+      { key: behind.managementKey },
+      { "x-forwarded-for": forwarded },
+    );
+  try {
+    for (let i = 0; i < 10; i++) {
+      expect((await attempt(`192.0.2.${i}, 198.51.100.1`)).status).toBe(200);
+    }
+    await expectError(await attempt("198.51.100.1"), 429, "rate_limit_exceeded");
+    expect((await attempt("198.51.100.2")).status).toBe(200);
+  } finally {
+    await behind.stop();
   }
 });

@@ -86,6 +86,8 @@ describe("GET /v1/credits", () => {
       auto_replenish: false,
       replenish_amount_usd: 0,
       replenish_threshold_usd: 0,
+      replenish_payment_method_id: null,
+      replenish_status: "off",
     });
   });
 

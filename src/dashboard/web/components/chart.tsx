@@ -25,6 +25,9 @@ const TICK_SPACE = 34;
 const DAY_SECONDS = 86_400;
 const BAR_SHARE = 0.7;
 const MAX_BAR_WIDTH = 40;
+const TIMES_HEIGHT = 40;
+/** Above, right, below, left. */
+const PADDING: uPlot.Padding = [8, 24, 0, 0];
 
 /** A chart of figures by time. Its numbers are in a table too, for who does not see it. */
 export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
@@ -60,29 +63,31 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
   return (
     <figure class="chart" aria-label={label}>
       <div ref={room} aria-hidden="true" />
-      <table class="unseen">
-        <caption>{label}</caption>
-        <thead>
-          <tr>
-            <th scope="col">From</th>
-            {series.map((one) => (
-              <th key={one.label} scope="col">
-                {one.label}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {times.map((time, at) => (
-            <tr key={time}>
-              <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+      <div class="unseen">
+        <table>
+          <caption>{label}</caption>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
               {series.map((one) => (
-                <td key={one.label}>{shown(one.values[at], format)}</td>
+                <th key={one.label} scope="col">
+                  {one.label}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {times.map((time, at) => (
+              <tr key={time}>
+                <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+                {series.map((one) => (
+                  <td key={one.label}>{shown(one.values[at], format)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </figure>
   );
 }
@@ -123,10 +128,15 @@ function optionsOf(
       live: true,
       markers: { width: 0, fill: (_, at) => colorOf(place, `--series-${series[at - 1]!.color}`) },
     },
-    scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    padding: PADDING,
+    scales: {
+      x: { range: (plot) => timeRange(plot.data[0], series) },
+      y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
+    },
     axes: [
       {
         ...axis,
+        size: TIMES_HEIGHT,
         grid: { show: false },
         values: (_plot, splits, _axis, _space, step) => beginnings(splits, step),
       },
@@ -135,7 +145,7 @@ function optionsOf(
         size: AXIS_WIDTH,
         space: TICK_SPACE,
         grid: { stroke: line, width: 1 },
-        values: (_plot, splits) => splits.map(format),
+        values: (_plot, splits) => withoutRepeats(splits.map(format)),
       },
     ],
     series: [
@@ -147,7 +157,7 @@ function optionsOf(
           stroke,
           width: isBars ? 0 : 2,
           fill: isBars ? stroke : undefined,
-          points: { show: false },
+          points: isBars ? { show: false } : { show: true, filter: pointsAlone },
           // Without a pointer on the chart the legend has names alone.
           value: (plot: uPlot, value: number | null) =>
             plot.cursor.idx == null ? "" : shown(value, format),
@@ -158,6 +168,28 @@ function optionsOf(
       }),
     ],
   };
+}
+
+/** A bar stands right of its time, so the last one needs room. */
+function timeRange(times: ArrayLike<number>, series: readonly Series[]): [number, number] {
+  const first = times[0] ?? 0;
+  const last = times[times.length - 1] ?? first;
+  const step = times.length > 1 ? last - times[times.length - 2]! : DAY_SECONDS;
+  return [first, series.some(({ isBars }) => isBars) || last === first ? last + step : last];
+}
+
+/** Amounts that are rounded for the axis can be the same. */
+function withoutRepeats(texts: readonly string[]): string[] {
+  return texts.map((text, at) => (text === texts[at - 1] ? "" : text));
+}
+
+/** Values without a neighbour, which no line shows. */
+function pointsAlone(plot: uPlot, at: number): number[] {
+  const values = plot.data[at]!;
+  const isThere = (index: number) => values[index] !== null && values[index] !== undefined;
+  return Array.from(values, (_, index) => index).filter(
+    (index) => isThere(index) && !isThere(index - 1) && !isThere(index + 1),
+  );
 }
 
 const DAY = { day: "numeric", month: "short" } as const;
