@@ -29,9 +29,10 @@ export async function hasNewUsage(sql: Database, organizationId: string): Promis
   return row!.has_new;
 }
 
+/** The last number is one read of the primary key; looking for any number behind the cursor may read the table. */
 function hasNew(sql: Database, id: ReturnType<Database>, sequence: ReturnType<Database>) {
-  return sql`(EXISTS (
-      SELECT FROM transactions t WHERE t.organization_id = ${id} AND t.sequence > coalesce(${sequence}, 0))
+  return sql`(coalesce(${sequence}, 0)
+      < (SELECT coalesce(max(t.sequence), 0) FROM transactions t WHERE t.organization_id = ${id})
     OR EXISTS (
       SELECT FROM failed_requests f WHERE f.organization_id = ${id} AND f.usage_state = 0))`;
 }

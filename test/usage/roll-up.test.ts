@@ -4,7 +4,11 @@ import { dayAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { insertFailedRequests } from "../../db/queries/failed-requests.ts";
 import { listUsage, type UsageListing, type UsageRow } from "../../db/queries/usage.ts";
-import { organizationsWithNewUsage, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
+import {
+  hasNewUsage,
+  organizationsWithNewUsage,
+  rollUpUsage,
+} from "../../db/queries/usage-roll-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { UsageRollUp } from "../../src/usage/usage.ts";
@@ -263,6 +267,27 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
     SELECT -sum(amount_nano)::bigint AS nano FROM transactions WHERE organization_id = ${organizationId}
       AND created_at >= '2026-02-01T00:00:00Z' AND created_at < '2026-03-01T00:00:00Z'`;
   expect(rows[1]!.costNano).toBe(ledger!.nano);
+});
+
+test("a look for what is new does not read through the ledger, however long that is", async () => {
+  const { organizationId } = await books.addOrganization(CREDIT);
+  await rollUpAll(books.sql);
+  await books.sql`VACUUM ANALYZE transactions`;
+  const [found] = await books.sql<
+    { rows: number }[]
+  >`SELECT count(*)::int AS rows FROM transactions`;
+  expect(found!.rows).toBeGreaterThan(20_000);
+  // A session of its own: what an older one has read before may still be counted.
+  await books.connect().begin(async (transaction) => {
+    const sql = transaction as unknown as typeof books.sql;
+    expect(await organizationsWithNewUsage(sql, 1_000)).toEqual([]);
+    expect(await hasNewUsage(sql, organizationId)).toBe(false);
+    const [row] = await sql<{ read: number }[]>`
+      SELECT (seq_tup_read + idx_tup_fetch)::int AS read FROM pg_stat_xact_user_tables
+      WHERE relname = 'transactions'`;
+    // One of each organization.
+    expect(row!.read).toBeLessThan(100);
+  });
 });
 
 test("a charge of the day before is listed where it was charged, whatever budget it counts in", async () => {
