@@ -123,7 +123,7 @@ export async function claimPaymentIntent(
   return row && intentOf(row);
 }
 
-/** The same of those that are to be looked up by now, and of those that dead instances left. */
+/** The same for payments that are due for a look-up, and for those that dead instances left. */
 export async function claimOpenPayments(
   sql: Database,
   instanceId: string,

@@ -104,7 +104,7 @@ export async function findRefund(sql: Database, id: string): Promise<PaymentRefu
   return row && refundOf(row);
 }
 
-/** Takes refunds that are to be carried on with by now. */
+/** Claims the refunds whose next step is due. */
 export async function claimOpenRefunds(sql: Database, limit: number): Promise<PaymentRefund[]> {
   const rows = await sql<RefundRow[]>`
     UPDATE payment_refunds r SET looks = r.looks + 1,

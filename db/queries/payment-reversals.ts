@@ -76,7 +76,7 @@ interface ReversalRow {
   readonly description: string;
 }
 
-/** Those for which something is to be taken, or put back, by now. */
+/** The reversals for which money is due to be taken or put back. */
 export async function claimUnsettledReversals(
   sql: Database,
   limit: number,

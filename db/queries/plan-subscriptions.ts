@@ -98,7 +98,7 @@ export async function findSubscriptionByReference(
   return row && subscriptionOf(row);
 }
 
-/** Takes those that are to be looked at by now. Unless that succeeds they are due again soon. */
+/** Claims the subscriptions that are due for a look. One whose look fails is due again soon. */
 export async function claimSubscriptions(
   sql: Database,
   processor: string,

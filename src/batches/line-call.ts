@@ -4,7 +4,7 @@ import { MAX_WHOLE_BYTES } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { createCheck } from "../http/validate.ts";
 import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
-import { type ErrorCode, GatewayError, stopping } from "../lib/errors.ts";
+import { type ErrorCode, GatewayError, PASSING_FAILURES, stopping } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { sharedCopy } from "../lib/shared-bytes.ts";
@@ -37,19 +37,9 @@ export interface LineAnswer {
   readonly isReplay: boolean;
 }
 
-/** Failures behind which the same request may be answered. */
 const PASSING: ReadonlySet<ErrorCode> = new Set([
-  "rate_limit_exceeded",
-  "provider_error",
-  "provider_timeout",
-  "no_provider_available",
-  "moderation_unavailable",
-  "overloaded",
-  "database_unavailable",
-  "idempotency_conflict",
-  "client_closed_request",
+  ...PASSING_FAILURES,
   "too_many_background_responses",
-  "internal",
 ]);
 /** They say nothing about the request: it waits for them to end. */
 const OF_GATEWAY: ReadonlySet<ErrorCode> = new Set([

@@ -119,6 +119,20 @@ export class GatewayError extends Error {
   }
 }
 
+/** Failures of a paid call behind which another try may go well. */
+export const PASSING_FAILURES: readonly ErrorCode[] = [
+  "rate_limit_exceeded",
+  "provider_error",
+  "provider_timeout",
+  "no_provider_available",
+  "moderation_unavailable",
+  "overloaded",
+  "database_unavailable",
+  "idempotency_conflict",
+  "client_closed_request",
+  "internal",
+];
+
 /** The client went away before its answer was whole. */
 export function clientClosed(cause?: unknown): GatewayError {
   return new GatewayError("client_closed_request", "The client closed the connection.", { cause });

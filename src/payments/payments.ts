@@ -155,7 +155,7 @@ export class Payments {
     if (intent.receiptUrl === null) this.#addReceipt({ ...intent, reference });
   }
 
-  /** The processor may have decided it: looks it up, unless an instance is at that already. */
+  /** Looks a payment up that the processor may have decided, unless an instance already does. */
   async recheck(intentId: string): Promise<void> {
     const { background, instance, processor } = this.#dependencies;
     const intent = await findPaymentIntent(background, intentId);

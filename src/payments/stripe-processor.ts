@@ -36,7 +36,7 @@ interface StripeAccess {
   readonly apiBase: string;
 }
 
-/** The client of Stripe's API at its address, or at that of a stand-in. */
+/** A client of Stripe's API at `apiBase`, which may be a stand-in's. */
 export function createStripe({ secretKey, apiBase }: StripeAccess, timeoutMs = TIMEOUT_MS): Stripe {
   const base = new URL(apiBase);
   const isPlain = base.protocol === "http:";

@@ -4,7 +4,7 @@ import { completeFile, type IndexedFile } from "../../db/queries/vector-store-in
 import { insertVectors, readWaitingChunks } from "../../db/queries/vector-store-vectors.ts";
 import type { Caller } from "../calls/admission.ts";
 import type { RequestContext } from "../http/route.ts";
-import { type ErrorCode, GatewayError } from "../lib/errors.ts";
+import { type ErrorCode, GatewayError, PASSING_FAILURES } from "../lib/errors.ts";
 import { quantised } from "./quantised-vector.ts";
 
 /** The request that searches, as far as the embedding of its questions is a call of its own. */
@@ -81,19 +81,7 @@ function assertStorable(embeddings: readonly ArrayLike<number>[]): void {
   );
 }
 
-/** Failures of a paid call behind which another try may go well. */
-const PASSING: ReadonlySet<ErrorCode> = new Set([
-  "rate_limit_exceeded",
-  "provider_error",
-  "provider_timeout",
-  "no_provider_available",
-  "moderation_unavailable",
-  "overloaded",
-  "database_unavailable",
-  "idempotency_conflict",
-  "client_closed_request",
-  "internal",
-]);
+const PASSING: ReadonlySet<ErrorCode> = new Set(PASSING_FAILURES);
 
 /** Of the gateway itself: they do not count as attempts. */
 const OWN: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);

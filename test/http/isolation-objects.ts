@@ -36,7 +36,7 @@ export interface IsolationGateway extends TuningGateway {
   readonly objects: Objects;
 }
 
-/** What stands in the names and texts of these objects: whoever sees it has seen something of them. */
+/** A word in the names and texts of these objects: an answer that has it shows something of them. */
 export const MARK = "zebrafinch";
 const CACHED = { "x-gateway-cache": "on" };
 export const CHAT = { model: "sandbox/chat", messages: [{ role: "user", content: MARK }] };

@@ -178,7 +178,7 @@ test("a lowered hold counts lowered", async () => {
   await end();
 });
 
-test("a key whose budget is spent as well is told of its rate first, and refusals charge nothing", async () => {
+test("a key whose budget is spent as well gets 429 before 402, and refusals charge nothing", async () => {
   const key = await limited({ daily_budget_usd: 0 });
   await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
   expect(await remaining(key.secret)).toBe(LIMIT);

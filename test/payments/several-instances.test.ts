@@ -104,7 +104,7 @@ test("a payment of an instance that dies is found by another one at once, and no
   expect(await credits(order.organizationId)).toEqual([5_000_000_000n]);
 });
 
-test("an intent of the same id is paid once, whoever orders it", async () => {
+test("an intent of the same id is paid once, although two instances order it", async () => {
   const instances = await Promise.all(["ins_f", "ins_g"].map(startInstance));
   const order = {
     ...(await payer()),

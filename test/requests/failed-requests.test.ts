@@ -40,7 +40,7 @@ async function countOf(prefix: string): Promise<number> {
   return row!.count;
 }
 
-/** A database that is out of reach until it is told otherwise. */
+/** A database that is out of reach until the test switches it on. */
 function unreachable() {
   const state = { isAway: true, tries: 0 };
   const sql = new Proxy(gateway.sql, {

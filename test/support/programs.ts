@@ -46,7 +46,7 @@ export async function bundlePrograms(): Promise<Programs> {
   return { remove };
 }
 
-/** Modules go on finding what lies beside them. */
+/** Keeps paths to files next to a module valid in the bundle. */
 const ownPlaces: BunPlugin = {
   name: "own places",
   setup(build) {
