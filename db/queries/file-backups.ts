@@ -1,3 +1,4 @@
+import { createInterface } from "node:readline";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 const FILE_REMOVAL_LOCK = 7_203_114_511;
@@ -36,15 +37,13 @@ export async function mayRemoveFiles(sql: DatabaseTransaction): Promise<boolean>
   return row!.may;
 }
 
-/** Keys of the bytes that rows refer to, a bounded number at a time. */
-export async function* readStorageKeys(sql: DatabaseTransaction): AsyncGenerator<string[]> {
-  const pages = sql<{ storage_key: string }[]>`
+/** Keys of the bytes that rows refer to. */
+export async function* readStorageKeys(transaction: DatabaseTransaction): AsyncGenerator<string> {
+  const lines = await transaction`COPY (
     SELECT storage_key FROM files WHERE storage_key IS NOT NULL
-    UNION SELECT storage_key FROM file_uses`.cursor(KEYS_AT_ONCE);
-  for await (const rows of pages) yield rows.map((row) => row.storage_key);
+    UNION SELECT storage_key FROM file_uses) TO STDOUT`.readable();
+  yield* createInterface({ input: lines, crlfDelay: Number.POSITIVE_INFINITY });
 }
-
-const KEYS_AT_ONCE = 10_000;
 
 /** Where the bytes of a restored database lie: in this folder, or in no folder that is known. */
 export async function replaceFileFolder(

@@ -48,10 +48,15 @@ export async function takeBackup(
   options: BackupOptions,
   archive: Pick<ArchiveWriter, "addJson" | "addItem">,
 ): Promise<Backup> {
-  const { sql, storage, interrupted } = options;
+  const { sql, storage, interrupted, log } = options;
   await sql`SELECT pg_advisory_lock_shared(${MIGRATION_LOCK})`;
   if (!(await holdFileRemovals(sql))) throw new Error("another backup of this database is running");
   const rows = await inOneSnapshot(sql, (snapshot) => copyRows(options, snapshot, archive));
+  if (rows.storageKeys.length > 0) {
+    // A folder that is not the one with the files would look as if all were lost.
+    await storage!.assertOurs();
+    log(`copying ${rows.storageKeys.length} files`);
+  }
   const files = { count: 0, bytes: 0 };
   const missing: string[] = [];
   for (const key of rows.storageKeys) {
@@ -128,12 +133,7 @@ async function copyRows(
   }
   const storageKeys: string[] = [];
   if (storage !== undefined) {
-    for await (const keys of readStorageKeys(snapshot)) storageKeys.push(...keys);
-  }
-  if (storageKeys.length > 0) {
-    // A folder that is not the one with the files would look as if all were lost.
-    await storage!.assertOurs();
-    log(`copying ${storageKeys.length} files`);
+    for await (const key of readStorageKeys(snapshot)) storageKeys.push(key);
   }
   return { endings, sequences: await readSequences(snapshot, tables), storageKeys };
 }
