@@ -2,7 +2,7 @@ import { createInterface } from "node:readline";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 const FILE_REMOVAL_LOCK = 7_203_114_511;
-const CLAIM_PATIENCE = "5s";
+const CLAIM_PATIENCE = "2s";
 
 /**
  * Keeps stored bytes from being removed until this session ends. False where another session does so already.
