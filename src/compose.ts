@@ -3,8 +3,8 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import {
   composeApp,
+  composeCollected,
   composeFailedRequests,
-  composeTracing,
   startPassivation,
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
@@ -103,8 +103,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const failedRequests = composeFailedRequests(base, endpoints);
-  const tracing = await composeTracing(base);
-  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, tracing };
+  const collected = await composeCollected(base);
+  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, ...collected };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,
