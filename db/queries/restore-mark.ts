@@ -2,7 +2,7 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 /*
  * A restore leaves a mark in the empty database before it writes anything else, and removes it in the
- * transaction that writes all rows. Whoever finds the mark knows that a restore was broken off, or runs.
+ * transaction that writes all rows. Where the mark is, a restore was broken off, or runs.
  */
 
 type Session = Database | DatabaseTransaction;

@@ -24,10 +24,17 @@ interface RunningRequest<Request> {
   readonly guard?: CallGuard | undefined;
 }
 
+/**
+ * In the place of a client's idempotency key, for what the gateway asks by itself: `keyId` is the id of the object that
+ * asks, where an API key's would stand, so that no key of a client is the same.
+ */
+export type OwnIdempotency = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+
 /** With what the line needs of the HTTP request it came with. */
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  readonly ownIdempotency?: OwnIdempotency | undefined;
   /** As that of an idempotency claim. */
   keepLarge?(body: Uint8Array): Promise<void>;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
@@ -105,6 +112,8 @@ export class ProviderCall extends CallAbort {
   body: ChatBody = NO_BODY;
   asItems = false;
   onNewConnection = false;
+  /** Where the call is traced. */
+  span: TraceSpan | undefined;
 
   constructor(requestId: string, stream: boolean) {
     super();
@@ -114,10 +123,15 @@ export class ProviderCall extends CallAbort {
 
   /** Directs the call to the candidate, whose body the endpoint then sets. */
   aimAt({ model, upstreamModel }: Candidate, { onNewConnection, span }: CallAim): void {
-    this.traceparent = span?.traceparent;
+    this.traceBy(span);
     this.model = upstreamModel;
     this.modelId = model.canonicalId ?? model.id;
     this.onNewConnection = onNewConnection;
+  }
+
+  traceBy(span: TraceSpan | undefined): void {
+    this.span = span;
+    this.traceparent = span?.traceparent;
   }
 
   get abortNotice(): AbortNotice {
