@@ -88,14 +88,17 @@ async function say(text: string): Promise<void> {
 const lastAnswer = (model: string): Locator =>
   page.getByRole("article", { name: `Answer of ${model}` }).last();
 
-const measure = async (answer: Locator, name: string): Promise<string> =>
-  answer
-    .locator("dl > div")
-    .filter({ has: page.locator("dt", { hasText: name }) })
-    .locator("dd")
-    .innerText();
+const textOf = async (shown: Locator): Promise<string> => (await shown.textContent()) ?? "";
 
-const hasEnded = (answer: Locator) => answer.getByRole("link", { name: "Request" }).waitFor();
+const measure = (answer: Locator, name: string): Promise<string> =>
+  textOf(
+    answer
+      .locator("dl > div")
+      .filter({ has: page.locator("dt", { hasText: name }) })
+      .locator("dd"),
+  );
+
+const hasEnded = (answer: Locator) => answer.getByRole("link", { name: "Details" }).waitFor();
 
 /** Charges of the ledger, in nano-USD. */
 async function charges(model?: string): Promise<bigint[]> {
@@ -136,7 +139,7 @@ browserTest(
     await found(FURTHER_MODELS + 1);
     while (await button("Next").isEnabled()) await button("Next").click();
     const dearest = rows().last();
-    expect(await dearest.innerText()).toContain(HOSTILE);
+    expect(await textOf(dearest)).toContain(HOSTILE);
     expect(await dearest.getByRole("cell", { name: "$9.50", exact: true }).count()).toBe(1);
     expect(await seriousFindings(page)).toEqual([]);
   },
@@ -200,7 +203,7 @@ browserTest(
     const reasoning = lastAnswer("sandbox/reasoning").locator("details");
     expect(await reasoning.getAttribute("open")).toBeNull();
     const total = (await charges()).reduce((sum, charge) => sum + charge, 0n);
-    const said = await page.getByText(/Cost so far: /).innerText();
+    const said = await textOf(page.getByText(/Cost so far: /));
     expect(nanoOf(said.split("Cost so far: ")[1]!)).toBe(total);
     // The secret key alone opened these calls.
     expect(keyedCalls.length).toBeGreaterThanOrEqual(5);
@@ -268,7 +271,7 @@ browserTest("the code of a request runs as it is copied, and has no key in it", 
   await page.getByLabel("Message").fill('It\'s "quoted" for $HOME & `more`');
   await button("Code").click();
   const dialog = page.getByRole("dialog");
-  const code = async () => dialog.locator("pre").innerText();
+  const code = () => textOf(dialog.locator("pre"));
   const curl = await code();
   expect(curl).not.toContain(gateway.secretKey);
   const env = { ...process.env, GATEWAY_KEY: gateway.secretKey };

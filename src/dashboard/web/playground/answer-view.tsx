@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { Button, Link } from "../components/controls.tsx";
 import { Badge, Notice } from "../components/display.tsx";
 import { duration, integer, usdExact } from "../format.ts";
@@ -70,20 +71,25 @@ function Measures({ state, isRunning }: MeasuresProps) {
       <Measure name="Cost" value={isRunning ? undefined : costText(state)} />
       <Measure name="Provider" value={provider} />
       <Measure name="Ended by" value={finishReason === "stop" ? undefined : finishReason} />
-      {requestId !== undefined && !isRunning && (
-        <div>
-          <Link page="requests" query={{ id: requestId }}>
-            Request
-          </Link>
-        </div>
-      )}
+      <Measure
+        name="Request"
+        value={
+          requestId !== undefined &&
+          !isRunning && (
+            <Link page="requests" query={{ id: requestId }}>
+              Details
+            </Link>
+          )
+        }
+      />
     </dl>
   );
 }
 
 interface MeasureProps {
   readonly name: string;
-  readonly value: string | 0 | undefined;
+  /** Left out where there is none. */
+  readonly value: ComponentChildren;
 }
 
 function Measure({ name, value }: MeasureProps) {
