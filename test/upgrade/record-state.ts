@@ -93,7 +93,11 @@ async function record(): Promise<void> {
     await send("POST", "/v1/fine_tuning/jobs", base);
     const response = await send("POST", "/v1/responses", { model: "sandbox/chat", input: "Hello" });
     await send("POST", "/v1/vector_stores", { name: "Notes", file_ids: [file.body.id] });
-    await cutInTheMiddle(baseUrl, secretKey, chat({ model: "sandbox/slow", stream: true, max_tokens: 4_000 }));
+    await cutInTheMiddle(
+      baseUrl,
+      secretKey,
+      chat({ model: "sandbox/slow", stream: true, max_tokens: 4_000 }),
+    );
     gateway.signal("SIGKILL");
     await gateway.exited;
     const path = join(folder, "state.tar");
