@@ -386,6 +386,8 @@ export class RequestRun implements RequestContext, BodyConnection {
       firstTokenMs: log.firstTokenMs,
       errorCode: log.errorCode,
       asked: log.asked,
+      queuedMs: log.queuedMs,
+      routing: log.routing,
       guardrailHits: log.guardrailHits,
       cache: log.cache,
     };
