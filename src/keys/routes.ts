@@ -86,7 +86,8 @@ const listKeysQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: MAX_NAME_CHARACTERS,
-        description: "Keys whose name holds this text, in either case, or whose prefix begins with it",
+        description:
+          "Keys whose name holds this text, in either case, or whose prefix begins with it",
       }),
     ),
     ...pageFields(MAX_PAGE),

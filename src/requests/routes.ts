@@ -83,7 +83,9 @@ const request = Type.Object({
 
 const shownRequest = Type.Object({
   ...request.properties,
-  transaction_id: nullable(Type.String({ description: "Of its charge; null: nothing was charged" })),
+  transaction_id: nullable(
+    Type.String({ description: "Of its charge; null: nothing was charged" }),
+  ),
   estimated: nullable(
     Type.Boolean({ description: "The gateway counted its tokens: the provider reported none" }),
   ),
@@ -95,7 +97,8 @@ const shownRequest = Type.Object({
   ),
   queue_ms: nullable(
     Type.Integer({
-      description: "From the request to its first call of a provider, where it waited 20 ms or more",
+      description:
+        "From the request to its first call of a provider, where it waited 20 ms or more",
     }),
   ),
   first_token_ms: nullable(Type.Integer({ description: "Of streams" })),

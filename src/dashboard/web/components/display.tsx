@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { date, dateTime, relative, utc } from "../format.ts";
+import { clock, date, dateTime, relative, utc } from "../format.ts";
 
 interface PageHeadProps {
   readonly title: string;
@@ -114,7 +114,7 @@ const MINUTE_MS = 60_000;
 
 interface TimeProps {
   readonly iso: string | null;
-  readonly form?: "relative" | "exact" | "date";
+  readonly form?: "relative" | "exact" | "date" | "clock";
   /** Instead of a time that there is none of. */
   readonly otherwise?: string;
 }
@@ -131,6 +131,7 @@ export function Time({ iso, form = "relative", otherwise = "—" }: TimeProps) {
     relative: (at: string) => relative(at, Math.max(nowMs, Date.now())),
     exact: dateTime,
     date,
+    clock,
   };
   return (
     <time dateTime={iso} title={utc(iso)}>
