@@ -23,6 +23,11 @@ export interface AskedFields {
   readonly metadata?: unknown;
 }
 
+/** Of a body that was not accepted by an endpoint. */
+export function askedIn(body: unknown): AskedFields | undefined {
+  return typeof body === "object" && body !== null ? body : undefined;
+}
+
 /** One call of a provider for a request, and what came of it. */
 export interface RecordedTry {
   readonly endpoint: string;
