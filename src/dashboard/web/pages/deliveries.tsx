@@ -236,7 +236,9 @@ function columns(
       cell: ({ event_type, event_id }) => (
         <span>
           <span class="strong">{event_type}</span>
-          <span class="sub code">{event_id}</span>
+          <span class="sub code short-id" title={event_id}>
+            {event_id}
+          </span>
         </span>
       ),
     },
@@ -274,7 +276,7 @@ function columns(
 /** The last one, with those before it folded away. */
 function Attempts({ attempts }: Pick<Delivery, "attempts">) {
   const last = attempts.at(-1);
-  if (last === undefined) return <span class="quiet">None yet</span>;
+  if (last === undefined) return <span class="quiet">None</span>;
   if (attempts.length === 1) return <OneAttempt attempt={last} />;
   return (
     <details class="fold">
@@ -299,7 +301,7 @@ function OneAttempt({ attempt }: { readonly attempt: Attempt }) {
     <span>
       <Time iso={at} />
       <span class={error === null ? "sub" : "sub bad"}>
-        {error ?? `status ${status}`} in {duration(latencyMs)}
+        {error ?? `Status ${status}`}, {duration(latencyMs)}
       </span>
     </span>
   );

@@ -58,8 +58,8 @@ export function OverviewPage() {
     <>
       <PageHead title="Overview" />
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
-      {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       <Totals overview={data} />
+      {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
       {!isUnused && <Largest />}
     </>

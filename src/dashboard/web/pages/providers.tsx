@@ -41,11 +41,11 @@ const COLUMNS: readonly Column<ProviderHealth>[] = [
 /** Those in trouble by name, the others folded away. */
 function Endpoints({ endpoints }: Pick<ProviderHealth, "endpoints">) {
   const open = endpoints.filter(({ circuit }) => circuit !== "closed");
-  if (endpoints.length === 0) return <span class="quiet">Not called lately</span>;
+  if (endpoints.length === 0) return <span class="quiet">None</span>;
   return (
     <details class="fold" open={open.length > 0}>
       <summary>
-        {endpoints.length} called lately
+        {endpoints.length === 1 ? "1 endpoint" : `${integer(endpoints.length)} endpoints`}
         {open.length > 0 && <span class="bad">, {open.length} failing</span>}
       </summary>
       <ul class="plain">

@@ -42,12 +42,12 @@ export function OneRequest({ id }: { readonly id: string }) {
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
       {data !== undefined && (
         <>
-          <Outcome request={data} />
           <div class="columns">
-            <Times request={data} />
+            <Outcome request={data} />
             <Used request={data} />
           </div>
           <Route request={data} />
+          <Times request={data} />
         </>
       )}
     </>
