@@ -1,6 +1,5 @@
-import type { ComponentChildren } from "preact";
 import { Link } from "../components/controls.tsx";
-import { Badge, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -240,21 +239,5 @@ function Route({ request: { routing, provider } }: PartProps) {
         </dl>
       )}
     </Panel>
-  );
-}
-
-interface FactProps {
-  readonly name: string;
-  /** Nothing is shown where it is null, false or empty. */
-  readonly value: ComponentChildren;
-}
-
-function Fact({ name, value }: FactProps) {
-  if (value === null || value === undefined || value === false || value === "") return null;
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd>{value}</dd>
-    </>
   );
 }
