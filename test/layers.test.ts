@@ -72,6 +72,8 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/usage",
     "src/vector-stores",
   ],
+  // Reads and writes whole databases and storages.
+  ["src/backup"],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
   // Keeps and runs what that endpoint answers.
