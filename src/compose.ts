@@ -3,8 +3,8 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import {
   composeApp,
+  composeCollected,
   composeFailedRequests,
-  composeTracing,
   startPassivation,
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
@@ -106,10 +106,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
-  const tracing = await composeTracing(base);
   const bodies = new BodyBudget(clock);
   const bundle = new PageBundle();
-  const front = { bodies, lag, lastUse, failedRequests, note, tracing, bundle };
+  const collected = await composeCollected(base);
+  const front = { bodies, lag, lastUse, failedRequests, note, bundle, ...collected };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,
