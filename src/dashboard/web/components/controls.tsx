@@ -61,6 +61,23 @@ export function Link({ page, query, children, isCurrent, class: className, onFol
   );
 }
 
+interface OutsideLinkProps {
+  readonly href: string;
+  readonly children: ComponentChildren;
+  readonly class?: string;
+}
+
+/** A link to a page of someone else's, such as the payment processor's; it opens next to the dashboard. */
+export function OutsideLink({ href, children, class: className }: OutsideLinkProps) {
+  // The address was given by another system: nothing else than a page may be opened.
+  if (!/^https?:\/\//i.test(href)) return <>{children}</>;
+  return (
+    <a href={href} class={className} target="_blank" rel="noopener noreferrer">
+      {children}
+    </a>
+  );
+}
+
 interface FieldProps {
   readonly label: string;
   readonly value: string;
@@ -72,11 +89,14 @@ interface FieldProps {
   readonly isDisabled?: boolean;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
+  /** Offered while typing. */
+  readonly suggestions?: readonly string[];
   onInput(value: string): void;
 }
 
-export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
+export function Field({ label, hint, error, suggestions, onInput, ...input }: FieldProps) {
   const id = useId();
+  const list = suggestions === undefined ? undefined : `${id}-list`;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
     <div class="field">
@@ -91,10 +111,18 @@ export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
         inputMode={input.inputMode}
         autocomplete={(input.autocomplete ?? "off") as "off"}
         spellcheck={false}
+        list={list}
         aria-invalid={error !== undefined}
         aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
       />
+      {suggestions !== undefined && (
+        <datalist id={list}>
+          {suggestions.map((one) => (
+            <option key={one} value={one} />
+          ))}
+        </datalist>
+      )}
       {described !== undefined && (
         <p id={described} class={error === undefined ? "hint" : "hint bad"}>
           {error ?? hint}
@@ -109,23 +137,29 @@ interface AreaProps {
   readonly value: string;
   readonly rows?: number;
   readonly placeholder?: string;
+  readonly hint?: string;
   onInput(value: string): void;
   onKeyDown?(event: KeyboardEvent): void;
 }
 
-export function Area({ label, value, rows = 3, placeholder, onInput, onKeyDown }: AreaProps) {
+export function Area({ label, rows = 3, hint, onInput, ...area }: AreaProps) {
   const id = useId();
+  const described = hint === undefined ? undefined : `${id}-hint`;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <textarea
         id={id}
         rows={rows}
-        value={value}
-        placeholder={placeholder}
+        aria-describedby={described}
+        {...area}
         onInput={(event) => onInput(event.currentTarget.value)}
-        onKeyDown={onKeyDown}
       />
+      {hint !== undefined && (
+        <p id={described} class="hint">
+          {hint}
+        </p>
+      )}
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api.ts";
-import { Button } from "./controls.tsx";
+import { Button, OutsideLink } from "./controls.tsx";
 import { Notice } from "./display.tsx";
 
 interface DialogProps {
@@ -44,15 +44,24 @@ interface FormProps {
   readonly submit: string;
   readonly children: ComponentChildren;
   readonly isDanger?: boolean;
+  /** The text of the other button. */
+  readonly cancel?: string;
   onCancel?(): void;
   /** What it rejects with is shown. */
   onSubmit(): Promise<unknown>;
 }
 
 /** Fields with a button, which waits for what it began. */
-export function Form({ submit, children, isDanger = false, onCancel, onSubmit }: FormProps) {
+export function Form({
+  submit,
+  children,
+  isDanger = false,
+  cancel = "Cancel",
+  onCancel,
+  onSubmit,
+}: FormProps) {
   const [isBusy, setBusy] = useState(false);
-  const [fault, setFault] = useState<string>();
+  const [fault, setFault] = useState<unknown>();
   const send = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -60,7 +69,7 @@ export function Form({ submit, children, isDanger = false, onCancel, onSubmit }:
     try {
       await onSubmit();
     } catch (error) {
-      setFault(messageOf(error));
+      setFault(error);
     } finally {
       setBusy(false);
     }
@@ -68,14 +77,33 @@ export function Form({ submit, children, isDanger = false, onCancel, onSubmit }:
   return (
     <form onSubmit={(event) => void send(event)}>
       {children}
-      {fault !== undefined && <Notice tone="bad">{fault}</Notice>}
+      {fault !== undefined && (
+        <Notice tone="bad">
+          <Fault error={fault} />
+        </Notice>
+      )}
       <footer>
-        {onCancel && <Button onClick={onCancel}>Cancel</Button>}
+        {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
         <Button type="submit" variant={isDanger ? "danger" : "primary"} isBusy={isBusy}>
           {submit}
         </Button>
       </footer>
     </form>
+  );
+}
+
+/** An error for people; the page that it names is a link. */
+export function Fault({ error }: { readonly error: unknown }) {
+  const message = messageOf(error);
+  const page = error instanceof ApiError ? error.payment.page : undefined;
+  if (page === undefined || !message.includes(page)) return <>{message}</>;
+  const at = message.indexOf(page);
+  return (
+    <>
+      {message.slice(0, at)}
+      <OutsideLink href={page}>the payment page</OutsideLink>
+      {message.slice(at + page.length)}
+    </>
   );
 }
 

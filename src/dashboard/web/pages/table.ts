@@ -6,6 +6,7 @@ import { OrganizationsPage } from "./organizations.tsx";
 import { OverviewPage } from "./overview.tsx";
 import { ProvidersPage } from "./providers.tsx";
 import { RequestsPage } from "./requests.tsx";
+import { SETTINGS_SECTIONS, SettingsPage } from "./settings/settings.tsx";
 import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
 
@@ -16,6 +17,8 @@ export interface DashboardPage {
   /** Whose session shows it. */
   readonly of: readonly Session["kind"][];
   readonly isUnlisted?: true;
+  /** What can follow its name in the address; "" is its first section. */
+  readonly sections?: readonly string[];
   readonly Page: ComponentType;
 }
 
@@ -26,6 +29,13 @@ export const PAGES: readonly DashboardPage[] = [
   { name: "requests", title: "Requests", of: ["organization"], Page: RequestsPage },
   { name: "keys", title: "Keys", of: ["organization"], Page: KeysPage },
   { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
+  {
+    name: "settings",
+    title: "Settings",
+    of: ["organization"],
+    sections: SETTINGS_SECTIONS.map(({ name }) => name),
+    Page: SettingsPage,
+  },
   { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
   { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
   {
