@@ -98,7 +98,7 @@ const PAGE = 10;
 
 const COLUMNS: readonly Column<TopUp>[] = [
   { title: "Paid", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
-  { title: "By", cell: ({ description }) => description },
+  { title: "Payment", cell: ({ description }) => description },
   { title: "Amount", isNumber: true, cell: ({ amount_usd: amount }) => usd(amount) },
   {
     title: "Receipt",

@@ -145,11 +145,11 @@ export function RuleFields({ number, draft, choices, onChange, onRemove }: RuleF
         />
         {type !== "moderation" && (
           <Choice
-            label="And then"
+            label="What is found"
             value={action}
             options={[
-              ["redact", "Removes it, and goes on"],
-              ["block", "Blocks the request or answer"],
+              ["redact", "Is removed"],
+              ["block", "Blocks the call"],
             ]}
             onChange={(value) => onChange({ action: value as Draft["action"] })}
           />

@@ -35,7 +35,6 @@ export function GuardrailsSection() {
           cell: ({ rules }) => (
             <ul class="rules">
               {rules.map((rule, at) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: rules have no id, and are not moved
                 <li key={at}>{summaryOf(rule)}</li>
               ))}
             </ul>

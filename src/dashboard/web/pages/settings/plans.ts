@@ -32,7 +32,7 @@ export interface Subscription {
 const TITLES: Readonly<Record<string, string>> = {
   free: "Free",
   pro: "Pro",
-  byok: "Own provider keys",
+  byok: "Own keys",
   enterprise: "Enterprise",
 };
 

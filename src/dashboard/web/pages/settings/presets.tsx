@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { ApiError, call } from "../../api.ts";
-import { Area, Button, Field } from "../../components/controls.tsx";
+import { Area, Field } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
 import { useResource } from "../../resource.ts";
 import { numberIn } from "../key-dialog.tsx";

@@ -73,7 +73,7 @@ export function ProviderKeysSection() {
           }}
         >
           Calls to {deleted.provider} do not use <b>{deleted.name}</b> any more. Without another key
-          they are charged to your balance, and on the plan of own provider keys they are refused.
+          they are charged to your balance, and on the plan of own keys they are refused.
         </Confirm>
       )}
     </Panel>

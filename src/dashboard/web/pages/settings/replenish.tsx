@@ -85,16 +85,16 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
         <>
           <div class="triple">
             <Field
-              label="When the balance is below"
+              label="Threshold"
               value={threshold}
               onInput={setThreshold}
               inputMode="decimal"
               isRequired
               placeholder="10"
-              hint="USD"
+              hint="USD; paid when the balance falls below it"
             />
             <Field
-              label="Pay"
+              label="Amount"
               value={amount}
               onInput={setAmount}
               inputMode="decimal"
@@ -103,7 +103,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
               hint={`USD, from ${usd(bounds.min_usd)} to ${usd(bounds.max_usd)}`}
             />
             <Choice
-              label="With"
+              label="Pay with"
               value={methodId}
               options={[["", "The default payment method"], ...options]}
               onChange={setMethodId}

@@ -1,4 +1,5 @@
 import type { ComponentType } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { Link } from "../../components/controls.tsx";
 import { PageHead } from "../../components/display.tsx";
 import { sectionName } from "../../router.ts";
@@ -26,10 +27,16 @@ export const SETTINGS_SECTIONS: readonly SettingsSection[] = [
 
 export function SettingsPage() {
   const current = SETTINGS_SECTIONS.find(({ name }) => name === sectionName.value)!;
+  const sections = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On narrow screens they do not all fit.
+    const link = sections.current?.querySelector("[aria-current]");
+    link?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [current]);
   return (
     <>
       <PageHead title="Settings" section={current.title} />
-      <nav class="tabs" aria-label="Sections of settings">
+      <nav ref={sections} class="tabs" aria-label="Sections of settings">
         {SETTINGS_SECTIONS.map(({ name, title }) => (
           <Link
             key={name}
