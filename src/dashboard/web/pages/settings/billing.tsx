@@ -3,7 +3,7 @@ import { OutsideLink } from "../../components/controls.tsx";
 import { Empty, Notice, Panel, Time } from "../../components/display.tsx";
 import { type Column, Pager, Table } from "../../components/table.tsx";
 import { usd } from "../../format.ts";
-import { useResource } from "../../resource.ts";
+import { type Resource, useResource } from "../../resource.ts";
 import { CreditsPanel } from "./credits.tsx";
 import { type PaymentMethod, PaymentMethodsPanel } from "./payment-methods.tsx";
 import { PlanPanel } from "./plan-panel.tsx";
@@ -30,6 +30,14 @@ export interface PaymentBounds {
   readonly max_usd: number;
 }
 
+const PAGE = 10;
+
+interface TopUpList {
+  readonly data: readonly TopUp[];
+  readonly total: number;
+  readonly has_more: boolean;
+}
+
 interface TopUp {
   readonly id: string;
   readonly amount_usd: number;
@@ -44,10 +52,15 @@ export function BillingSection() {
   const subscription = useResource<Subscription>("v1/billing/subscription");
   const listed = useResource<{ data: PaymentMethod[] }>("v1/billing/payment_methods");
   const credits = useResource<Credits>("v1/credits", true);
+  const [offset, setOffset] = useState(0);
+  const topUps = useResource<TopUpList>(
+    `v1/credits/transactions?type=topup&limit=${PAGE}&offset=${offset}`,
+    true,
+  );
   const bounds = choices.data?.payments;
   const methods = listed.data?.data;
   const changed = () => {
-    for (const resource of [subscription, listed, credits]) resource.reload();
+    for (const resource of [subscription, listed, credits, topUps]) resource.reload();
   };
   return (
     <>
@@ -89,12 +102,10 @@ export function BillingSection() {
         error={subscription.error ?? plans.error}
         onChanged={changed}
       />
-      <TopUps />
+      <TopUps listed={topUps} offset={offset} onTurn={setOffset} />
     </>
   );
 }
-
-const PAGE = 10;
 
 const COLUMNS: readonly Column<TopUp>[] = [
   { title: "Paid", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
@@ -111,12 +122,13 @@ const COLUMNS: readonly Column<TopUp>[] = [
   },
 ];
 
-function TopUps() {
-  const [offset, setOffset] = useState(0);
-  const { data, error } = useResource<{ data: TopUp[]; total: number; has_more: boolean }>(
-    `v1/credits/transactions?type=topup&limit=${PAGE}&offset=${offset}`,
-    true,
-  );
+interface TopUpsProps {
+  readonly listed: Resource<TopUpList>;
+  readonly offset: number;
+  onTurn(offset: number): void;
+}
+
+function TopUps({ listed: { data, error }, offset, onTurn }: TopUpsProps) {
   return (
     <Panel title="Top-ups" isFlush>
       <Table
@@ -137,8 +149,8 @@ function TopUps() {
           count={data.data.length}
           total={data.total}
           hasMore={data.has_more}
-          onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE))}
-          onNext={() => setOffset(offset + PAGE)}
+          onPrevious={offset === 0 ? undefined : () => onTurn(Math.max(0, offset - PAGE))}
+          onNext={() => onTurn(offset + PAGE)}
         />
       )}
     </Panel>

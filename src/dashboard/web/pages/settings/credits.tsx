@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { ApiError, call } from "../../api.ts";
 import { Button, Choice, Field, OutsideLink } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Figure, Figures, Notice } from "../../components/display.tsx";
+import { Figure, Figures, Notice, Panel } from "../../components/display.tsx";
 import { usd } from "../../format.ts";
 import { useReturn } from "../../resource.ts";
 import { numberIn } from "../key-dialog.tsx";
@@ -21,18 +21,21 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
   const [isPaying, setPaying] = useState(false);
   const canPay = bounds !== undefined && bounds.processor !== null && methods !== undefined;
   return (
-    <>
+    <Panel
+      title="Credit"
+      aside={
+        bounds?.processor !== null && (
+          <Button variant="primary" isDisabled={!canPay} onClick={() => setPaying(true)}>
+            Add credit
+          </Button>
+        )
+      }
+      isFlush
+    >
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
       <Figures>
         <Figure label="Balance" value={credits && usd(credits.balance_usd)} />
         <Figure label="Spent in all" value={credits && usd(credits.lifetime_spend_usd)} />
-        {bounds?.processor !== null && (
-          <div class="figure do">
-            <Button variant="primary" isDisabled={!canPay} onClick={() => setPaying(true)}>
-              Add credit
-            </Button>
-          </div>
-        )}
       </Figures>
       {isPaying && canPay && (
         <TopUpDialog
@@ -42,7 +45,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
           onClose={() => setPaying(false)}
         />
       )}
-    </>
+    </Panel>
   );
 }
 
@@ -59,6 +62,11 @@ interface Outcome {
   /** Where the holder of the card authenticates. */
   readonly page: string | undefined;
 }
+
+const NOT_YET: Readonly<Record<Outcome["kind"], string>> = {
+  "waits for the holder": "It is not confirmed yet.",
+  unknown: "It is not known yet.",
+};
 
 interface TopUpProps {
   readonly bounds: PaymentBounds;
@@ -86,7 +94,10 @@ function TopUpDialog({ bounds, methods, onChanged, onClose }: TopUpProps) {
       onClose();
     } catch (error) {
       const next = outcomeOf(attempt, error);
-      if (next !== undefined) return setOutcome(next);
+      if (next !== undefined) {
+        if (outcome !== undefined) toast(NOT_YET[next.kind]);
+        return setOutcome(next);
+      }
       // Declined: the next order is another attempt. Other refusals say nothing of one that is open.
       if (error instanceof ApiError && error.status === 402) setOutcome(undefined);
       throw error;

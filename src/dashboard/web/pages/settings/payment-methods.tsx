@@ -128,7 +128,7 @@ function columns(
           {!method.is_default && (
             <Button
               variant="quiet"
-              label={`Make ${methodTitle(method)} the default`}
+              label={`Make default: ${methodTitle(method)}`}
               onClick={() => onMakeDefault(method)}
             >
               Make default
