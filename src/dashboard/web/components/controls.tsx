@@ -89,21 +89,24 @@ interface FieldProps {
   readonly isDisabled?: boolean;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
-  /** Offered while typing. */
+  /** Dots in place of its characters. Browsers offer to save what stands in a field for passwords, not this. */
+  readonly isSecret?: boolean;
+  /** What may be meant, while one types. */
   readonly suggestions?: readonly string[];
   onInput(value: string): void;
 }
 
 export function Field({ label, hint, error, suggestions, onInput, ...input }: FieldProps) {
   const id = useId();
-  const list = suggestions === undefined ? undefined : `${id}-list`;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <input
         id={id}
+        class={input.isSecret ? "secret" : undefined}
         type={(input.type ?? "text") as "text"}
+        list={suggestions && `${id}-list`}
         value={input.value}
         placeholder={input.placeholder}
         required={input.isRequired}
@@ -111,15 +114,14 @@ export function Field({ label, hint, error, suggestions, onInput, ...input }: Fi
         inputMode={input.inputMode}
         autocomplete={(input.autocomplete ?? "off") as "off"}
         spellcheck={false}
-        list={list}
         aria-invalid={error !== undefined}
         aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
       />
-      {suggestions !== undefined && (
-        <datalist id={list}>
-          {suggestions.map((one) => (
-            <option key={one} value={one} />
+      {suggestions && (
+        <datalist id={`${id}-list`}>
+          {suggestions.map((text) => (
+            <option key={text} value={text} />
           ))}
         </datalist>
       )}
@@ -138,26 +140,30 @@ interface AreaProps {
   readonly rows?: number;
   readonly placeholder?: string;
   readonly hint?: string;
+  readonly error?: string | undefined;
   onInput(value: string): void;
   onKeyDown?(event: KeyboardEvent): void;
 }
 
-export function Area({ label, rows = 3, hint, onInput, ...area }: AreaProps) {
+export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaProps) {
   const id = useId();
-  const described = hint === undefined ? undefined : `${id}-hint`;
+  const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <textarea
         id={id}
         rows={rows}
+        value={area.value}
+        placeholder={area.placeholder}
+        aria-invalid={error !== undefined}
         aria-describedby={described}
-        {...area}
         onInput={(event) => onInput(event.currentTarget.value)}
+        onKeyDown={area.onKeyDown}
       />
-      {hint !== undefined && (
-        <p id={described} class="hint">
-          {hint}
+      {described !== undefined && (
+        <p id={described} class={error === undefined ? "hint" : "hint bad"}>
+          {error ?? hint}
         </p>
       )}
     </div>
