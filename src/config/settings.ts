@@ -291,7 +291,7 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
   return { secretKey, webhookSecret, apiBase, proPriceId: reader.text("STRIPE_PRO_PRICE_ID") };
 }
 
-function readS3(reader: EnvironmentReader): S3Config | undefined {
+export function readS3(reader: EnvironmentReader): S3Config | undefined {
   const bucket = reader.text("S3_BUCKET");
   const region = reader.text("S3_REGION");
   const endpoint = reader.url("S3_ENDPOINT");

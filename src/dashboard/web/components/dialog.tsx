@@ -44,7 +44,7 @@ interface FormProps {
   readonly submit: string;
   readonly children: ComponentChildren;
   readonly isDanger?: boolean;
-  /** The text of the other button. */
+  /** In place of "Cancel". */
   readonly cancel?: string;
   onCancel?(): void;
   /** What it rejects with is shown. */
