@@ -86,6 +86,7 @@ export class LineCalls {
       const { key } = await admitAgain();
       const read = await readBody(route, request.body, key.organizationId, log);
       const requestId = newId("req");
+      const origin = { address: null, user_agent: null, request_id: requestId };
       const response = await route.handle({
         ...read,
         requestId,
@@ -100,7 +101,12 @@ export class LineCalls {
         params: {},
         query: {},
         caller: { key },
-        operatorKeyId: "",
+        operator: { id: "", name: "" },
+        author: {
+          ...{ kind: "secret_key", id: key.id, name: key.name, via: "api" },
+          ...origin,
+        },
+        origin,
         address: "",
         admitAgain,
         takenRate: undefined,

@@ -43,7 +43,7 @@ export class LiveFigures {
   /** Throws 503 where too many are open. */
   open(context: RequestContext): Response {
     const organizationId = context.caller?.key.organizationId;
-    const owner = organizationId ?? context.operatorKeyId;
+    const owner = organizationId ?? context.operator.id;
     if (!this.#room.tryTake(owner)) {
       throw new GatewayError("overloaded", "Too many pages of the dashboard are open.", {
         retryAfterSeconds: 5,
