@@ -93,7 +93,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   const lag = new EventLoopLag();
-  batches.connect({ routes: endpoints, inFlight, lag, ...world, suspensions, clock });
+  const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
+  batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
@@ -102,9 +103,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
-  const failedRequests = composeFailedRequests(base, endpoints);
   const tracing = await composeTracing(base);
-  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, tracing };
+  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, note, tracing };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,

@@ -24,10 +24,17 @@ interface RunningRequest<Request> {
   readonly guard?: CallGuard | undefined;
 }
 
+/**
+ * In the place of a client's idempotency key, for what the gateway asks by itself: `keyId` is the id of the object that
+ * asks, where an API key's would stand, so that no key of a client is the same.
+ */
+export type OwnIdempotency = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+
 /** With what the line needs of the HTTP request it came with. */
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  readonly ownIdempotency?: OwnIdempotency | undefined;
   /** As that of an idempotency claim. */
   keepLarge?(body: Uint8Array): Promise<void>;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */

@@ -27,6 +27,7 @@ import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { FailedRequests } from "../requests/failed-requests.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
+import type { RequestRecord } from "../telemetry/interface.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -60,7 +61,8 @@ interface AppParts {
   readonly bodies: BodyBudget;
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
-  readonly failedRequests: FailedRequests;
+  /** Receives every request of an organization when it has ended. */
+  note(request: RequestRecord): void;
   readonly tracing: Tracing | undefined;
 }
 
@@ -68,7 +70,7 @@ interface AppParts {
 export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
-  const { tuning, webhooks, lastUse, failedRequests } = parts;
+  const { tuning, webhooks, lastUse } = parts;
   const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
   const { membership } = parts.node;
   const { keys } = world;
@@ -143,8 +145,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     tracing: parts.tracing,
     record(request) {
       telemetry.record(request);
-      webhooks.completionEvents.noteFinished(request);
-      failedRequests.note(request);
+      parts.note(request);
     },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
@@ -155,11 +156,12 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
 }
 
-/** What writes the failures of billed endpoints down. */
+/** What writes the failures of billed endpoints down, and `note`, which reports ended requests to it and as events. */
 export function composeFailedRequests(
   { background, clock, telemetry, onError }: Base,
   endpoints: readonly RouteDefinition[],
-): FailedRequests {
+  { completionEvents }: Pick<AppParts["webhooks"], "completionEvents">,
+): { readonly failedRequests: FailedRequests; note(request: RequestRecord): void } {
   const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
   const failedRequests = new FailedRequests({
     sql: background,
@@ -173,7 +175,13 @@ export function composeFailedRequests(
     "Failed requests that GET /v1/requests lacks, because the database did not take them in time.",
     () => failedRequests.dropped,
   );
-  return failedRequests;
+  return {
+    failedRequests,
+    note(request) {
+      completionEvents.noteFinished(request);
+      failedRequests.note(request);
+    },
+  };
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;

@@ -5,10 +5,10 @@ import { type Author, MAX_USER_AGENT_CHARACTERS, type Origin } from "../lib/auth
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
-import type { AskedFields, RequestFacts } from "../lib/request-facts.ts";
+import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
-import type { RequestRecord } from "../telemetry/interface.ts";
+import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 import type { RecordedTrace } from "../telemetry/request-trace.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { Authentication } from "./authentication.ts";
@@ -402,33 +402,11 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
-    const record: RequestRecord = {
-      requestId: this.requestId,
-      method: definition.method,
-      route: definition.path,
-      status: log.status ?? status,
-      latencyMs: performance.now() - this.startedMs,
-      organizationId: key?.organizationId,
-      keyId: key?.id ?? this.#operator?.id,
-      model: log.model,
-      provider: log.provider,
-      promptTokens: log.promptTokens,
-      completionTokens: log.completionTokens,
-      costNano: log.costNano,
-      firstTokenMs: log.firstTokenMs,
-      errorCode: log.errorCode,
-      asked: log.asked,
-      guardrailHits: log.guardrailHits,
-      cache: log.cache,
-    };
+    const keyId = key?.id ?? this.#operator?.id;
+    const record = requestRecord(this, definition, status, key?.organizationId, keyId);
     dependencies.record(record);
     this.#trace?.finish(record);
   }
-}
-
-/** Of a body that was refused before its endpoint accepted it. */
-function askedIn(body: unknown): AskedFields | undefined {
-  return typeof body === "object" && body !== null ? body : undefined;
 }
 
 /** As an Authorization header has them. Anthropic's clients send their key alone, in a header of its own. */

@@ -23,6 +23,11 @@ export interface AskedFields {
   readonly metadata?: unknown;
 }
 
+/** Of a body that was not accepted by an endpoint. */
+export function askedIn(body: unknown): AskedFields | undefined {
+  return typeof body === "object" && body !== null ? body : undefined;
+}
+
 /** What a handler adds to the log line and the metrics of its request. */
 export interface RequestFacts {
   /** Headers that the response carries whatever becomes of the request. */

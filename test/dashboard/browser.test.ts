@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { addKeyOf } from "../support/api-keys.ts";
+import { CHROMIUM, launchChromium, signInAs } from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
@@ -10,9 +10,6 @@ import { until } from "../support/until.ts";
 /*
  * One walk through the pages with a real browser. Needs a Chromium on this machine.
  */
-const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
-  (path) => existsSync(path),
-);
 if (CHROMIUM === undefined) {
   console.warn("NO CHROMIUM ON THIS MACHINE: the dashboard is not tried in a browser.");
 }
@@ -28,9 +25,8 @@ const faults: string[] = [];
 
 beforeAll(async () => {
   if (CHROMIUM === undefined) return;
-  const { chromium } = await import("playwright-core");
   gateway = await startTestGateway();
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  browser = await launchChromium();
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   page = await context.newPage();
   page.setDefaultTimeout(TIMEOUT_MS);
@@ -50,11 +46,6 @@ afterAll(async () => {
 });
 
 const browserTest = test.skipIf(CHROMIUM === undefined);
-
-async function signInAs(key: string): Promise<void> {
-  await page.getByLabel(/key$/).fill(key);
-  await page.getByRole("button", { name: "Sign in" }).click();
-}
 
 const open = (name: string) => page.getByRole("link", { name, exact: true }).first().click();
 const heading = (name: string) =>
@@ -80,9 +71,9 @@ browserTest(
   async () => {
     await page.goto(gateway.baseUrl);
     expect(page.url()).toBe(`${gateway.baseUrl}/dashboard`);
-    await signInAs(gateway.secretKey);
+    await signInAs(page, gateway.secretKey);
     await page.getByText("A secret key cannot sign in").waitFor();
-    await signInAs(gateway.managementKey);
+    await signInAs(page, gateway.managementKey);
     await heading("Overview");
     await page.reload();
     await heading("Overview");
@@ -190,7 +181,7 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
   const short = await addKeyOf("management", gateway, { name: "short-lived" });
-  await signInAs(short);
+  await signInAs(page, short);
   await page.getByText("Live", { exact: true }).waitFor();
   const listed = await gateway.request("GET", "/v1/keys", undefined, {
     key: gateway.managementKey,
@@ -202,7 +193,7 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
 });
 
 browserTest("an operator sees organizations and adjusts a balance", async () => {
-  await signInAs(await addOperator(gateway));
+  await signInAs(page, await addOperator(gateway));
   await page.getByRole("link", { name: "Organizations" }).click();
   await heading("Organizations");
   const row = page.getByRole("row").filter({ hasText: gateway.organizationId });

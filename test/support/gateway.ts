@@ -26,6 +26,8 @@ export interface TestGatewayOptions {
   readonly clock?: Clock;
   /** By provider type, wire formats that stand in the place of the built-in one. */
   readonly wires?: Readonly<Record<string, Wire>>;
+  /** Fills its organization, before it starts. */
+  fill?(sql: Database, organizationId: string): Promise<void>;
 }
 
 export interface TestGateway {
@@ -72,6 +74,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     return prepared;
   };
   const first = await addOrganization({ creditUsd: options.startingCreditUsd, plan: options.plan });
+  await options.fill?.(sql, first.organization.id);
   const logLines: string[] = [];
   const telemetry = createTelemetry({
     level: "info",
