@@ -6,6 +6,7 @@ import {
   type Objects,
   startIsolationGateway,
 } from "../http/isolation-objects.ts";
+import { signIn } from "../support/dashboard-session.ts";
 import { addOperator } from "../support/operator-keys.ts";
 
 /*
@@ -177,6 +178,16 @@ const IN_ORDER = CALLS.toSorted(
     other.route.length - one.route.length,
 );
 
+/** The only payment method is the default one, so that making it that would change nothing. */
+async function makeAnotherDefault(): Promise<void> {
+  const path = "/v1/billing/payment_methods";
+  const { managementKey: key } = gateway;
+  const added = await gateway.request("POST", path, { payment_method: "pm_card_amex" }, { key });
+  const { id } = (await added.json()) as { id: string };
+  const changed = await gateway.request("PATCH", `${path}/${id}`, { is_default: true }, { key });
+  expect(changed.status).toBe(200);
+}
+
 test.each(IN_ORDER)("$route writes $act.action", async ({ route, act }) => {
   const { objects } = gateway;
   const [method, pattern] = route.split(" ") as [string, string];
@@ -185,16 +196,7 @@ test.each(IN_ORDER)("$route writes $act.action", async ({ route, act }) => {
     encodeURIComponent(names[name]!),
   );
   const key = path.startsWith("/v1/admin") ? operator : gateway.managementKey;
-  if (route.startsWith("PATCH /v1/billing")) {
-    // The method is the default one already: another becomes that first.
-    const { data } = (await (
-      await gateway.request("GET", "/v1/billing/payment_methods", undefined, { key })
-    ).json()) as { data: { id: string; is_default: boolean }[] };
-    const other = data.find(({ is_default }) => !is_default)!;
-    await gateway.request("PATCH", `/v1/billing/payment_methods/${other.id}`, act.body!(objects), {
-      key,
-    });
-  }
+  if (act.action === "payment_method.updated") await makeAnotherDefault();
   const response = await gateway.request(method, path, act.body?.(objects), {
     key,
     headers: { "user-agent": "audit-test", "x-forwarded-for": "198.51.100.7" },
@@ -327,6 +329,20 @@ test("plans, suspensions and credit limits are acts of their own, also of operat
   expect(await change({ plan: "free", name: "Renamed" })).toMatchObject([
     { action: "organization.updated", after: { name: "Renamed" } },
     { action: "plan.changed", before: { plan: "byok" }, after: { plan: "free" } },
+  ]);
+});
+
+test("what a session of the dashboard does, and its begin and end, are acts of its key", async () => {
+  const browser = await signIn(gateway, gateway.managementKey);
+  const made = await browser.call("POST", "v1/presets", { name: "dashed", system: "Short." });
+  expect(made.status).toBe(201);
+  expect((await browser.call("DELETE", "session")).status).toBe(200);
+  const { data } = await list("limit=3", gateway.managementKey);
+  const actor = { kind: "management_key", name: "Default management key", via: "dashboard" };
+  expect(data).toMatchObject([
+    { action: "session.ended", object: { type: "session", id: null }, actor },
+    { action: "preset.created", actor },
+    { action: "session.started", actor: { ...actor, address: "127.0.0.1" } },
   ]);
 });
 
