@@ -3,8 +3,8 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import {
   composeApp,
+  composeCollected,
   composeFailedRequests,
-  composeTracing,
   startPassivation,
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
@@ -103,8 +103,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
-  const tracing = await composeTracing(base);
-  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, note, tracing };
+  const collected = await composeCollected(base);
+  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, note, ...collected };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,

@@ -301,6 +301,7 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
         200: { description: "The organization as it now stands", schema: organization },
         402: { description: "More than the new credit limit is used or held" },
         404: NOT_FOUND,
+        409: { description: "The organization is subscribing to a plan at this moment" },
       },
       async handle(context) {
         const change = organizationChangeOf(context.body as OrganizationBody);

@@ -112,6 +112,8 @@ export class ProviderCall extends CallAbort {
   body: ChatBody = NO_BODY;
   asItems = false;
   onNewConnection = false;
+  /** Where the call is traced. */
+  span: TraceSpan | undefined;
 
   constructor(requestId: string, stream: boolean) {
     super();
@@ -121,10 +123,15 @@ export class ProviderCall extends CallAbort {
 
   /** Directs the call to the candidate, whose body the endpoint then sets. */
   aimAt({ model, upstreamModel }: Candidate, { onNewConnection, span }: CallAim): void {
-    this.traceparent = span?.traceparent;
+    this.traceBy(span);
     this.model = upstreamModel;
     this.modelId = model.canonicalId ?? model.id;
     this.onNewConnection = onNewConnection;
+  }
+
+  traceBy(span: TraceSpan | undefined): void {
+    this.span = span;
+    this.traceparent = span?.traceparent;
   }
 
   get abortNotice(): AbortNotice {

@@ -28,6 +28,7 @@ import type { Provider } from "../providers/interface.ts";
 import { FailedRequests } from "../requests/failed-requests.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
+import type { MetricExport } from "../telemetry/metric-export.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -233,10 +234,21 @@ function composeAdministration(parts: {
   };
 }
 
+/** What goes to a collector. */
+export interface Collected {
+  readonly tracing: Tracing | undefined;
+  readonly metricExport: MetricExport | undefined;
+}
+
 /** OpenTelemetry is loaded only where there is a collector. */
-export async function composeTracing(base: Base): Promise<Tracing | undefined> {
-  const { config, telemetry, instance } = base;
-  if (config.tracing === undefined) return undefined;
-  const { Tracing } = await import("../telemetry/tracing.ts");
-  return new Tracing({ config: config.tracing, instanceId: instance.id, telemetry });
+export async function composeCollected(base: Base): Promise<Collected> {
+  const { telemetry, instance } = base;
+  const { tracing, metricExport } = base.config;
+  const shared = { instanceId: instance.id, telemetry };
+  const traced = tracing && (await import("../telemetry/tracing.ts"));
+  const measured = metricExport && (await import("../telemetry/metric-export.ts"));
+  return {
+    tracing: traced && new traced.Tracing({ ...shared, config: tracing }),
+    metricExport: measured && new measured.MetricExport({ ...shared, config: metricExport }),
+  };
 }

@@ -1,5 +1,6 @@
 import { effect, signal } from "@preact/signals";
 import { endSession, send, session } from "./api.ts";
+import { readServerEvents } from "./server-events.ts";
 
 /** Counts the changes of figures that the gateway has reported; pages that show figures load them again. */
 export const changes = signal(0);
@@ -30,29 +31,17 @@ async function follow(signal: AbortSignal): Promise<void> {
       delayMs = FIRST_DELAY_MS;
       // What changed while none was open.
       changes.value++;
-      await readEvents(response);
+      await readServerEvents(response, ({ event }) => {
+        if (event === "changed") changes.value++;
+        if (event === "ended") {
+          endSession("Your key was revoked, or your session has ended. Sign in again.");
+        }
+      });
     } catch {
       // Whatever it was: the next attempt says so, or succeeds.
     }
     isLive.value = false;
     await new Promise((resolve) => setTimeout(resolve, delayMs));
     delayMs = Math.min(delayMs * 2, LONGEST_DELAY_MS);
-  }
-}
-
-async function readEvents(response: Response): Promise<void> {
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const frames = (text + value).split("\n\n");
-    text = frames.pop()!;
-    for (const frame of frames) {
-      if (frame.startsWith("event: changed")) changes.value++;
-      if (frame.startsWith("event: ended")) {
-        endSession("Your key was revoked, or your session has ended. Sign in again.");
-      }
-    }
   }
 }

@@ -110,6 +110,23 @@ export function Empty({ title, children }: EmptyProps) {
   );
 }
 
+interface FactProps {
+  readonly name: string;
+  /** Null where there is none: then the name is left out too. */
+  readonly value: ComponentChildren;
+}
+
+/** A name with its value, in a `<dl class="facts">`. */
+export function Fact({ name, value }: FactProps) {
+  if (value === null) return null;
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </>
+  );
+}
+
 const MINUTE_MS = 60_000;
 
 interface TimeProps {

@@ -1,7 +1,6 @@
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Empty, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { duration, integer, usdExact, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -266,21 +265,6 @@ function OneRequest({ id }: { readonly id: string }) {
           </Panel>
         </>
       )}
-    </>
-  );
-}
-
-interface FactProps {
-  readonly name: string;
-  readonly value: ComponentChildren;
-}
-
-function Fact({ name, value }: FactProps) {
-  if (value === null) return null;
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd>{value}</dd>
     </>
   );
 }
