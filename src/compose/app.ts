@@ -7,6 +7,7 @@ import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination, RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { LiveFigures } from "../dashboard/live.ts";
+import type { PageBundle } from "../dashboard/pages.ts";
 import { DashboardSessions } from "../dashboard/sessions.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
@@ -62,6 +63,8 @@ interface AppParts {
   readonly bodies: BodyBudget;
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
+  /** Of the dashboard. */
+  readonly bundle: PageBundle;
   /** Receives every request of an organization when it has ended. */
   note(request: RequestRecord): void;
   readonly tracing: Tracing | undefined;
@@ -104,7 +107,15 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
   const routes = mountedRoutes({
     admin,
-    dashboard: { sessions, live, publicUrl, sql, clock, isTrustedProxy },
+    dashboard: {
+      sessions,
+      live,
+      bundle: parts.bundle,
+      publicUrl,
+      sql,
+      clock,
+      isTrustedProxy,
+    },
     config,
     telemetry,
     tunedModels,

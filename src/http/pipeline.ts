@@ -389,6 +389,10 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
     const refused = errorResponse(error, this.requestId, this.log.headers, wire);
+    // As what a session is answered otherwise.
+    if (this.#route.definition.access.kind === "session") {
+      refused.headers.set("cache-control", "no-store");
+    }
     if (inFlight.isStopping) refused.headers.set("connection", "close");
     return refused;
   }

@@ -181,6 +181,7 @@ browserTest("an operator sees organizations and adjusts a balance", async () => 
   await page.getByLabel("Amount").fill("5");
   await page.getByLabel("Description").fill("Goodwill");
   await page.getByRole("button", { name: "Adjust", exact: true }).click();
+  await page.getByRole("button", { name: "Add $5.00", exact: true }).click();
   await page.getByText(/^Adjusted the balance/).waitFor();
   await row.getByText(/^\$1[45]\.\d\d$/).waitFor();
   await page.getByRole("link", { name: "Providers" }).click();

@@ -45,6 +45,43 @@ export async function fillLedger(sql: Database, plan: LedgerPlan): Promise<void>
   await sumUpAccounts(sql, plan.organizationId);
 }
 
+type Measure = (what: string, run: () => PromiseLike<unknown>) => Promise<unknown>;
+
+const INDEXES: readonly (readonly [what: string, name: string, definition: string])[] = [
+  [
+    "requests",
+    "transactions_request",
+    "UNIQUE INDEX transactions_request ON transactions (request_id) WHERE request_id IS NOT NULL",
+  ],
+  [
+    "keys",
+    "transactions_of_key",
+    "INDEX transactions_of_key ON transactions (organization_id, key_id, sequence)",
+  ],
+  [
+    "models",
+    "transactions_of_model",
+    "INDEX transactions_of_model ON transactions (organization_id, model, sequence) WHERE model IS NOT NULL",
+  ],
+];
+
+/** Fills a large ledger sooner: its tables are not logged, and indexes are built at the end. */
+export async function inBulk(
+  sql: Database,
+  fill: () => Promise<void>,
+  measure: Measure = async (_, run) => run(),
+): Promise<void> {
+  for (const [, name] of INDEXES) await sql`DROP INDEX ${sql(name)}`;
+  for (const table of ["transactions", "usage_rollups", "usage_subjects"]) {
+    await sql`ALTER TABLE ${sql(table)} SET UNLOGGED`;
+  }
+  await measure("transactions", fill);
+  for (const [what, , definition] of INDEXES) {
+    await measure(`index of ${what}`, () => sql.unsafe(`CREATE ${definition}`));
+  }
+  await measure("vacuum", () => sql`VACUUM ANALYZE transactions`);
+}
+
 /** A number from 0 to below 1 that depends on the row and the salt alone. */
 function chance(sql: Database, salt: number) {
   return sql`(hashint8extended(i, ${salt}) & 1073741823) / 1073741824.0`;

@@ -7,7 +7,7 @@ import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
-import { fillLedger, type LedgerModel } from "./filled-ledger.ts";
+import { fillLedger, inBulk, type LedgerModel } from "./filled-ledger.ts";
 import { testKeyring } from "./master-key.ts";
 import { rollUpAll } from "./usage-faults.ts";
 
@@ -34,6 +34,16 @@ export const ORDINARY: Filling = {
   detailed: 0.7,
   receiver: "https://hooks.example.com",
   mark: "",
+};
+
+/** What a large one has after three months. */
+export const LARGE: Filling = {
+  ...ORDINARY,
+  transactions: 10_000_000,
+  days: 90,
+  keys: 1_000,
+  users: 7_000,
+  detailed: 0.3,
 };
 
 const DAY_MS = 86_400_000;
@@ -79,12 +89,15 @@ export async function fillOrganization(
   const tags = TAGS;
   const subjects = { users, tags, detailed, nameOf };
   const span = { fromMs, beforeMs: nowMs };
-  await fillLedger(sql, { organizationId, transactions, keyIds, models, ...span, ...subjects });
+  const plan = { organizationId, transactions, keyIds, models, ...span, ...subjects };
+  const isLarge = transactions >= LARGE.transactions;
+  if (isLarge) await inBulk(sql, () => fillLedger(sql, plan));
+  else await fillLedger(sql, plan);
   await addFailures(sql, organizationId);
   await addWebhooks(sql, organizationId, filling);
   await addBatches(sql, organizationId, keyIds, nowMs);
   await addProviderKeys(sql, organizationId, filling, fromMs);
-  await rollUpAll(sql, 20_000);
+  await rollUpAll(sql, isLarge ? 500_000 : 20_000);
   await sql`ANALYZE`;
 }
 

@@ -10,12 +10,20 @@ export const isLive = signal(false);
 const FIRST_DELAY_MS = 1_000;
 const LONGEST_DELAY_MS = 30_000;
 
-/** Follows changes as long as there is a session. */
+const isShown = signal(!document.hidden);
+
+/**
+ * Follows changes as long as there is a session and the page is shown. A browser opens six connections to one
+ * address, so that pages in the background that held one each would keep the next page from loading.
+ */
 export function startLive(): void {
+  document.addEventListener("visibilitychange", () => {
+    isShown.value = !document.hidden;
+  });
   let stop = new AbortController();
   effect(() => {
     stop.abort();
-    if (!session.value) return;
+    if (!session.value || !isShown.value) return;
     stop = new AbortController();
     void follow(stop.signal);
   });
