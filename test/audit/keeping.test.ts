@@ -107,7 +107,15 @@ test("an act and its entry stand or fall together", async () => {
   await sql`ALTER TABLE audit_log ADD CONSTRAINT none CHECK (action <> 'plan.changed')`;
   const organizationId =
     before.at(-1)!.organizationId ?? before.find(({ organizationId: id }) => id)!.organizationId!;
-  const refused = await runCliHere(environment, "org", "update", "--org", organizationId, "--plan", "pro");
+  const refused = await runCliHere(
+    environment,
+    "org",
+    "update",
+    "--org",
+    organizationId,
+    "--plan",
+    "pro",
+  );
   expect(refused.exitCode).not.toBe(0);
   const [row] = await sql`SELECT plan FROM organizations WHERE id = ${organizationId}`;
   expect(row!.plan).toBe("free");
