@@ -9,6 +9,7 @@ import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
+import { type Offers, settingsRoutes } from "./settings.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -18,6 +19,7 @@ export interface DashboardDependencies {
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
+  readonly offers: Offers;
 }
 
 const PREFIX = "/dashboard/api";
@@ -58,8 +60,11 @@ export function dashboardRoutes(
       responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
       handle: (context) => dependencies.live.open(context),
     },
-    ...reachedBySession(overviewRoute("/overview", dependencies)),
-    ...routes.flatMap((route) => reachedBySession(route)),
+    ...[
+      overviewRoute("/overview", dependencies),
+      ...settingsRoutes("/settings", dependencies),
+      ...routes,
+    ].flatMap((route) => reachedBySession(route)),
   ];
 }
 

@@ -46,6 +46,7 @@ function answerOf(
       forms: undefined as never,
       administrativeRate: { count() {} },
       record() {},
+      connectionIdleSeconds: 30,
       onInternalError() {},
     },
   );
