@@ -1,6 +1,12 @@
 import { join } from "node:path";
-import { connectDatabase, type Database, type DatabaseTarget } from "./client.ts";
+import {
+  connectDatabase,
+  type Database,
+  type DatabaseTarget,
+  type DatabaseTransaction,
+} from "./client.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
+import { assertNotHalfRestored } from "./queries/restore-mark.ts";
 
 interface MigrationState {
   /** Names of the migrations that the database has not had yet, oldest first. */
@@ -35,7 +41,7 @@ const MIGRATION_SETTINGS = { statement_timeout: "0", lock_timeout: "0" };
 
 /**
  * Brings the schema up to date. Safe when several instances start at once: one migrates, the others
- * wait for it and find nothing left to do.
+ * wait for it and find nothing left to do. Throws where a restore into the database was broken off.
  */
 export async function migrate(target: DatabaseTarget): Promise<void> {
   const sql = connectDatabase(target, {
@@ -45,6 +51,7 @@ export async function migrate(target: DatabaseTarget): Promise<void> {
   });
   try {
     await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
+    await assertNotHalfRestored(sql);
     const { pending } = await readMigrationState(sql);
     if (pending.length > 0) await runMigrations(sql);
   } finally {
@@ -59,4 +66,67 @@ async function runMigrations(sql: Database): Promise<void> {
     import("drizzle-orm/postgres-js/migrator"),
   ]);
   await run(drizzle(sql), { migrationsFolder: MIGRATIONS_FOLDER });
+}
+
+/** A migration that a database has had. */
+export interface AppliedMigration {
+  readonly createdAtMs: number;
+  /** Of its text. */
+  readonly hash: string;
+}
+
+/** Those that the database has had, oldest first; none where it was never migrated. */
+export async function appliedMigrations(
+  sql: Database | DatabaseTransaction,
+): Promise<AppliedMigration[]> {
+  const [table] = await sql<{ is_there: boolean }[]>`
+    SELECT to_regclass('drizzle.__drizzle_migrations') IS NOT NULL AS is_there`;
+  if (!table!.is_there) return [];
+  const rows = await sql<{ hash: string; created_at: bigint }[]>`
+    SELECT hash, created_at FROM drizzle.__drizzle_migrations ORDER BY created_at`;
+  return rows.map(({ hash, created_at }) => ({ hash, createdAtMs: Number(created_at) }));
+}
+
+/** True where this program has each of these migrations, and none in between. */
+export async function knowsMigrations(applied: readonly AppliedMigration[]): Promise<boolean> {
+  const own = await migrationFiles();
+  return applied.every(
+    ({ createdAtMs, hash }, place) =>
+      own[place]?.folderMillis === createdAtMs && own[place].hash === hash,
+  );
+}
+
+/** Tables of a database whose last migration is this one, as its schema was generated. */
+export async function tablesAfter(lastMs: number): Promise<string[]> {
+  const entry = journal.entries.find(({ when }) => when === lastMs);
+  if (entry === undefined) throw new Error("the database is of another version of the gateway");
+  const name = `${String(entry.idx).padStart(4, "0")}_snapshot.json`;
+  const { tables } = (await Bun.file(join(MIGRATIONS_FOLDER, "meta", name)).json()) as {
+    tables: Record<string, { name: string }>;
+  };
+  return Object.values(tables).map((table) => table.name);
+}
+
+/**
+ * Applies this program's migrations from the one at place `from` up to, not including, the one at `to`, within the
+ * caller's transaction, to a database that has had those before them.
+ */
+export async function applyMigrations(
+  transaction: DatabaseTransaction,
+  from: number,
+  to = Number.POSITIVE_INFINITY,
+): Promise<void> {
+  await transaction`CREATE SCHEMA IF NOT EXISTS drizzle`;
+  await transaction`CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (
+    id SERIAL PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
+  for (const { sql: statements, hash, folderMillis } of (await migrationFiles()).slice(from, to)) {
+    for (const statement of statements) await transaction.unsafe(statement);
+    await transaction`INSERT INTO drizzle.__drizzle_migrations (hash, created_at)
+      VALUES (${hash}, ${folderMillis})`;
+  }
+}
+
+async function migrationFiles() {
+  const { readMigrationFiles } = await import("drizzle-orm/migrator");
+  return readMigrationFiles({ migrationsFolder: MIGRATIONS_FOLDER });
 }

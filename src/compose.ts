@@ -3,8 +3,8 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import {
   composeApp,
+  composeCollected,
   composeFailedRequests,
-  composeTracing,
   startPassivation,
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
@@ -29,6 +29,7 @@ import { composeResponses } from "./compose/responses.ts";
 import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
+import { PageBundle } from "./dashboard/pages.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
 import { trainersOf } from "./providers/registry.ts";
@@ -36,6 +37,8 @@ import { EventLoopLag } from "./telemetry/process-metrics.ts";
 
 export interface Gateway extends Ending {
   readonly app: ReturnType<typeof composeApp>;
+  /** So that the first one who opens the dashboard does not wait for it. */
+  buildPages(): Promise<void>;
 }
 
 /** The one place where implementations are chosen and constructed; parts in compose/. */
@@ -93,7 +96,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   const lag = new EventLoopLag();
-  batches.connect({ routes: endpoints, inFlight, lag, ...world, suspensions, clock });
+  const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
+  batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
@@ -102,9 +106,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
-  const failedRequests = composeFailedRequests(base, endpoints);
-  const tracing = await composeTracing(base);
-  const front = { bodies: new BodyBudget(clock), lag, lastUse, failedRequests, tracing };
+  const bodies = new BodyBudget(clock);
+  const bundle = new PageBundle();
+  const collected = await composeCollected(base);
+  const front = { bodies, lag, lastUse, failedRequests, note, bundle, ...collected };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,
@@ -115,5 +120,5 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();
   billing.start();
-  return { app, ...ending };
+  return { app, buildPages: () => bundle.prepare(), ...ending };
 }

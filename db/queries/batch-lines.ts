@@ -59,7 +59,7 @@ export async function countLines(
       FROM unnest(${sql.array(lines.map(({ line }) => line))}::int[],
         ${sql.array(lines.map(({ isFailed }) => isFailed))}::boolean[]) AS given (line, is_failed)
       ON CONFLICT DO NOTHING RETURNING is_failed)
-    UPDATE batches SET completed = completed + (SELECT count(*) FROM counted WHERE NOT is_failed),
+    UPDATE batches SET attempts = 0, completed = completed + (SELECT count(*) FROM counted WHERE NOT is_failed),
       failed = failed + (SELECT count(*) FROM counted WHERE is_failed)
     WHERE id = ${batchId} RETURNING status`;
   return row?.status;

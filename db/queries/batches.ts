@@ -22,7 +22,6 @@ interface BatchRow {
   readonly failed: number;
   readonly output_file: string | null;
   readonly error_file: string | null;
-  readonly attempts: number;
   readonly created_at: Date;
   readonly in_progress_at: Date | null;
   readonly finalizing_at: Date | null;
@@ -48,7 +47,6 @@ function batchRecord(row: BatchRow): BatchRecord {
     failed: row.failed,
     outputFile: row.output_file,
     errorFile: row.error_file,
-    attempts: row.attempts,
     createdAtMs: row.created_at.getTime(),
     inProgressAtMs: row.in_progress_at?.getTime() ?? null,
     finalizingAtMs: row.finalizing_at?.getTime() ?? null,
@@ -207,14 +205,16 @@ export async function endBatch(sql: DatabaseTransaction, id: string): Promise<vo
     ended_at = clock_timestamp() WHERE id = ${id} AND ended_at IS NULL`;
 }
 
-/** The next attempt follows in so many milliseconds. */
+/** The next attempt follows after a delay that doubles with each attempt that brought it nothing. */
 export async function postponeBatch(
   sql: DatabaseTransaction,
   id: string,
-  delayMs: number,
+  { firstMs, longestMs }: { readonly firstMs: number; readonly longestMs: number },
 ): Promise<void> {
   await sql`UPDATE batches SET attempts = attempts + 1,
-    due_at = clock_timestamp() + make_interval(secs => ${delayMs / 1_000}) WHERE id = ${id}`;
+    due_at = clock_timestamp() + make_interval(
+      secs => least(${firstMs / 1_000}::float8 * 2 ^ least(attempts, 20), ${longestMs / 1_000}::float8))
+    WHERE id = ${id}`;
 }
 
 /** There is nothing left to do for it. */

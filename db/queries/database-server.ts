@@ -15,7 +15,9 @@ interface ServerVersion {
   readonly text: string;
 }
 
-export async function readServerVersion(sql: Database): Promise<ServerVersion> {
+export async function readServerVersion(
+  sql: Database | DatabaseTransaction,
+): Promise<ServerVersion> {
   const [row] = await sql<{ number: number; text: string }[]>`
     SELECT current_setting('server_version_num')::int AS number,
       current_setting('server_version') AS text`;

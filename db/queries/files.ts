@@ -1,5 +1,6 @@
 import type { FilePurpose, FileRecord, FileStatus } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { mayRemoveFiles } from "./file-backups.ts";
 import type { NewFile } from "./file-uploads.ts";
 import { removeStoreFiles } from "./vector-store-files.ts";
 
@@ -286,16 +287,19 @@ export async function haveRemovals(sql: Database): Promise<boolean> {
 
 /** Claims some removals that are due; they become due again unless they are reported done. */
 export async function claimRemovals(sql: Database, limit: number): Promise<string[]> {
-  const rows = await sql<{ storage_key: string }[]>`
-    UPDATE file_removals SET attempts = attempts + 1, due_at = clock_timestamp()
-      + make_interval(secs => ${CLAIM_SECONDS} * 2 ^ least(attempts, ${MAX_DOUBLINGS}))
-    WHERE storage_key IN (
-      SELECT r.storage_key FROM file_removals r
-      WHERE r.due_at <= clock_timestamp()
-        AND NOT EXISTS (SELECT 1 FROM file_uses u WHERE u.storage_key = r.storage_key)
-      ORDER BY r.due_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-    RETURNING storage_key`;
-  return rows.map((row) => row.storage_key);
+  return sql.begin(async (transaction) => {
+    if (!(await mayRemoveFiles(transaction))) return [];
+    const rows = await transaction<{ storage_key: string }[]>`
+      UPDATE file_removals SET attempts = attempts + 1, due_at = clock_timestamp()
+        + make_interval(secs => ${CLAIM_SECONDS} * 2 ^ least(attempts, ${MAX_DOUBLINGS}))
+      WHERE storage_key IN (
+        SELECT r.storage_key FROM file_removals r
+        WHERE r.due_at <= clock_timestamp()
+          AND NOT EXISTS (SELECT 1 FROM file_uses u WHERE u.storage_key = r.storage_key)
+        ORDER BY r.due_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      RETURNING storage_key`;
+    return rows.map((row) => row.storage_key);
+  });
 }
 
 export async function forgetRemoval(sql: Database, storageKey: string): Promise<void> {

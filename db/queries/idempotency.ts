@@ -4,6 +4,7 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import type { Seal } from "./master-key.ts";
 
 export interface IdempotencyClaim {
+  /** The API key; where the gateway asks by itself, the id of the object that it asks for. */
   readonly keyId: string;
   readonly idempotencyKey: string;
   readonly bodyHash: string;
@@ -184,8 +185,7 @@ export async function claimsAmong(
 /** The result of a call that is charged; its body is sealed. */
 export async function findStoredResult(
   sql: Database,
-  keyId: string,
-  idempotencyKey: string,
+  { keyId, idempotencyKey }: Pick<IdempotencyClaim, "keyId" | "idempotencyKey">,
 ): Promise<StoredResult | undefined> {
   const [row] = await sql<StoredResult[]>`SELECT status, headers, body FROM idempotency_records
     WHERE key_id = ${keyId} AND idempotency_key = ${idempotencyKey} AND status IS NOT NULL`;
@@ -211,8 +211,7 @@ export async function removeOldIdempotencyRecords(sql: Database): Promise<boolea
   const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM idempotency_records r
     WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
-      AND NOT EXISTS (SELECT FROM batches b WHERE b.id = split_part(r.idempotency_key, ':', 1)
-        AND b.key_id = r.key_id AND b.due_at IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM batches b WHERE b.id = r.key_id AND b.due_at IS NOT NULL)
     LIMIT ${REMOVAL_BATCH})`;
   return removed.count === REMOVAL_BATCH;
 }

@@ -1,7 +1,8 @@
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import { changeOrganization } from "./organizations.ts";
 
-export type SubscriptionState = "pending" | "open" | "active" | "unpaid" | "ended";
+/** `ending`: an operator has changed the plan, and the processor is still to be asked to end it. */
+export type SubscriptionState = "pending" | "open" | "active" | "unpaid" | "ending" | "ended";
 
 export interface NewPlanSubscription {
   readonly organizationId: string;
@@ -29,7 +30,7 @@ export interface PlanSubscription extends NewPlanSubscription {
 
 /** How a subscription stands at the processor. */
 export interface SubscriptionStanding {
-  readonly state: Exclude<SubscriptionState, "pending">;
+  readonly state: Exclude<SubscriptionState, "pending" | "ending">;
   readonly reference?: string | undefined;
   readonly invoiceUrl?: string | undefined;
   readonly periodStartMs?: number | undefined;
@@ -58,7 +59,10 @@ const RETRY_SECONDS = 30;
 /** What the processor does not report is found out after so long at most. */
 const LOOK_SECONDS = 21_600;
 
-/** False, and nothing is written, where the organization has one that has not ended. */
+/**
+ * False, and nothing is written, where the organization has one that has not ended, or is on a plan that it cannot
+ * leave by itself.
+ */
 export async function insertPlanSubscription(
   sql: Database,
   order: NewPlanSubscription,
@@ -66,9 +70,10 @@ export async function insertPlanSubscription(
   const written = await sql`
     INSERT INTO plan_subscriptions AS s (organization_id, id, processor, plan, customer, method,
       next_look_at)
-    VALUES (${order.organizationId}, ${order.id}, ${order.processor}, ${order.plan},
-      ${order.customer ?? null}, ${order.method},
-      clock_timestamp() + make_interval(secs => ${ANSWER_SECONDS}))
+    SELECT o.id, ${order.id}, ${order.processor}, ${order.plan}, ${order.customer ?? null},
+      ${order.method}, clock_timestamp() + make_interval(secs => ${ANSWER_SECONDS})
+    FROM organizations o WHERE o.id = ${order.organizationId} AND o.plan IN ('free', 'byok')
+    FOR NO KEY UPDATE OF o
     ON CONFLICT (organization_id) DO UPDATE SET id = excluded.id, processor = excluded.processor,
       plan = excluded.plan, customer = excluded.customer, method = excluded.method,
       next_plan = NULL, reference = NULL, state = 'pending', invoice_url = NULL, period_start = NULL,
@@ -128,13 +133,36 @@ export async function setNextPlan(
 }
 
 /**
+ * An operator puts the organization on a plan: what was paid for another one is to be ended at the processor, which is
+ * durable with the change. Only a paid subscription to that very plan goes on. False where the processor is just being
+ * asked for a subscription, so that none is known to end.
+ */
+export async function endSubscriptionOf(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  plan: string,
+): Promise<boolean> {
+  const [known] = await sql<{ state: SubscriptionState }[]>`
+    SELECT state FROM plan_subscriptions
+    WHERE organization_id = ${organizationId} AND state <> 'ended'
+      AND NOT (plan = ${plan} AND state = 'active') FOR UPDATE`;
+  if (known?.state === "pending") return false;
+  if (known !== undefined) {
+    await sql`UPDATE plan_subscriptions
+      SET state = 'ending', next_look_at = clock_timestamp(), version = version + 1
+      WHERE organization_id = ${organizationId}`;
+  }
+  return true;
+}
+
+/**
  * Writes down how a subscription stands, and moves the organization to the plan that is paid for, or back.
- * An enterprise plan, which only operators set, stays. False, and nothing is written, where the subscription
+ * An enterprise plan, which only operators set, stays, as does the plan for which one was to be ended. False, and nothing is written, where the subscription
  * has changed since it was read.
  */
 export function noteStanding(
   sql: Database,
-  { organizationId, id, version, plan, nextPlan }: PlanSubscription,
+  { organizationId, id, version, plan, nextPlan, state: known }: PlanSubscription,
   standing: SubscriptionStanding,
 ): Promise<boolean> {
   const { state, reference = null, invoiceUrl = null, periodStartMs, periodEndMs } = standing;
@@ -156,7 +184,7 @@ export function noteStanding(
     const isPaid = state === "active";
     if (isPaid && (before === "free" || before === "byok")) {
       await changeOrganization(transaction, organizationId, { plan });
-    } else if (!isPaid && before === plan) {
+    } else if (!isPaid && before === plan && known !== "ending") {
       await changeOrganization(transaction, organizationId, { plan: nextPlan ?? "free" });
     }
     return true;

@@ -33,6 +33,7 @@ export interface UsageRow {
   readonly images: number;
   readonly characters: number;
   readonly durationMs: number;
+  readonly searchUnits: number;
   readonly costNano: bigint;
 }
 
@@ -96,7 +97,7 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
       CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
         ELSE ${OTHERS} END AS value,
       requests, errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images,
-      characters, duration_ms, cost_nano
+      characters, duration_ms, search_units, cost_nano
     FROM (
       SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
         ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
@@ -135,7 +136,8 @@ function sums(sql: Database): SqlFragment {
     sum(prompt_tokens)::text AS prompt_tokens, sum(completion_tokens)::text AS completion_tokens,
     sum(cached_tokens)::text AS cached_tokens, sum(reasoning_tokens)::text AS reasoning_tokens,
     sum(images)::text AS images, sum(characters)::text AS characters,
-    sum(duration_ms)::text AS duration_ms, sum(cost_nano)::text AS cost_nano`;
+    sum(duration_ms)::text AS duration_ms, sum(search_units)::text AS search_units,
+    sum(cost_nano)::text AS cost_nano`;
 }
 
 interface SummedRow {
@@ -153,6 +155,7 @@ interface SummedRow {
   readonly images: string;
   readonly characters: string;
   readonly duration_ms: string;
+  readonly search_units: string;
   readonly cost_nano: string;
 }
 
@@ -169,6 +172,7 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
     images: Number(row.images),
     characters: Number(row.characters),
     durationMs: Number(row.duration_ms),
+    searchUnits: Number(row.search_units),
     costNano: BigInt(row.cost_nano),
   };
 }

@@ -46,7 +46,7 @@ export const batches = pgTable(
     expiresAt: time("expires_at").notNull(),
     /** When its owner has something to do; null: never. */
     dueAt: time("due_at"),
-    /** Attempts of the present step that failed. */
+    /** Attempts that failed since the last one that brought it on. */
     attempts: integer("attempts").notNull().default(0),
   },
   (table) => [

@@ -37,6 +37,8 @@ const figures = () => {
     images: sum("images"),
     characters: sum("characters"),
     durationMs: sum("duration_ms"),
+    /** Of rankings. */
+    searchUnits: sum("search_units").default(sql`0`),
     /** Charges, less those that were given back because their answers never left. */
     costNano: sum("cost_nano"),
   };

@@ -50,8 +50,7 @@ const MAX_BATCHES_AT_A_TIME = 16;
 const MAX_BATCHES_OF_ONE = 2;
 const MAX_CALLS_AT_A_TIME = 32;
 const MAX_CHECKED_AT_A_TIME = 2;
-const FIRST_DELAY_MS = 1_000;
-const LONGEST_DELAY_MS = 600_000;
+const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
 
 /*
  * One batch, by its owner:
@@ -146,7 +145,7 @@ export class BatchOwner {
         }
       } catch (error) {
         if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
-        await this.#postpone(run, batch!, error);
+        await this.#postpone(run, error);
       }
     } catch (error) {
       if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
@@ -236,11 +235,10 @@ export class BatchOwner {
   }
 
   /** It is tried again until it goes well: a file store that is away or full loses no answer. */
-  async #postpone(run: Run, batch: BatchRecord, error: unknown): Promise<void> {
+  async #postpone(run: Run, error: unknown): Promise<void> {
     const isRoom = error instanceof GatewayError && error.code === "quota_exceeded";
     if (!isRoom) this.#dependencies.onError(error);
-    const delayMs = Math.min(FIRST_DELAY_MS * 2 ** Math.min(batch.attempts, 20), LONGEST_DELAY_MS);
-    await this.#guarded(run, (sql) => postponeBatch(sql, batch.id, delayMs));
+    await this.#guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
   }
 
   #readInput({ id, organizationId, inputFile }: BatchRecord): Promise<ReadableStream<Uint8Array>> {

@@ -51,6 +51,7 @@ function batchLine({ line, bytes }: RawLine): ReadLine | undefined {
 
 /** What is answered in another way than whole, to the client that asked. */
 const UNFIT_FIELDS = ["stream", "background"] as const;
+const OWN_KEY = "metadata.idempotency_key";
 
 /**
  * Reads an input file to its end: how many requests it has, or what is wrong with them, a hundred faults at most.
@@ -96,10 +97,21 @@ function faultOf(
     const message = `The url is not the endpoint of the batch, ${endpoint}.`;
     return { code: "mismatched_url", message, line, param: "url" };
   }
+  const code = "unsupported_parameter";
   const unfit = UNFIT_FIELDS.find((field) => body[field] === true);
-  if (unfit === undefined) return undefined;
-  const message = `Requests of a batch cannot have "${unfit}": true.`;
-  return { code: "unsupported_parameter", message, line, param: `body.${unfit}` };
+  if (unfit !== undefined) {
+    const message = `Requests of a batch cannot have "${unfit}": true.`;
+    return { code, message, line, param: `body.${unfit}` };
+  }
+  if (!statesOwnKey(body)) return undefined;
+  const message = `Requests of a batch cannot have "${OWN_KEY}": each is charged once without it.`;
+  return { code, message, line, param: `body.${OWN_KEY}` };
+}
+
+function statesOwnKey({ metadata }: BatchLine["body"]): boolean {
+  if (typeof metadata !== "object" || metadata === null) return false;
+  const { idempotency_key } = metadata as Record<string, unknown>;
+  return idempotency_key !== undefined && idempotency_key !== null;
 }
 
 function wholeFault(code: string, message: string): BatchFault {

@@ -1,14 +1,16 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import { errorResponse } from "../http/error-response.ts";
+import type { OwnIdempotency } from "../calls/call.ts";
+import { ERROR_TABLE, errorResponse } from "../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { createCheck } from "../http/validate.ts";
 import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, PASSING_FAILURES, stopping } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import type { RequestFacts } from "../lib/request-facts.ts";
+import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
 import { sharedCopy } from "../lib/shared-bytes.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
+import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 
 export interface LineCallDependencies {
   /** The billed endpoints. */
@@ -17,13 +19,16 @@ export interface LineCallDependencies {
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
   /** The key as it stands now. Rejects where it may not call any more. */
   usableKey(keyId: string): Promise<ApiKeyRecord>;
+  /** Receives requests when they have ended, as those of clients. */
+  note(request: RequestRecord): void;
 }
 
 export interface LineRequest {
+  readonly organizationId: string;
   readonly keyId: string;
   readonly endpoint: string;
   readonly body: unknown;
-  readonly idempotencyKey: string;
+  readonly idempotency: OwnIdempotency;
   /** Keeps, before its charge, an answer that is too large to be kept under the idempotency key. */
   keepLarge(answer: LineAnswer): Promise<void>;
 }
@@ -35,6 +40,15 @@ export interface LineAnswer {
   readonly body: Uint8Array;
   /** It is what an earlier call under the idempotency key was answered with. */
   readonly isReplay: boolean;
+}
+
+/** A request that was refused, or has failed. */
+export interface LineRefusal {
+  readonly error: GatewayError;
+  /** What a client would have got. */
+  answer(): Promise<LineAnswer>;
+  /** To be called where it is the end of the request: it then is among the organization's failed requests. */
+  note(): void;
 }
 
 const PASSING: ReadonlySet<ErrorCode> = new Set([
@@ -70,59 +84,84 @@ export class LineCalls {
     throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
   }
 
-  /** The same request twice, on any instance, is charged once. Rejects with what the endpoint throws. */
-  async call(request: LineRequest): Promise<LineAnswer> {
-    const { inFlight, usableKey } = this.#dependencies;
-    if (inFlight.isStopping) throw stopping();
+  /** The same request twice, on any instance, is charged once. */
+  async call(request: LineRequest): Promise<LineAnswer | LineRefusal> {
+    const { inFlight, note } = this.#dependencies;
+    const asked: Asked = { requestId: newId("req"), startedMs: performance.now(), log: {} };
+    if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
     inFlight.begin();
-    const log: RequestFacts = {};
     try {
-      const admitAgain = async () => {
-        const key = await usableKey(request.keyId);
-        this.assertMayCall(key, request.endpoint);
-        return { key };
-      };
-      const route = this.#routes.get(request.endpoint)!;
-      const { key } = await admitAgain();
-      const read = await readBody(route, request.body, key.organizationId, log);
-      const requestId = newId("req");
-      const response = await route.handle({
-        ...read,
-        requestId,
-        startedMs: performance.now(),
-        request: new Request(`http://localhost${request.endpoint}`, {
-          method: "POST",
-          headers: {
-            "content-type": "application/json",
-            "idempotency-key": request.idempotencyKey,
-          },
-        }),
-        params: {},
-        query: {},
-        caller: { key },
-        operatorKeyId: "",
-        address: "",
-        admitAgain,
-        takenRate: undefined,
-        log,
-        respond: (body, headers, status = 200) => new Response(body, { status, headers }),
-        keepOpen: () => () => {},
-        keepLarge: (body) => request.keepLarge({ status: 200, requestId, isReplay: false, body }),
-      } satisfies RequestContext);
-      return {
-        status: response.status,
-        requestId,
-        body: await response.bytes(),
-        isReplay: response.headers.get("x-gateway-idempotent-replay") === "true",
-      };
+      const answer = await this.#answer(request, asked);
+      if (!answer.isReplay) note(this.#recordOf(request, asked, answer.status));
+      return answer;
     } catch (error) {
-      throw asGatewayError(error);
+      return this.#refusal(request, asked, asGatewayError(error));
     } finally {
-      log.releaseBody?.();
+      asked.log.releaseBody?.();
       inFlight.end();
     }
   }
+
+  async #answer(request: LineRequest, { requestId, startedMs, log }: Asked): Promise<LineAnswer> {
+    const admitAgain = async () => {
+      const key = await this.#dependencies.usableKey(request.keyId);
+      this.assertMayCall(key, request.endpoint);
+      return { key, givesWay: true };
+    };
+    const route = this.#routes.get(request.endpoint)!;
+    const caller = await admitAgain();
+    log.asked = askedIn(request.body);
+    const read = await readBody(route, request.body, request.organizationId, log);
+    const response = await route.handle({
+      ...read,
+      requestId,
+      startedMs,
+      request: new Request(`http://localhost${request.endpoint}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+      }),
+      ownIdempotency: request.idempotency,
+      params: {},
+      query: {},
+      caller,
+      operatorKeyId: "",
+      address: "",
+      admitAgain,
+      takenRate: undefined,
+      log,
+      respond: (body, headers, status = 200) => new Response(body, { status, headers }),
+      keepOpen: () => () => {},
+      keepLarge: (body) => request.keepLarge({ status: 200, requestId, isReplay: false, body }),
+    } satisfies RequestContext);
+    return {
+      status: response.status,
+      requestId,
+      body: await response.bytes(),
+      isReplay: response.headers.get("x-gateway-idempotent-replay") === "true",
+    };
+  }
+
+  #refusal(request: LineRequest, asked: Asked, error: GatewayError): LineRefusal {
+    const { status } = ERROR_TABLE[error.code];
+    asked.log.errorCode = error.code;
+    const record = this.#recordOf(request, asked, status);
+    const { requestId } = asked;
+    return {
+      error,
+      async answer() {
+        const body = await errorResponse(error, requestId).bytes();
+        return { status, requestId, body, isReplay: false };
+      },
+      note: () => this.#dependencies.note(record),
+    };
+  }
+
+  #recordOf({ endpoint, organizationId, keyId }: LineRequest, asked: Asked, status: number) {
+    return requestRecord(asked, this.#routes.get(endpoint)!, status, organizationId, keyId);
+  }
 }
+
+type Asked = Pick<RequestContext, "requestId" | "startedMs" | "log">;
 
 /** As the pipeline reads the body of a request. Throws 400. */
 async function readBody(
@@ -144,10 +183,3 @@ async function readBody(
 }
 
 const NEVER = new AbortController().signal;
-
-/** What the endpoint answers a request that it refuses. */
-export async function refusalOf(error: GatewayError): Promise<LineAnswer> {
-  const requestId = newId("req");
-  const response = errorResponse(error, requestId);
-  return { status: response.status, requestId, body: await response.bytes(), isReplay: false };
-}

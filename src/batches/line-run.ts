@@ -6,13 +6,19 @@ import {
   writeContents,
 } from "../../db/queries/batch-lines.ts";
 import { claimsAmong, findStoredResult, removeStoredResult } from "../../db/queries/idempotency.ts";
+import type { OwnIdempotency } from "../calls/call.ts";
 import type { BatchEnd, BatchRecord } from "../lib/batch.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { GatewayError } from "../lib/errors.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { type BatchLine, readBatchLines } from "./input-lines.ts";
-import { isOfGateway, isPassing, type LineAnswer, type LineCalls, refusalOf } from "./line-call.ts";
+import {
+  isOfGateway,
+  isPassing,
+  type LineAnswer,
+  type LineCalls,
+  type LineRefusal,
+} from "./line-call.ts";
 import { answerPieces, uncalledPieces } from "./line-results.ts";
 
 export interface LineRunParts {
@@ -80,7 +86,7 @@ export class LineRun {
           while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
           await this.#calm();
           if (isOver()) break;
-          const claim = claims.get(this.#idempotencyKey(line.line));
+          const claim = claims.get(line.line);
           const call: Promise<void> = (
             claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
           )
@@ -128,30 +134,30 @@ export class LineRun {
     const { slots, ended, abandoned } = this.#parts;
     for (let tries = 1; ; tries++) {
       const { organizationId } = this.#batch;
-      const answer = await slots
-        .run(organizationId, () => this.#tryLine(line))
-        .catch((error: unknown) => (error instanceof GatewayError ? error : Promise.reject(error)));
-      if (!(answer instanceof GatewayError)) return true;
+      const refusal = await slots.run(organizationId, () => this.#tryLine(line));
+      if (refusal === undefined) return true;
       abandoned.throwIfAborted();
-      if (isOfGateway(answer)) tries--;
-      else if (!isPassing(answer) || tries >= MAX_TRIES) {
+      const { error } = refusal;
+      if (isOfGateway(error)) tries--;
+      else if (!isPassing(error) || tries >= MAX_TRIES) {
         // An earlier try may have been charged although its outcome was not known.
-        const claim = (await this.#claimsOf([line])).get(this.#idempotencyKey(line.line));
+        const claim = (await this.#claimsOf([line])).get(line.line);
         if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
-        await this.#write(line, await refusalOf(answer), true);
+        await this.#write(line, await refusal.answer(), true);
+        refusal.note();
         return true;
       }
       if (ended.aborted) return false;
       const delayMs = Math.min(FIRST_DELAY_MS * 2 ** Math.max(0, tries - 1), LONGEST_DELAY_MS);
-      await this.#wait(Math.max(delayMs, (answer.retryAfterSeconds ?? 0) * 1_000));
+      await this.#wait(Math.max(delayMs, (error.retryAfterSeconds ?? 0) * 1_000));
       if (ended.aborted) return false;
     }
   }
 
-  async #tryLine(line: BatchLine): Promise<void> {
+  /** Undefined where it was answered, and the answer is written. */
+  async #tryLine(line: BatchLine): Promise<LineRefusal | undefined> {
     const { calls, keyring, guarded } = this.#parts;
-    const { id, keyId, endpoint } = this.#batch;
-    const idempotencyKey = this.#idempotencyKey(line.line);
+    const { id, organizationId, keyId, endpoint } = this.#batch;
     const keepLarge = (answer: LineAnswer) =>
       guarded((sql) =>
         writeContents(sql, id, {
@@ -159,21 +165,18 @@ export class LineRun {
           pieces: answerPieces(id, line, answer, keyring),
         }),
       );
-    try {
-      const { body } = line;
-      const answer = await calls.call({ keyId, endpoint, body, idempotencyKey, keepLarge });
-      const claims = answer.isReplay ? await this.#claimsOf([line]) : undefined;
-      const first = claims?.get(idempotencyKey);
-      await this.#write(
-        line,
-        { ...answer, requestId: first?.requestId ?? answer.requestId },
-        false,
-      );
-    } catch (error) {
-      if (!(error instanceof GatewayError) || error.code !== "idempotency_conflict") throw error;
-      const claim = (await this.#claimsOf([line])).get(idempotencyKey);
-      if (claim?.isDone !== true || !(await this.#takeLarge(line.line))) throw error;
+    const { body } = line;
+    const idempotency = this.#idempotencyOf(line.line);
+    const call = { organizationId, keyId, endpoint, body, idempotency, keepLarge };
+    const answer = await calls.call(call);
+    if ("error" in answer) {
+      if (answer.error.code !== "idempotency_conflict") return answer;
+      const claim = (await this.#claimsOf([line])).get(line.line);
+      return claim?.isDone === true && (await this.#takeLarge(line.line)) ? undefined : answer;
     }
+    const first = answer.isReplay ? (await this.#claimsOf([line])).get(line.line) : undefined;
+    await this.#write(line, { ...answer, requestId: first?.requestId ?? answer.requestId }, false);
+    return undefined;
   }
 
   /** Counts an answer that was written before its charge. False where there is none. */
@@ -197,20 +200,17 @@ export class LineRun {
     isFailed: boolean,
     write: ((sql: DatabaseTransaction) => Promise<void>) | undefined,
   ): Promise<void> {
-    const { id, keyId } = this.#batch;
-    const idempotencyKey = this.#idempotencyKey(line);
     await this.#parts.guarded(async (sql) => {
       await write?.(sql);
-      await countLines(sql, id, [{ line, isFailed }]);
-      await removeStoredResult(sql, { keyId, idempotencyKey });
+      await countLines(sql, this.#batch.id, [{ line, isFailed }]);
+      await removeStoredResult(sql, this.#idempotencyOf(line));
     });
   }
 
   /** An owner before this one was charged for it, and has not written its answer into the batch. */
   async #takeStored(line: BatchLine, requestId: string): Promise<boolean> {
     const { sql, keyring } = this.#parts;
-    const key = this.#idempotencyKey(line.line);
-    const stored = await findStoredResult(sql, this.#batch.keyId, key);
+    const stored = await findStoredResult(sql, this.#idempotencyOf(line.line));
     if (stored === undefined) return this.#callLine(line);
     if (stored.body === null) {
       if (await this.#takeLarge(line.line)) return true;
@@ -230,10 +230,10 @@ export class LineRun {
     const end = ended.reason as Exclude<BatchEnd, "completed">;
     for await (const lines of this.#linesWithout(done)) {
       const claims = await this.#endedClaimsOf(lines);
-      const uncalled = lines.filter(({ line }) => !claims.has(this.#idempotencyKey(line)));
+      const uncalled = lines.filter(({ line }) => !claims.has(line));
       for (const line of lines) {
         abandoned.throwIfAborted();
-        const claim = claims.get(this.#idempotencyKey(line.line));
+        const claim = claims.get(line.line);
         if (claim !== undefined) await this.#takeStored(line, claim.requestId);
       }
       await guarded(async (sql) => {
@@ -258,13 +258,15 @@ export class LineRun {
     }
   }
 
-  #claimsOf(lines: readonly BatchLine[]) {
-    const keys = lines.map(({ line }) => this.#idempotencyKey(line));
-    return claimsAmong(this.#parts.sql, this.#batch.keyId, keys);
+  /** By line. */
+  async #claimsOf(lines: readonly BatchLine[]) {
+    const keys = lines.map(({ line }) => String(line));
+    const claims = await claimsAmong(this.#parts.sql, this.#batch.id, keys);
+    return new Map([...claims].map(([key, claim]) => [Number(key), claim]));
   }
 
-  #idempotencyKey(line: number): string {
-    return `${this.#batch.id}:${line}`;
+  #idempotencyOf(line: number): OwnIdempotency {
+    return { keyId: this.#batch.id, idempotencyKey: String(line) };
   }
 
   /** Ends early with the batch. */

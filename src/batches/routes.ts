@@ -4,7 +4,13 @@ import { type Access, nullable, optional, type RouteDefinition } from "../http/r
 import { BATCH_STATUSES, type BatchRecord, isEnded } from "../lib/batch.ts";
 import type { Batches } from "./batches.ts";
 
-const ENDPOINTS = ["/v1/chat/completions", "/v1/embeddings", "/v1/responses"] as const;
+const ENDPOINTS = [
+  "/v1/chat/completions",
+  "/v1/embeddings",
+  "/v1/moderations",
+  "/v1/rerank",
+  "/v1/responses",
+] as const;
 const COMPLETION_WINDOW = "24h";
 const DEFAULT_PAGE = 20;
 const MAX_PAGE = 100;

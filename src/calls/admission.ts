@@ -18,7 +18,7 @@ import type {
   LongHoldRequest,
   MoneyPort,
 } from "../money/interface.ts";
-import { CallTokens } from "./call-tokens.ts";
+import { CallTokens, halfOf } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -35,6 +35,11 @@ export interface AdmissionDependencies {
 /** The API key behind a request, as it stood when the request was authenticated. */
 export interface Caller {
   readonly key: ApiKeyRecord;
+  /**
+   * True for calls that can wait, such as those of batches: they take no more than half of the key's limits and of the
+   * places at providers, together with all other calls, and leave the rest to these.
+   */
+  readonly givesWay?: boolean | undefined;
 }
 
 /** A request that arrives at a billed endpoint. */
@@ -85,12 +90,13 @@ export class CallAdmission {
 
   /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
   takeRate({
-    caller: { key },
+    caller: { key, givesWay },
     takenRate,
   }: Pick<Arrival, "caller" | "takenRate">): RateHeaders | Promise<RateHeaders> {
     if (takenRate !== undefined) return takenRate;
     if (key.rateLimitRpm === null) return NO_HEADERS;
-    const decided = this.#dependencies.rates.take(key.id, key.rateLimitRpm);
+    const limit = givesWay === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
+    const decided = this.#dependencies.rates.take(key.id, limit);
     return decided instanceof Promise ? decided.then(admittedHeaders) : admittedHeaders(decided);
   }
 
@@ -99,11 +105,11 @@ export class CallAdmission {
    * Rejects with 429, and with 400 where the limit could never cover the request.
    */
   takeTokens(
-    { key }: Caller,
+    { key, givesWay }: Caller,
     bounds: readonly CostBound[],
     isLimitExplicit: boolean,
   ): Promise<CallTokens | undefined> {
-    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm! };
+    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm!, givesWay };
     return CallTokens.take(this.#dependencies, limited, highestBound(bounds), isLimitExplicit);
   }
 

@@ -11,7 +11,16 @@ import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.t
 import { type CostBound, tokensOfBound } from "./endpoint.ts";
 
 /** A key that is limited in tokens. */
-type LimitedKey = Pick<ApiKeyRecord, "id"> & { readonly rateLimitTpm: number };
+type LimitedKey = Pick<ApiKeyRecord, "id"> & {
+  readonly rateLimitTpm: number;
+  /** As that of its caller. */
+  readonly givesWay?: boolean | undefined;
+};
+
+/** What a call that gives way may find taken of a limit, itself included: at least 1. */
+export function halfOf(limit: number): number {
+  return Math.max(1, Math.floor(limit / 2));
+}
 
 interface TokenSource {
   readonly rates: RateWindows;
@@ -74,7 +83,12 @@ export class CallTokens {
     const amount = amountOf(bound, isLimitExplicit);
     if (amount.full === 0) return undefined;
     if (amount.least > key.rateLimitTpm) throw neverAdmitted(key.rateLimitTpm, bound, amount.least);
-    const decision = await rates.take(tokenWindow(key.id), key.rateLimitTpm, amount);
+    // One that takes more than half waits until little else is taken.
+    const limit =
+      key.givesWay === true
+        ? Math.max(halfOf(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
+        : key.rateLimitTpm;
+    const decision = await rates.take(tokenWindow(key.id), limit, amount);
     if (!decision.isAdmitted) throw refused(decision, clock);
     return new CallTokens(source, key, bound, decision);
   }

@@ -24,10 +24,17 @@ interface RunningRequest<Request> {
   readonly guard?: CallGuard | undefined;
 }
 
+/**
+ * In the place of a client's idempotency key, for what the gateway asks by itself: `keyId` is the id of the object that
+ * asks, where an API key's would stand, so that no key of a client is the same.
+ */
+export type OwnIdempotency = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+
 /** With what the line needs of the HTTP request it came with. */
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  readonly ownIdempotency?: OwnIdempotency | undefined;
   /** As that of an idempotency claim. */
   keepLarge?(body: Uint8Array): Promise<void>;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
@@ -105,6 +112,8 @@ export class ProviderCall extends CallAbort {
   body: ChatBody = NO_BODY;
   asItems = false;
   onNewConnection = false;
+  /** Where the call is traced. */
+  span: TraceSpan | undefined;
 
   constructor(requestId: string, stream: boolean) {
     super();
@@ -114,10 +123,15 @@ export class ProviderCall extends CallAbort {
 
   /** Directs the call to the candidate, whose body the endpoint then sets. */
   aimAt({ model, upstreamModel }: Candidate, { onNewConnection, span }: CallAim): void {
-    this.traceparent = span?.traceparent;
+    this.traceBy(span);
     this.model = upstreamModel;
     this.modelId = model.canonicalId ?? model.id;
     this.onNewConnection = onNewConnection;
+  }
+
+  traceBy(span: TraceSpan | undefined): void {
+    this.span = span;
+    this.traceparent = span?.traceparent;
   }
 
   get abortNotice(): AbortNotice {
@@ -126,6 +140,22 @@ export class ProviderCall extends CallAbort {
 }
 
 const NO_BODY = new ShortBody({});
+
+/** What a provider is asked for: what the endpoint states, and what is said of every call. */
+export function providerRequest<Stated extends object>(call: ProviderCall, stated: Stated) {
+  return {
+    model: call.model,
+    modelId: call.modelId,
+    requestId: call.requestId,
+    onNewConnection: call.onNewConnection,
+    // Made when it is first read, which most providers do not.
+    get signal() {
+      return call.signal;
+    },
+    abortNotice: call.abortNotice,
+    ...stated,
+  };
+}
 
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold or the tokens of the key have lowered it

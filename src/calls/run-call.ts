@@ -181,7 +181,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const plan = this.#plans.plan(index, preferences, { affinity, ownKeys });
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    const able = this.endpoint.plan?.(request, plan) ?? plan;
+    const planned = this.endpoint.plan?.(request, plan) ?? plan;
+    const able = caller.givesWay === true ? sparing(planned) : planned;
     if (this.#warm.isEmpty || statesOrder(preferences.provider)) return able;
     return this.#warm.prefer(able, () => this.#conversationOf(caller, request));
   }
@@ -371,15 +372,27 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   #claimOf(call: ArrivedCall<Request>): IdempotencyClaim | undefined {
     const { request, caller, bodyText, requestId } = call;
-    const idempotencyKey = idempotencyKeyOf(
-      call.idempotencyHeader,
-      request.fields.metadata?.idempotency_key,
-    );
-    if (idempotencyKey === undefined) return undefined;
+    let place = call.ownIdempotency;
+    if (place === undefined) {
+      const metadataKey = request.fields.metadata?.idempotency_key;
+      const idempotencyKey = idempotencyKeyOf(call.idempotencyHeader, metadataKey);
+      if (idempotencyKey === undefined) return undefined;
+      place = { keyId: caller.key.id, idempotencyKey };
+    }
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
-    const claim = { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
+    const claim = { ...place, bodyHash: hash, requestId };
     return call.keepLarge === undefined ? claim : { ...claim, keepLarge: call.keepLarge };
   }
+}
+
+/** For a call that gives way: within the limits of providers and endpoints it leaves half of the places free. */
+function sparing(plan: RoutePlan): RoutePlan {
+  const candidates = plan.candidates.map((candidate) => {
+    const { limits } = candidate;
+    if (limits === undefined) return candidate;
+    return { ...candidate, limits: limits.map((limit) => ({ ...limit, sparesHalf: true })) };
+  });
+  return { ...plan, candidates };
 }
 
 /** The most that a candidate is asked for. */

@@ -8,6 +8,7 @@ import {
   commandName,
   UsageError,
 } from "./command.ts";
+import { backupCommands } from "./nouns/backup.ts";
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
 import { keyCommands } from "./nouns/keys.ts";
@@ -56,6 +57,7 @@ export const COMMANDS: readonly Command[] = [
   ...creditCommands,
   ...masterKeyCommands,
   ...migrateCommands,
+  ...backupCommands,
   ...modelCommands,
   ...doctorCommands,
 ];

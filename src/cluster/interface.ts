@@ -78,6 +78,13 @@ export interface ParallelLimit {
   readonly id: string;
   /** At least 1. */
   readonly max: number;
+  /** True for a call that leaves half of the places to others: it takes one only while fewer are taken. */
+  readonly sparesHalf?: boolean | undefined;
+}
+
+/** Places that have to stay free besides the one that a call takes; of a single place none. */
+export function sparedPlaces({ max, sparesHalf }: Omit<ParallelLimit, "id">): number {
+  return sparesHalf === true ? Math.floor(max / 2) : 0;
 }
 
 /** The places of calls that run at once. Who finds none decides for itself whether to wait. */

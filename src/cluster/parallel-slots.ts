@@ -1,4 +1,4 @@
-import type { ParallelLimit, ParallelSlots } from "./interface.ts";
+import { type ParallelLimit, type ParallelSlots, sparedPlaces } from "./interface.ts";
 
 /** Places of calls in this process. */
 export class MemorySlots implements ParallelSlots {
@@ -6,7 +6,9 @@ export class MemorySlots implements ParallelSlots {
   #onFree: (limitId: string) => void = () => {};
 
   take(limits: readonly ParallelLimit[]): boolean {
-    for (const { id, max } of limits) if (this.taken(id) >= max) return false;
+    for (const limit of limits) {
+      if (this.taken(limit.id) >= limit.max - sparedPlaces(limit)) return false;
+    }
     this.add(limits);
     return true;
   }

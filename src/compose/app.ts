@@ -7,6 +7,7 @@ import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination, RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { LiveFigures } from "../dashboard/live.ts";
+import type { PageBundle } from "../dashboard/pages.ts";
 import { DashboardSessions } from "../dashboard/sessions.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
@@ -26,6 +27,8 @@ import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { FailedRequests } from "../requests/failed-requests.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
+import type { RequestRecord } from "../telemetry/interface.ts";
+import type { MetricExport } from "../telemetry/metric-export.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -59,7 +62,10 @@ interface AppParts {
   readonly bodies: BodyBudget;
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
-  readonly failedRequests: FailedRequests;
+  /** Of the dashboard. */
+  readonly bundle: PageBundle;
+  /** Receives every request of an organization when it has ended. */
+  note(request: RequestRecord): void;
   readonly tracing: Tracing | undefined;
 }
 
@@ -67,7 +73,7 @@ interface AppParts {
 export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
-  const { tuning, webhooks, lastUse, failedRequests } = parts;
+  const { tuning, webhooks, lastUse } = parts;
   const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
   const { membership } = parts.node;
   const { keys } = world;
@@ -99,7 +105,15 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
   const routes = mountedRoutes({
     admin,
-    dashboard: { sessions, live, publicUrl, sql, clock, trustedProxies: config.trustedProxies },
+    dashboard: {
+      sessions,
+      live,
+      bundle: parts.bundle,
+      publicUrl,
+      sql,
+      clock,
+      trustedProxies: config.trustedProxies,
+    },
     config,
     telemetry,
     tunedModels,
@@ -140,8 +154,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     tracing: parts.tracing,
     record(request) {
       telemetry.record(request);
-      webhooks.completionEvents.noteFinished(request);
-      failedRequests.note(request);
+      parts.note(request);
     },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
@@ -152,11 +165,12 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
 }
 
-/** What writes the failures of billed endpoints down. */
+/** What writes the failures of billed endpoints down, and `note`, which reports ended requests to it and as events. */
 export function composeFailedRequests(
   { background, clock, telemetry, onError }: Base,
   endpoints: readonly RouteDefinition[],
-): FailedRequests {
+  { completionEvents }: Pick<AppParts["webhooks"], "completionEvents">,
+): { readonly failedRequests: FailedRequests; note(request: RequestRecord): void } {
   const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
   const failedRequests = new FailedRequests({
     sql: background,
@@ -170,7 +184,13 @@ export function composeFailedRequests(
     "Failed requests that GET /v1/requests lacks, because the database did not take them in time.",
     () => failedRequests.dropped,
   );
-  return failedRequests;
+  return {
+    failedRequests,
+    note(request) {
+      completionEvents.noteFinished(request);
+      failedRequests.note(request);
+    },
+  };
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;
@@ -222,10 +242,21 @@ function composeAdministration(parts: {
   };
 }
 
+/** What goes to a collector. */
+export interface Collected {
+  readonly tracing: Tracing | undefined;
+  readonly metricExport: MetricExport | undefined;
+}
+
 /** OpenTelemetry is loaded only where there is a collector. */
-export async function composeTracing(base: Base): Promise<Tracing | undefined> {
-  const { config, telemetry, instance } = base;
-  if (config.tracing === undefined) return undefined;
-  const { Tracing } = await import("../telemetry/tracing.ts");
-  return new Tracing({ config: config.tracing, instanceId: instance.id, telemetry });
+export async function composeCollected(base: Base): Promise<Collected> {
+  const { telemetry, instance } = base;
+  const { tracing, metricExport } = base.config;
+  const shared = { instanceId: instance.id, telemetry };
+  const traced = tracing && (await import("../telemetry/tracing.ts"));
+  const measured = metricExport && (await import("../telemetry/metric-export.ts"));
+  return {
+    tracing: traced && new traced.Tracing({ ...shared, config: tracing }),
+    metricExport: measured && new measured.MetricExport({ ...shared, config: metricExport }),
+  };
 }

@@ -9,7 +9,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { FileParts } from "./files.ts";
 
-type ConnectOptions = Pick<LineCallDependencies, "routes"> &
+type ConnectOptions = Pick<LineCallDependencies, "routes" | "note"> &
   Parameters<typeof usableKey>[0] & {
     readonly inFlight: LineCallDependencies["inFlight"] & { readonly count: number };
     readonly lag: { readonly lagMs: number };
@@ -60,9 +60,10 @@ export function composeBatches(options: {
   });
   return {
     batches: new Batches({ sql, files: files.library, calls }),
-    connect({ routes, inFlight, lag, ...keys }) {
+    connect({ routes, note, inFlight, lag, ...keys }) {
       isBusy = () => lag.lagMs > BUSY_LAG_MS || inFlight.count > BUSY_IN_FLIGHT;
-      resolve(new LineCalls({ routes, inFlight, usableKey: (id) => usableKey(keys, id) }));
+      const usable = (id: string) => usableKey(keys, id);
+      resolve(new LineCalls({ routes, note, inFlight, usableKey: usable }));
     },
     onWork(batchId) {
       owner.look(batchId).catch(onError);

@@ -11,6 +11,7 @@ import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
 import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
+import type { MetricExport } from "../telemetry/metric-export.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { UsageRollUp } from "../usage/usage.ts";
@@ -54,6 +55,7 @@ export interface EndingParts {
   readonly lastUse: LastUse;
   readonly failedRequests: FailedRequests;
   readonly tracing: Tracing | undefined;
+  readonly metricExport: MetricExport | undefined;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
   readonly node: ClusterNode;
@@ -64,7 +66,7 @@ export interface EndingParts {
 /** How long what was cut short takes to be charged and told. */
 const CUT_SHORT_MS = 2_000;
 const WRITE_FAILED_MS = 2_000;
-/** How long the last traces may take to leave. */
+/** How long the last traces and metrics may take to leave. */
 const EXPORT_MS = 2_000;
 
 /** Each part is closed while all that it may still use is open. */
@@ -107,7 +109,10 @@ export function composeEnding(parts: EndingParts): Ending {
       await parts.files.close();
       await parts.lastUse.write();
       await parts.failedRequests.close(WRITE_FAILED_MS);
-      const exported = parts.tracing?.close(EXPORT_MS);
+      const exported = Promise.all([
+        parts.tracing?.close(EXPORT_MS),
+        parts.metricExport?.close(EXPORT_MS),
+      ]);
       await parts.ledger.close();
       await parts.webhooks.stop();
       try {

@@ -11,6 +11,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { MediaLinks } from "../media-links/media-links.ts";
 import { DiskStorage } from "../storage/disk.ts";
+import type { KnownFolder } from "../storage/folder-mark.ts";
 import type { FileStorage } from "../storage/interface.ts";
 import { S3Storage } from "../storage/s3.ts";
 
@@ -36,7 +37,10 @@ export function composeFiles(dependencies: {
   onError(error: unknown): void;
 }): FileParts {
   const { config, sql, background, instance, keyring, clock, onError } = dependencies;
-  const storage = createStorage(config, background, clock);
+  const storage = createStorage(config, clock, {
+    read: () => readFileFolderId(background),
+    claim: (id) => claimFileFolder(background, id),
+  });
   const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
   const cleanSoon = (): void => cleaning.cleanSoon();
   const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
@@ -56,10 +60,13 @@ export function composeFiles(dependencies: {
   };
 }
 
-function createStorage(config: GatewayConfig, sql: Database, clock: Clock): FileStorage {
-  if (config.s3 !== undefined) return new S3Storage(config.s3, clock);
-  return new DiskStorage(join(config.dataDir, "files"), {
-    read: () => readFileFolderId(sql),
-    claim: (id) => claimFileFolder(sql, id),
-  });
+/** Where the bytes of files lie. */
+export function createStorage(
+  { s3, dataDir }: Pick<GatewayConfig, "s3" | "dataDir">,
+  clock: Clock,
+  database: KnownFolder,
+): FileStorage {
+  return s3 === undefined
+    ? new DiskStorage(join(dataDir, "files"), database)
+    : new S3Storage(s3, clock);
 }

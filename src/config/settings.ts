@@ -3,7 +3,12 @@ import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
-import { readTracing, type TracingConfig } from "./tracing-settings.ts";
+import {
+  type MetricExportConfig,
+  readMetricExport,
+  readTracing,
+  type TracingConfig,
+} from "./telemetry-settings.ts";
 
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
@@ -240,6 +245,7 @@ export interface ExternalServices {
   /** Undefined: the gateway does not search the web. */
   readonly search: SearchConfig | undefined;
   readonly tracing: TracingConfig | undefined;
+  readonly metricExport: MetricExportConfig | undefined;
 }
 
 /** Throws ConfigError. */
@@ -253,6 +259,7 @@ export function readExternalServices(reader: EnvironmentReader): {
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     tracing: readTracing(reader),
+    metricExport: readMetricExport(reader),
   };
   const warnings = [...searchWarnings];
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
@@ -284,7 +291,7 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
   return { secretKey, webhookSecret, apiBase, proPriceId: reader.text("STRIPE_PRO_PRICE_ID") };
 }
 
-function readS3(reader: EnvironmentReader): S3Config | undefined {
+export function readS3(reader: EnvironmentReader): S3Config | undefined {
   const bucket = reader.text("S3_BUCKET");
   const region = reader.text("S3_REGION");
   const endpoint = reader.url("S3_ENDPOINT");

@@ -321,7 +321,8 @@ const SETTINGS = [
   {
     name: "OTEL_EXPORTER_OTLP_ENDPOINT",
     default: null,
-    meaning: "collector that traces are sent to, by OTLP over HTTP; unset, nothing is traced",
+    meaning:
+      "collector that traces are sent to, and metrics where `OTEL_METRICS_EXPORTER` says so, by OTLP over HTTP; unset, nothing is traced",
   },
   {
     name: "OTEL_EXPORTER_OTLP_HEADERS",
@@ -335,9 +336,32 @@ const SETTINGS = [
       "share of the requests that are traced, 0 to 1; where a caller sends `traceparent`, that decides",
   },
   {
+    name: "OTEL_METRICS_EXPORTER",
+    default: null,
+    meaning:
+      "`otlp`: the metrics of `/metrics` are sent to the collector; `none`: they are not; unset, they are sent where `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` is set",
+  },
+  {
+    name: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    default: null,
+    meaning:
+      "whole address that metrics are sent to; unset, `/v1/metrics` of `OTEL_EXPORTER_OTLP_ENDPOINT`",
+  },
+  {
+    name: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    default: null,
+    meaning:
+      "headers of the exports of metrics; to an address of their own those of `OTEL_EXPORTER_OTLP_HEADERS` are not sent",
+  },
+  {
+    name: "OTEL_METRIC_EXPORT_INTERVAL",
+    default: "60000",
+    meaning: "milliseconds between exports of metrics",
+  },
+  {
     name: "OTEL_SERVICE_NAME",
     default: "model-gateway",
-    meaning: "name of this service in traces",
+    meaning: "name of this service in traces and metrics",
   },
   {
     name: "GATEWAY_TRACE_CONTENT",

@@ -74,15 +74,19 @@ function isPlain({ headers }: Asked, publicBase: string | undefined): boolean {
   return isLoopbackHost(headers) && headers.get("x-forwarded-proto") !== "https";
 }
 
+/**
+ * None where there are two: cookies are shared by all ports of a host, so over plain http another server of the
+ * machine can set one for a longer path, which comes first and would be another's session.
+ */
 export function cookieToken(request: Asked, publicBase: string | undefined): string | undefined {
   const cookies = request.headers.get("cookie");
   if (cookies === null || cookies.length > MAX_COOKIE_CHARACTERS) return undefined;
   const name = cookieName(isPlain(request, publicBase));
-  for (const cookie of cookies.split(";")) {
+  const values = cookies.split(";").flatMap((cookie) => {
     const [key, value = ""] = cookie.trim().split("=", 2);
-    if (key === name) return TOKEN.test(value) ? value : undefined;
-  }
-  return undefined;
+    return key === name ? [value] : [];
+  });
+  return values.length === 1 && TOKEN.test(values[0]!) ? values[0] : undefined;
 }
 
 /** The Set-Cookie header of a session; an empty token ends it. */

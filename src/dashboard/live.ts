@@ -17,6 +17,8 @@ interface LiveDependencies {
 
 const MAX_STREAMS = 500;
 const MAX_STREAMS_OF_ONE = 50;
+/** Pages that one person sees at once; those in the background close theirs. */
+const MAX_STREAMS_OF_SESSION = 12;
 /** A session has to end within a second of its key's end, so its key is looked at more often. */
 const TICK_MS = 400;
 const TICKS_OF_SESSION = 25;
@@ -34,6 +36,7 @@ interface Mark {
 export class LiveFigures {
   readonly #dependencies: LiveDependencies;
   readonly #room = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_ONE);
+  readonly #roomOfSessions = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_SESSION);
   readonly #marks = new Map<string, Mark>();
 
   constructor(dependencies: LiveDependencies) {
@@ -44,14 +47,16 @@ export class LiveFigures {
   open(context: RequestContext): Response {
     const organizationId = context.caller?.key.organizationId;
     const owner = organizationId ?? context.operatorKeyId;
+    const session = this.#dependencies.sessions.idOf(context.request);
+    if (!this.#roomOfSessions.tryTake(session)) throw tooManyPages();
     if (!this.#room.tryTake(owner)) {
-      throw new GatewayError("overloaded", "Too many pages of the dashboard are open.", {
-        retryAfterSeconds: 5,
-      });
+      this.#roomOfSessions.free(session);
+      throw tooManyPages();
     }
     const close = context.keepOpen();
     const frames = this.#frames(context.request, organizationId, () => {
       this.#room.free(owner);
+      this.#roomOfSessions.free(session);
       close();
     });
     const encoder = new TextEncoder();
@@ -114,6 +119,12 @@ export class LiveFigures {
     this.#marks.set(organizationId, { readAtMs: nowMs, mark });
     return mark;
   }
+}
+
+function tooManyPages(): GatewayError {
+  return new GatewayError("overloaded", "Too many pages of the dashboard are open.", {
+    retryAfterSeconds: 5,
+  });
 }
 
 function frame(event: string): string {

@@ -33,8 +33,8 @@ interface Asset {
 
 type Assets = Readonly<Record<AssetKind, Asset>>;
 
-/** What the pages load, built when the first page is asked for and kept in memory. */
-class Bundle {
+/** What the pages load, built soon after the start, or when the first page is asked for, and kept in memory. */
+export class PageBundle {
   #built: Promise<Assets> | undefined;
 
   assets(): Promise<Assets> {
@@ -43,6 +43,12 @@ class Bundle {
       throw error;
     });
     return this.#built;
+  }
+
+  /** With the form that browsers take. */
+  async prepare(): Promise<void> {
+    const { js, css } = await this.assets();
+    await Promise.all([js.file.prepare(), css.file.prepare()]);
   }
 }
 
@@ -73,8 +79,7 @@ async function build(): Promise<Assets> {
 }
 
 /** The pages for people: the dashboard, and the way there from the gateway's address. */
-export function pageRoutes(): RouteDefinition[] {
-  const bundle = new Bundle();
+export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
   const page = { description: "The page.", contentType: "text/html" };
   return [
     {

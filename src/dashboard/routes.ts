@@ -8,12 +8,13 @@ import { networkCheck } from "../lib/public-address.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
-import { pageRoutes } from "./pages.ts";
+import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
   readonly live: LiveFigures;
+  readonly bundle: PageBundle;
   readonly sql: Database;
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
@@ -48,7 +49,7 @@ export function dashboardRoutes(
   dependencies: DashboardDependencies,
 ): RouteDefinition[] {
   return [
-    ...pageRoutes(),
+    ...pageRoutes(dependencies.bundle),
     ...sessionRoutes(dependencies),
     {
       method: "GET",

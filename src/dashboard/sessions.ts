@@ -100,6 +100,11 @@ export class DashboardSessions implements Sessions {
     return session;
   }
 
+  /** What tells the sessions of requests that were let in apart; no secret. */
+  idOf(request: Request): string {
+    return hashOf(cookieToken(request, this.#dependencies.publicUrl) ?? "");
+  }
+
   /** The key of a session as it stands now. Throws 401 where it has ended. */
   async assertKey(session: SessionRecord): Promise<void> {
     await this.#callerBy(session);

@@ -76,6 +76,7 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     },
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
+    ownIdempotency: context.ownIdempotency,
     keepLarge: context.keepLarge,
     headers: context.request.headers,
     clientSignal: context.request.signal,

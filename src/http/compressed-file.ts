@@ -58,6 +58,11 @@ export class CompressedFile {
     return new Response(bodyInPieces(await this.#made(coding)), { headers });
   }
 
+  /** Makes the form that browsers ask for before one does. */
+  async prepare(): Promise<void> {
+    await this.#made("br");
+  }
+
   #made(coding: Coding): Promise<Uint8Array> {
     const made = this.#compressed.get(coding) ?? this.#make(coding);
     this.#compressed.set(coding, made);

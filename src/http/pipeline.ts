@@ -4,10 +4,10 @@ import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
-import type { AskedFields, RequestFacts } from "../lib/request-facts.ts";
+import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
-import type { RequestRecord } from "../telemetry/interface.ts";
+import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 import type { RecordedTrace } from "../telemetry/request-trace.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
 import type { Authentication } from "./authentication.ts";
@@ -357,6 +357,10 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
     const refused = errorResponse(error, this.requestId, this.log.headers, wire);
+    // As what a session is answered otherwise.
+    if (this.#route.definition.access.kind === "session") {
+      refused.headers.set("cache-control", "no-store");
+    }
     if (inFlight.isStopping) refused.headers.set("connection", "close");
     return refused;
   }
@@ -370,33 +374,11 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
-    const record: RequestRecord = {
-      requestId: this.requestId,
-      method: definition.method,
-      route: definition.path,
-      status: log.status ?? status,
-      latencyMs: performance.now() - this.startedMs,
-      organizationId: key?.organizationId,
-      keyId: key?.id ?? this.#operatorKeyId,
-      model: log.model,
-      provider: log.provider,
-      promptTokens: log.promptTokens,
-      completionTokens: log.completionTokens,
-      costNano: log.costNano,
-      firstTokenMs: log.firstTokenMs,
-      errorCode: log.errorCode,
-      asked: log.asked,
-      guardrailHits: log.guardrailHits,
-      cache: log.cache,
-    };
+    const keyId = key?.id ?? this.#operatorKeyId;
+    const record = requestRecord(this, definition, status, key?.organizationId, keyId);
     dependencies.record(record);
     this.#trace?.finish(record);
   }
-}
-
-/** Of a body that was refused before its endpoint accepted it. */
-function askedIn(body: unknown): AskedFields | undefined {
-  return typeof body === "object" && body !== null ? body : undefined;
 }
 
 /** As an Authorization header has them. Anthropic's clients send their key alone, in a header of its own. */

@@ -1,5 +1,6 @@
 import { type TSchema, Type } from "typebox";
 import type { Caller } from "../calls/admission.ts";
+import type { OwnIdempotency } from "../calls/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
@@ -80,6 +81,7 @@ export interface RequestContext {
    * cannot be given again.
    */
   keepLarge?(body: Uint8Array): Promise<void>;
+  readonly ownIdempotency?: OwnIdempotency | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

@@ -38,8 +38,6 @@ export interface BatchRecord {
   readonly failed: number;
   readonly outputFile: string | null;
   readonly errorFile: string | null;
-  /** Attempts of the present step that failed. */
-  readonly attempts: number;
   readonly createdAtMs: number;
   readonly inProgressAtMs: number | null;
   readonly finalizingAtMs: number | null;

@@ -71,6 +71,11 @@ export async function examineKeyring(
   return (await holdsSealedValues(sql)) ? openedBy(await firstRow(sql, keys), keys) : undefined;
 }
 
+/** Throws MasterKeyError where the keys are not those that `row`, of this database or another, was made with. */
+export function assertKeysOpen(row: MasterKeyRow, keys: MasterKeys): void {
+  openedBy(row, keys);
+}
+
 /** True where a key has been used: a new one in its place would open nothing. */
 export async function isSealed(sql: Database): Promise<boolean> {
   return (await readMasterKey(sql)) !== undefined || (await holdsSealedValues(sql));

@@ -1,5 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import type { Database } from "../../db/client.ts";
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import { setGuardrailDefault } from "../../db/queries/definitions.ts";
 import { insertOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
 import {
@@ -12,6 +12,7 @@ import {
   type OperatedOrganization,
   type OrganizationSettings,
 } from "../../db/queries/organizations.ts";
+import { endSubscriptionOf, findPlanSubscription } from "../../db/queries/plan-subscriptions.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import { newKey } from "../keys/api-keys.ts";
@@ -39,6 +40,38 @@ export interface OrganizationChange extends Partial<OrganizationSettings> {
   readonly creditLimitNano?: bigint | null;
   /** Names or ids of guardrails by the key, under "" of the whole organization; null takes one away. */
   readonly guardrails?: Readonly<Record<string, string | null>>;
+}
+
+/**
+ * Changes what an operator sets; with the plan, a subscription that pays for another one is to be ended at the payment
+ * processor. Throws 409.
+ */
+export async function applySettings(
+  sql: DatabaseTransaction,
+  id: string,
+  settings: Partial<OrganizationSettings>,
+): Promise<void> {
+  await changeOrganization(sql, id, settings);
+  const { plan } = settings;
+  if (plan !== undefined && !(await endSubscriptionOf(sql, id, plan))) throw subscribing();
+}
+
+/** For what is done before the settings are changed. Throws 409. */
+export async function assertNotSubscribing(
+  sql: Database,
+  id: string,
+  { plan }: Partial<OrganizationSettings>,
+): Promise<void> {
+  if (plan === undefined) return;
+  if ((await findPlanSubscription(sql, id))?.state === "pending") throw subscribing();
+}
+
+function subscribing(): GatewayError {
+  return new GatewayError(
+    "subscription_changing",
+    "The organization is subscribing to a plan at this moment: try again.",
+    { param: "plan" },
+  );
 }
 
 /** What operators do with organizations. Changes take effect on every instance within a second. */
@@ -85,17 +118,18 @@ export class OrganizationAdministration {
   }
 
   /**
-   * Throws 404, and 402 where the balance is below what the new credit limit allows: then nothing is
-   * changed. The limit is set first, so that a repeated call finishes one that was broken off.
+   * Throws 404, 402 where the balance is below what the new credit limit allows, and 409 where the organization is just
+   * subscribing to a plan: then nothing is changed. The limit is set first, so that a repeated call finishes one that was broken off.
    */
   async change(id: string, change: OrganizationChange): Promise<OperatedOrganization> {
     const { creditLimitNano: _, guardrails = {}, ...settings } = change;
     const before = await this.find(id);
+    await assertNotSubscribing(this.#dependencies.sql, id, settings);
     const limit = creditLimitAfter(before, change);
     if (limit !== before.creditLimitNano) await this.#setCreditLimit(before, limit);
     const { sql, definitions } = this.#dependencies;
     await sql.begin(async (transaction) => {
-      await changeOrganization(transaction, id, settings);
+      await applySettings(transaction, id, settings);
       for (const [keyId, nameOrId] of Object.entries(guardrails)) {
         const isSet = await setGuardrailDefault(transaction, id, keyId, nameOrId);
         if (!isSet) throw noGuardrail();

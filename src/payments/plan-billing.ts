@@ -7,6 +7,7 @@ import {
   insertPlanSubscription,
   noteStanding,
   type PlanSubscription,
+  type SubscriptionState,
   setNextPlan,
 } from "../../db/queries/plan-subscriptions.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -64,7 +65,7 @@ export class PlanBilling {
     const { sql, methods, processorName } = this.#dependencies;
     const known = await this.find(organizationId);
     // What was not paid is given up for another try, perhaps with another card.
-    if (known?.state === "open" || known?.state === "unpaid") await this.cancel(known);
+    if (known !== undefined && GIVEN_UP.has(known.state)) await this.cancel(known);
     if (known?.state !== "pending" && known?.state !== "active") {
       const method = await methods.chosen(organizationId, undefined);
       const customer = await asking(() => methods.customer(organizationId));
@@ -72,7 +73,9 @@ export class PlanBilling {
       await insertPlanSubscription(sql, { ...order, id: newId("sub"), method: method.reference });
     }
     const subscription = await this.find(organizationId);
-    const standing = subscription && (await this.#read(subscription));
+    // An operator has changed the plan meanwhile.
+    if (subscription === undefined || subscription.state === "ending") throw changed();
+    const standing = await this.#read(subscription);
     if (standing === undefined) {
       throw new GatewayError(
         "provider_timeout",
@@ -93,7 +96,7 @@ export class PlanBilling {
     return this.#setEnding(subscription, undefined);
   }
 
-  /** Ends what is not paid. Throws 409 while the processor is asked, 502. */
+  /** Ends what is not paid, or not wanted. Throws 409 while the processor is asked, 502. */
   async cancel(subscription: PlanSubscription): Promise<void> {
     const { plans, sql, organizations } = this.#dependencies;
     const { reference, organizationId } = subscription;
@@ -133,10 +136,7 @@ export class PlanBilling {
     const { plans, background, organizations } = this.#dependencies;
     let subscription: PlanSubscription | undefined = known;
     for (let reads = 0; subscription !== undefined && reads < MAX_READS; reads++) {
-      const standing: PlanStanding | undefined =
-        subscription.state === "pending"
-          ? await plans?.subscribe(subscription)
-          : await plans?.read(subscription);
+      const standing = await standingOf(plans, subscription);
       if (standing === undefined) return undefined;
       if (await noteStanding(background, subscription, standing)) {
         organizations.forget(subscription.organizationId);
@@ -160,6 +160,25 @@ export class PlanBilling {
     }
     if (this.#isClosed) return;
     this.#cancelLook = clock.after(LOOK_MS, () => this.start());
+  }
+}
+
+const GIVEN_UP: ReadonlySet<SubscriptionState> = new Set(["open", "unpaid", "ending"]);
+
+/** Asked as its state wants; undefined where the processor did not say. */
+async function standingOf(
+  plans: PlanProcessor | undefined,
+  subscription: PlanSubscription,
+): Promise<PlanStanding | undefined> {
+  if (plans === undefined) return undefined;
+  if (subscription.state === "pending") return plans.subscribe(subscription);
+  if (subscription.state !== "ending") return plans.read(subscription);
+  try {
+    await plans.cancel(subscription.reference!);
+    return { state: "ended" };
+  } catch (error) {
+    if (!(error instanceof PaymentProcessorError)) throw error;
+    return undefined;
   }
 }
 

@@ -18,6 +18,9 @@ interface ServeOptions {
   onStopFailed(error: unknown): void;
 }
 
+/** A start is not to be slower for it, nor the first requests. */
+const PAGES_AFTER_MS = 1_000;
+
 /** Composes the gateway and listens; from then on a signal stops it in order. Returns the port. */
 export async function serve(options: ServeOptions): Promise<number> {
   const { config, database, telemetry, signals } = options;
@@ -37,6 +40,8 @@ export async function serve(options: ServeOptions): Promise<number> {
     signals.assertNone();
     const server = listen(gateway, config, options.sharesPort);
     const running = { gateway, server, database, telemetry, config };
+    // What fails here, the first one who opens the dashboard sees.
+    setTimeout(() => void running.gateway.buildPages().catch(() => {}), PAGES_AFTER_MS).unref();
     signals.handOver(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
     return server.port;
   } catch (error) {

@@ -1,5 +1,5 @@
 import { close, open as openDescriptor, read } from "node:fs";
-import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { FolderMark, type KnownFolder } from "./folder-mark.ts";
 import {
@@ -52,6 +52,19 @@ export class DiskStorage implements FileStorage {
     const wasThere = [await removed(path), await removed(path + UNFINISHED)];
     // The folder may be the wrong one.
     if (!wasThere.includes(true)) await this.assertOurs();
+  }
+
+  async isEmpty(): Promise<boolean> {
+    try {
+      for (const folder of await readdir(this.#root, { withFileTypes: true })) {
+        if (!folder.isDirectory()) continue;
+        if ((await readdir(join(this.#root, folder.name))).length > 0) return false;
+      }
+      return true;
+    } catch (error) {
+      if (isMissing(error)) return true;
+      throw failure("cannot list stored files", error);
+    }
   }
 
   async signedUrl(): Promise<undefined> {

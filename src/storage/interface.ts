@@ -31,6 +31,8 @@ export interface FileStorage {
   read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>>;
   /** Removes a key and unfinished writes to it. May be repeated. */
   remove(key: string): Promise<void>;
+  /** True where nothing was ever written, or all was removed. */
+  isEmpty(): Promise<boolean>;
   /** A URL that needs no credentials; undefined if the store has no HTTP interface. */
   signedUrl(key: string, address: SignedAddress): Promise<string | undefined>;
 }

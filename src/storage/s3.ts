@@ -63,6 +63,12 @@ export class S3Storage implements FileStorage {
     await answer.body?.cancel();
   }
 
+  async isEmpty(): Promise<boolean> {
+    const query = { "list-type": "2", prefix: FOLDER, "max-keys": "1" };
+    const answer = await this.#requests.send({ method: "GET", query }, [200]);
+    return xmlTexts(await answer.text(), "Contents").length === 0;
+  }
+
   signedUrl(key: string, address: SignedAddress): Promise<string> {
     return this.#requests.presign(objectKey(key), {
       "X-Amz-Expires": String(address.expiresInSeconds),

@@ -23,8 +23,9 @@ const subscription = Type.Object({
     Type.String({ description: "Follows at the end of the period; null: the same plan" }),
   ),
   payment_status: nullable(
-    Type.Enum(["pending", "open", "active", "unpaid"], {
-      description: "Of a paid plan; null where none is billed",
+    Type.Enum(["pending", "open", "active", "unpaid", "ending"], {
+      description:
+        "Of a paid plan; null where none is billed. `ending`: the operator has chosen another plan",
     }),
   ),
   payment_url: nullable(Type.String({ description: "Where an open payment can be made" })),

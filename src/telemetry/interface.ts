@@ -1,5 +1,10 @@
 import type { Logger } from "pino";
-import type { AskedFields, GuardrailHit } from "../lib/request-facts.ts";
+import type {
+  AskedFields,
+  GuardrailHit,
+  RecordedRouting,
+  RequestFacts,
+} from "../lib/request-facts.ts";
 import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
@@ -22,9 +27,43 @@ export interface RequestRecord {
   readonly errorCode: string | undefined;
   /** Of requests of models: never written to the log. */
   readonly asked?: AskedFields | undefined;
+  readonly queuedMs?: number | undefined;
+  readonly routing?: RecordedRouting | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
   /** Undefined where the request did not ask for the response cache. */
   readonly cache: "hit" | "miss" | undefined;
+}
+
+/** Of a request that ends now; one of no organization has an operator's key, or none. */
+export function requestRecord(
+  ended: { readonly requestId: string; readonly startedMs: number; readonly log: RequestFacts },
+  { method, path }: { readonly method: string; readonly path: string },
+  status: number,
+  organizationId: string | undefined,
+  keyId: string | undefined,
+): RequestRecord {
+  const { log } = ended;
+  return {
+    requestId: ended.requestId,
+    method,
+    route: path,
+    status: log.status ?? status,
+    latencyMs: performance.now() - ended.startedMs,
+    organizationId,
+    keyId,
+    model: log.model,
+    provider: log.provider,
+    promptTokens: log.promptTokens,
+    completionTokens: log.completionTokens,
+    costNano: log.costNano,
+    firstTokenMs: log.firstTokenMs,
+    errorCode: log.errorCode,
+    asked: log.asked,
+    queuedMs: log.queuedMs,
+    routing: log.routing,
+    guardrailHits: log.guardrailHits,
+    cache: log.cache,
+  };
 }
 
 export interface Telemetry {

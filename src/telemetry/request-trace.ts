@@ -1,26 +1,21 @@
-import { type Attributes, type SpanContext, SpanKind, SpanStatusCode } from "@opentelemetry/api";
-import type { Resource } from "@opentelemetry/resources";
-import type { ReadableSpan } from "@opentelemetry/sdk-trace";
+import { SpanKind } from "@opentelemetry/api";
 import { steadyClock } from "../lib/clock.ts";
 import { isFields } from "../lib/json.ts";
 import type { RequestTrace, SpanAttributes, TracedCall, TraceSpan } from "../lib/trace.ts";
 import type { RequestRecord } from "./interface.ts";
 import { redactText, shownModel } from "./redact.ts";
+import type { EndedSpan } from "./span-batch.ts";
 
-type HrTime = [seconds: number, nanos: number];
-
-/** Where ended spans go, and what all of them have. */
+/** Where the spans of ended requests go. */
 export interface SpanSink {
-  readonly resource: Resource;
   /** Prompts are recorded. */
   readonly withContent: boolean;
   newSpanId(): string;
-  add(span: ReadableSpan): void;
+  add(traceId: string, spans: readonly EndedSpan[]): void;
 }
 
-const SCOPE = { name: "model-gateway" };
 const NOTHING: never[] = [];
-const SAMPLED = 1;
+const NO_ATTRIBUTES: SpanAttributes = {};
 const NANO_PER_USD = 1e9;
 const MAX_CALLERS_ATTRIBUTES = 32;
 const MAX_NAME_CHARACTERS = 64;
@@ -50,86 +45,73 @@ const PROVIDER_NAMES: Readonly<Record<string, string>> = {
   xai: "x_ai",
 };
 
-/**
- * A span as the exporter takes it. It is made without the SDK's tracer, whose contexts and limits cost as much as the
- * export.
- */
-class RecordedSpan implements ReadableSpan, TraceSpan {
+class RecordedSpan implements EndedSpan, TraceSpan {
   readonly name: string;
   readonly kind: SpanKind;
-  readonly parentSpanContext?: SpanContext;
-  readonly startTime: HrTime;
-  readonly attributes: Attributes;
-  readonly resource: Resource;
-  readonly instrumentationScope = SCOPE;
-  readonly links = NOTHING;
-  readonly droppedAttributesCount = 0;
-  readonly droppedEventsCount = 0;
-  readonly droppedLinksCount = 0;
-  events: ReadableSpan["events"] = NOTHING;
-  status: ReadableSpan["status"] = { code: SpanStatusCode.UNSET };
-  endTime: HrTime = [0, 0];
-  duration: HrTime = [0, 0];
-  ended = false;
-  readonly #startMs: number;
-  readonly #context: SpanContext;
-  readonly #sink: SpanSink;
+  readonly spanId: string;
+  readonly parentSpanId: string | undefined;
+  readonly hasRemoteParent: boolean;
+  readonly attributes: SpanAttributes;
+  readonly startMs = steadyClock.nowMs();
+  endMs = 0;
+  endAttributes: SpanAttributes | undefined;
+  errorType: string | undefined;
+  isError = false;
+  events: { readonly name: string; readonly atMs: number }[] = NOTHING;
+  readonly #trace: RecordedTrace;
 
   constructor(
-    sink: SpanSink,
-    traceId: string,
-    parent: SpanContext | undefined,
-    { name, kind = SpanKind.INTERNAL, startMs = steadyClock.nowMs(), attributes }: SpanStart,
+    trace: RecordedTrace,
+    spanId: string,
+    {
+      name,
+      kind = SpanKind.INTERNAL,
+      parentSpanId,
+      hasRemoteParent = false,
+      attributes,
+    }: SpanStart,
   ) {
-    this.#sink = sink;
-    this.#context = { traceId, spanId: sink.newSpanId(), traceFlags: SAMPLED };
-    this.resource = sink.resource;
-    if (parent !== undefined) this.parentSpanContext = parent;
+    this.#trace = trace;
+    this.spanId = spanId;
     this.name = name;
     this.kind = kind;
-    this.#startMs = startMs;
-    this.startTime = hrTime(startMs);
-    this.attributes = { ...attributes };
-  }
-
-  spanContext(): SpanContext {
-    return this.#context;
+    this.parentSpanId = parentSpanId;
+    this.hasRemoteParent = hasRemoteParent;
+    this.attributes = attributes ?? NO_ATTRIBUTES;
   }
 
   get traceparent(): string {
-    const { traceId, spanId } = this.#context;
-    return `00-${traceId}-${spanId}-01`;
+    return `00-${this.#trace.traceId}-${this.spanId}-01`;
   }
 
   event(name: string): void {
-    if (this.ended) return;
-    this.events = [...this.events, { name, time: hrTime(steadyClock.nowMs()) }];
+    if (this.endMs !== 0) return;
+    const event = { name, atMs: steadyClock.nowMs() };
+    if (this.events === NOTHING) this.events = [event];
+    else this.events.push(event);
   }
 
   end(errorType?: string, attributes?: SpanAttributes, isError = errorType !== undefined): void {
-    if (this.ended) return;
-    this.ended = true;
-    Object.assign(this.attributes, attributes);
-    if (errorType !== undefined) this.attributes["error.type"] = errorType;
-    if (isError) this.status = { code: SpanStatusCode.ERROR };
-    const endMs = Math.max(this.#startMs, steadyClock.nowMs());
-    this.endTime = hrTime(endMs);
-    this.duration = hrTime(endMs - this.#startMs);
-    this.#sink.add(this);
+    if (this.endMs !== 0) return;
+    this.endMs = Math.max(this.startMs, steadyClock.nowMs());
+    this.endAttributes = attributes;
+    this.errorType = errorType;
+    this.isError = isError;
   }
 }
 
 interface SpanStart {
   readonly name: string;
   readonly kind?: SpanKind;
-  readonly startMs?: number;
+  readonly parentSpanId: string | undefined;
+  readonly hasRemoteParent?: boolean;
   readonly attributes?: SpanAttributes | undefined;
 }
 
 export interface TraceStart {
   readonly traceId: string;
   /** The caller's span. */
-  readonly parent: SpanContext | undefined;
+  readonly parentSpanId: string | undefined;
   readonly method: string;
   /** The route's pattern. */
   readonly route: string;
@@ -137,21 +119,23 @@ export interface TraceStart {
 
 /** A request that was sampled: its span, which has those of its steps below it. */
 export class RecordedTrace implements RequestTrace {
+  readonly traceId: string;
   readonly #sink: SpanSink;
-  readonly #traceId: string;
   readonly #root: RecordedSpan;
   readonly #operation: string;
-  readonly #begun: RecordedSpan[] = [];
+  readonly #spans: RecordedSpan[];
 
-  constructor(sink: SpanSink, { traceId, parent, method, route }: TraceStart) {
+  constructor(sink: SpanSink, { traceId, parentSpanId, method, route }: TraceStart) {
     this.#sink = sink;
-    this.#traceId = traceId;
+    this.traceId = traceId;
     this.#operation = OPERATIONS[route] ?? route.slice(route.lastIndexOf("/") + 1);
-    const name = `${method} ${route}`;
-    const attributes = { "http.request.method": method, "http.route": route };
-    this.#root = new RecordedSpan(sink, traceId, parent, {
-      ...{ name, kind: SpanKind.SERVER, attributes },
+    this.#root = new RecordedSpan(this, sink.newSpanId(), {
+      name: `${method} ${route}`,
+      kind: SpanKind.SERVER,
+      ...{ parentSpanId, hasRemoteParent: parentSpanId !== undefined },
+      attributes: { "http.request.method": method, "http.route": route },
     });
+    this.#spans = [this.#root];
   }
 
   event(name: string): void {
@@ -159,34 +143,33 @@ export class RecordedTrace implements RequestTrace {
   }
 
   begin(name: string, attributes?: SpanAttributes): TraceSpan {
-    return this.#begin({ name, attributes });
+    return this.#begin(name, SpanKind.INTERNAL, attributes);
   }
 
   beginCall({ providerId, endpointId, model, upstreamModel }: TracedCall): TraceSpan {
-    return this.#begin({
-      name: `${this.#operation} ${upstreamModel}`,
-      kind: SpanKind.CLIENT,
-      attributes: {
-        "gen_ai.operation.name": this.#operation,
-        "gen_ai.provider.name": PROVIDER_NAMES[providerId] ?? providerId,
-        "gen_ai.request.model": upstreamModel,
-        "gateway.model": model.id,
-        "gateway.endpoint": endpointId,
-      },
+    return this.#begin(`${this.#operation} ${upstreamModel}`, SpanKind.CLIENT, {
+      "gen_ai.operation.name": this.#operation,
+      "gen_ai.provider.name": PROVIDER_NAMES[providerId] ?? providerId,
+      "gen_ai.request.model": upstreamModel,
+      "gateway.model": model.id,
+      "gateway.endpoint": endpointId,
     });
   }
 
-  #begin(start: SpanStart): RecordedSpan {
-    const span = new RecordedSpan(this.#sink, this.#traceId, this.#root.spanContext(), start);
-    this.#begun.push(span);
+  #begin(name: string, kind: SpanKind, attributes: SpanAttributes | undefined): RecordedSpan {
+    const parentSpanId = this.#root.spanId;
+    const start = { name, kind, parentSpanId, attributes };
+    const span = new RecordedSpan(this, this.#sink.newSpanId(), start);
+    this.#spans.push(span);
     return span;
   }
 
   /** The request is over, and with it every step that has not said so. */
   finish(request: RequestRecord): void {
     const { status, errorCode } = request;
-    for (const span of this.#begun) span.end(errorCode);
     this.#root.end(errorCode, this.#attributesOf(request), status >= 500);
+    for (const span of this.#spans) span.end(errorCode);
+    this.#sink.add(this.traceId, this.#spans);
   }
 
   #attributesOf(request: RequestRecord): SpanAttributes {
@@ -212,11 +195,6 @@ export class RecordedTrace implements RequestTrace {
       }),
     };
   }
-}
-
-function hrTime(ms: number): HrTime {
-  const seconds = Math.floor(ms / 1_000);
-  return [seconds, Math.round((ms - seconds * 1_000) * 1e6)];
 }
 
 /** The members of the field `trace`. */

@@ -1,12 +1,12 @@
-import { type ExportResult, ExportResultCode, parseTraceParent } from "@opentelemetry/core";
-import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
-import { resourceFromAttributes } from "@opentelemetry/resources";
-import { BatchSpanProcessor, RandomIdGenerator, type ReadableSpan } from "@opentelemetry/sdk-trace";
-import type { TracingConfig } from "../config/tracing-settings.ts";
+import { parseTraceParent } from "@opentelemetry/core";
+import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+import type { TracingConfig } from "../config/telemetry-settings.ts";
 import { systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
 import type { Telemetry } from "./interface.ts";
+import { OtlpExporter } from "./otlp-exporter.ts";
 import { RecordedTrace, type SpanSink } from "./request-trace.ts";
+import { type EndedSpan, SpanBatch } from "./span-batch.ts";
 
 interface TracedRoute {
   readonly method: string;
@@ -20,12 +20,15 @@ export interface TracingOptions {
   readonly telemetry: Pick<Telemetry, "log" | "counter">;
 }
 
-/** Ended spans that wait for their export, at most: some megabytes. */
-const MAX_QUEUED = 8_192;
-const MAX_BATCH = 512;
+/** Collectors take requests of some megabytes. */
+const MAX_BATCH_BYTES = 1_048_576;
+/** Of spans that wait for their export. */
+const MAX_WAITING_BYTES = 8 * MAX_BATCH_BYTES;
 const EXPORT_EVERY_MS = 2_000;
-const EXPORT_TIMEOUT_MS = 5_000;
 const SAMPLED = 1;
+const SCOPE = "model-gateway";
+const SPAN_ID_DIGITS = 16;
+const TRACE_ID_DIGITS = 32;
 
 /**
  * Traces of requests, sent to a collector by OTLP. A caller's decision to sample holds; of other requests a share is
@@ -33,50 +36,35 @@ const SAMPLED = 1;
  */
 export class Tracing {
   readonly #sampleRatio: number;
-  readonly #ids = new RandomIdGenerator();
+  readonly #ids = new RandomDigits();
   readonly #sink: SpanSink;
-  readonly #processor: BatchSpanProcessor;
-  readonly #log: Telemetry["log"];
-  #waiting = 0;
+  readonly #resource: Readonly<Record<string, string>>;
+  readonly #exporter: OtlpExporter<Uint8Array>;
+  /** Oldest first; the last one is being filled. */
+  readonly #batches: SpanBatch[] = [];
+  /** Its memory is used again. */
+  #spare: SpanBatch | undefined;
+  #waitingBytes = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #exporting: Promise<void> | undefined;
+  #isClosed = false;
   #exported = 0;
   #dropped = 0;
-  #isFailing = false;
 
   constructor({ config, instanceId, telemetry }: TracingOptions) {
-    const { endpoint, headers, sampleRatio, serviceName, withContent } = config;
-    this.#sampleRatio = sampleRatio;
-    this.#log = telemetry.log;
-    const url = `${endpoint.replace(/\/+$/, "")}/v1/traces`;
-    const exporter = new OTLPTraceExporter({
-      ...{ url, headers: { ...headers }, timeoutMillis: EXPORT_TIMEOUT_MS },
-    });
-    this.#processor = new BatchSpanProcessor({
-      exporter: {
-        export: (spans, done) => {
-          this.#waiting -= spans.length;
-          exporter.export(spans, (result) => {
-            this.#noteResult(spans.length, result);
-            done(result);
-          });
-        },
-        forceFlush: () => exporter.forceFlush(),
-        shutdown: () => exporter.shutdown(),
+    this.#sampleRatio = config.sampleRatio;
+    this.#resource = { "service.name": config.serviceName, "service.instance.id": instanceId };
+    this.#exporter = new OtlpExporter({
+      ...{ collector: config, what: "traces", log: telemetry.log },
+      serializer: {
+        serializeRequest: (bytes) => bytes,
+        deserializeResponse: (bytes) => ProtobufTraceSerializer.deserializeResponse(bytes),
       },
-      // The bound is kept here, where what is dropped is counted.
-      maxQueueSize: MAX_QUEUED + MAX_BATCH,
-      maxExportBatchSize: MAX_BATCH,
-      scheduledDelayMillis: EXPORT_EVERY_MS,
-      exportTimeoutMillis: 2 * EXPORT_TIMEOUT_MS,
     });
-    const ids = this.#ids;
     this.#sink = {
-      resource: resourceFromAttributes({
-        "service.name": serviceName,
-        "service.instance.id": instanceId,
-      }),
-      withContent,
-      newSpanId: () => ids.generateSpanId(),
-      add: (span) => this.#add(span),
+      withContent: config.withContent,
+      newSpanId: () => this.#ids.take(SPAN_ID_DIGITS),
+      add: (traceId, spans) => this.#add(traceId, spans),
     };
     telemetry.counter(
       "gateway_trace_spans_exported_total",
@@ -99,32 +87,74 @@ export class Tracing {
         ? Math.random() < this.#sampleRatio
         : (parent.traceFlags & SAMPLED) === SAMPLED;
     if (!isSampled) return undefined;
-    const traceId = parent?.traceId ?? this.#ids.generateTraceId();
-    return new RecordedTrace(this.#sink, { traceId, parent: parent ?? undefined, method, route });
+    const traceId = parent?.traceId ?? this.#ids.take(TRACE_ID_DIGITS);
+    return new RecordedTrace(this.#sink, {
+      ...{ traceId, parentSpanId: parent?.spanId, method, route },
+    });
   }
 
   /** Exports what waits, unless that takes too long. */
   async close(withinMs: number): Promise<void> {
-    const flushed = this.#processor.shutdown().catch(() => undefined);
-    await doneInTime(flushed, systemClock, withinMs);
+    this.#isClosed = true;
+    await doneInTime(this.#export(), systemClock, withinMs);
   }
 
-  #add(span: ReadableSpan): void {
-    if (this.#waiting >= MAX_QUEUED) {
-      this.#dropped++;
+  #add(traceId: string, spans: readonly EndedSpan[]): void {
+    if (this.#isClosed || this.#waitingBytes >= MAX_WAITING_BYTES) {
+      this.#dropped += spans.length;
       return;
     }
-    this.#waiting++;
-    this.#processor.onEnd(span);
+    let batch = this.#batches.at(-1);
+    if (batch === undefined || batch.byteLength >= MAX_BATCH_BYTES) {
+      batch = this.#spare ?? new SpanBatch();
+      this.#spare = undefined;
+      this.#batches.push(batch);
+    }
+    const before = batch.byteLength;
+    batch.add(traceId, spans);
+    this.#waitingBytes += batch.byteLength - before;
+    if (batch.byteLength >= MAX_BATCH_BYTES) void this.#export();
+    else this.#timer ??= setTimeout(() => void this.#export(), EXPORT_EVERY_MS);
   }
 
-  #noteResult(spans: number, { code, error }: ExportResult): void {
-    const hasFailed = code !== ExportResultCode.SUCCESS;
-    if (hasFailed) this.#dropped += spans;
-    else this.#exported += spans;
-    if (hasFailed && !this.#isFailing) {
-      this.#log.warn({ err: error }, "the collector takes no traces; they are dropped");
-    } else if (!hasFailed && this.#isFailing) this.#log.info("the collector takes traces again");
-    this.#isFailing = hasFailed;
+  /** Sends one batch after the other until none waits. */
+  #export(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#exporting === undefined && this.#batches.length > 0) {
+      this.#exporting = this.#exportAll();
+    }
+    return this.#exporting ?? Promise.resolve();
+  }
+
+  async #exportAll(): Promise<void> {
+    for (let batch = this.#batches.shift(); batch !== undefined; batch = this.#batches.shift()) {
+      this.#waitingBytes -= batch.byteLength;
+      const { spans } = batch;
+      const request = batch.request(this.#resource, SCOPE);
+      batch.clear();
+      this.#spare = batch;
+      if (await this.#exporter.send(request)) this.#exported += spans;
+      else this.#dropped += spans;
+    }
+    this.#exporting = undefined;
+  }
+}
+
+const DIGITS_BYTES = 4_096;
+
+/** Hexadecimal digits at random, made many at a time. */
+class RandomDigits {
+  #digits = "";
+  #at = 0;
+
+  take(length: number): string {
+    if (this.#at + length > this.#digits.length) {
+      this.#digits = crypto.getRandomValues(new Uint8Array(DIGITS_BYTES)).toHex();
+      this.#at = 0;
+    }
+    const start = this.#at;
+    this.#at += length;
+    return this.#digits.slice(start, this.#at);
   }
 }

@@ -14,6 +14,7 @@
 
 import { type CostBound, type StepMoney, stepBound } from "../calls/endpoint.ts";
 import type { Candidate } from "../calls/routing/plan-route.ts";
+import type { TraceSpan } from "../lib/trace.ts";
 import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
 import { toolCostFemto } from "../money/usage.ts";
@@ -38,6 +39,7 @@ export interface LoopStep {
   /** False where no more tools are run. */
   readonly mayCall: boolean;
   readonly onNewConnection: boolean;
+  readonly span: TraceSpan | undefined;
 }
 
 /** The model of a loop, as its endpoint calls it. */
@@ -54,6 +56,8 @@ export interface LoopModel {
 
 export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly model: LoopModel;
+  /** Of the call that answers the request itself, where it is traced. */
+  readonly firstSpan?: TraceSpan | undefined;
   readonly tools: ReadonlyMap<string, GatewayTool>;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
@@ -89,6 +93,7 @@ export class ToolLoop implements PieceReader<Batch> {
   readonly #batches: AsyncGenerator<Batch, void>;
   /** Of the step that runs. */
   #reader: PieceReader<Batch>;
+  #span: TraceSpan | undefined;
   readonly #added: AddedMessages;
   /** Of the steps that have ended. */
   readonly #used: Usage[] = [];
@@ -103,6 +108,7 @@ export class ToolLoop implements PieceReader<Batch> {
   /** @param first answers the request itself */
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
+    this.#span = parts.firstSpan;
     this.#parts = parts;
     this.#added = new AddedMessages(parts.model.candidate, parts.messages);
     this.#batches = this.#answer();
@@ -160,10 +166,14 @@ export class ToolLoop implements PieceReader<Batch> {
     const isOwn = (name: string) => tools.has(name);
     const step = new StepAnswer({ isOwn, shownBefore: this.#shownCalls, maxBytes: maxStepBytes });
     const isHeld = isFirst && this.#parts.holdsFirstStep;
+    let hasBegun = false;
     let pending = isFirst ? this.#parts.items.flatMap((item) => this.#shownItem(item)) : [];
     for (;;) {
       const batch = await nextPiece(this.#reader);
       if (batch === undefined) break;
+      // The first step's is noted where every stream's is.
+      if (!isFirst && !hasBegun) this.#span?.event("first_token");
+      hasBegun = true;
       const pieces = step.take(batch);
       const { failure } = step;
       if (failure !== undefined && isHeld) throw failure;
@@ -177,7 +187,9 @@ export class ToolLoop implements PieceReader<Batch> {
     }
     this.#shownCalls += step.shownCalls;
     if (step.finish === undefined && isHeld) throw endedEarly();
-    this.#used.push(step.reportedUsage ?? this.#countedUsage(step));
+    const usage = step.reportedUsage ?? this.#countedUsage(step);
+    this.#used.push(usage);
+    this.#span?.end(step.failure?.kind, { "gen_ai.usage.output_tokens": usage.completionTokens });
     return { step, rest: [...pending, { type: "usage", usage: this.#usage }] };
   }
 
@@ -263,7 +275,8 @@ export class ToolLoop implements PieceReader<Batch> {
     const step = { added: this.#added.messages, mayCall: this.#mayCall, ...covered };
     if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     this.#promptTokens = undefined;
-    this.#reader = await askOnce(model, step);
+    this.#span = this.#parts.trace?.beginCall(model.candidate);
+    this.#reader = await askOnce(model, { ...step, span: this.#span });
     return undefined;
   }
 

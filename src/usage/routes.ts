@@ -66,10 +66,19 @@ const usageRow = Type.Object({
   images: Type.Integer(),
   characters: Type.Integer(),
   seconds: Type.Number(),
+  search_units: Type.Integer({ description: "Of rankings" }),
   cost_usd: Type.Number({ description: "Charges, less those whose answers never left" }),
 });
 
-const usageList = Type.Object({ data: Type.Array(usageRow), has_more: Type.Boolean() });
+const isComplete = Type.Boolean({
+  description: "False while requests from before an upgrade, or of a flood, are still to be added",
+});
+
+const usageList = Type.Object({
+  data: Type.Array(usageRow),
+  has_more: Type.Boolean(),
+  is_complete: isComplete,
+});
 
 const latencyRow = Type.Object({
   date: intervalDate,
@@ -81,7 +90,11 @@ const latencyRow = Type.Object({
   first_token_p95_ms: nullable(Type.Integer()),
 });
 
-const latencyList = Type.Object({ data: Type.Array(latencyRow), has_more: Type.Boolean() });
+const latencyList = Type.Object({
+  data: Type.Array(latencyRow),
+  has_more: Type.Boolean(),
+  is_complete: isComplete,
+});
 
 const access: Extract<Access, { kind: "administration" }> = {
   kind: "administration",
@@ -109,16 +122,16 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const own = key.kind === "secret" && isLimited(key) ? key.id : undefined;
         const keyId = query.key_id ?? own;
         const isForeign = own !== undefined && keyId !== own;
-        if (!isForeign) await bringUsageUpToDate(sql, key.organizationId);
+        const isUpToDate = isForeign || (await bringUsageUpToDate(sql, key.organizationId));
         const { rows, hasMore } = isForeign
           ? { rows: [], hasMore: false }
           : await listUsage(sql, {
               ...page,
               ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
             });
-        if (format === "csv") return csvResponse(rows, groups, interval, hasMore);
+        if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
         const data = rows.map((row) => usageShape(row, groups, interval));
-        return jsonResponse({ data, has_more: hasMore });
+        return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
     },
     {
@@ -133,7 +146,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       async handle({ query, caller: { key } }) {
         const page = intervalPage(query as IntervalQuery);
         const { organizationId } = key;
-        await bringUsageUpToDate(sql, organizationId);
+        const isUpToDate = await bringUsageUpToDate(sql, organizationId);
         const { rows, hasMore } = await listLatencies(sql, { organizationId, ...page });
         const data = rows.map(({ startMs, total, firstToken }) => ({
           date: dateOf(startMs, page.interval),
@@ -144,7 +157,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
           first_token_p50_ms: firstToken?.p50Ms ?? null,
           first_token_p95_ms: firstToken?.p95Ms ?? null,
         }));
-        return jsonResponse({ data, has_more: hasMore });
+        return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
     },
   ];
@@ -203,14 +216,15 @@ const FIGURES: readonly (readonly [string, (row: UsageRow) => number])[] = [
   ["images", (row) => row.images],
   ["characters", (row) => row.characters],
   ["seconds", (row) => row.durationMs / MS_PER_SECOND],
+  ["search_units", (row) => row.searchUnits],
 ];
 
-/** RFC 4180, with a line of names first. Whether there are more says a header. */
+/** RFC 4180, with a line of names first. Whether there are more, and whether all is added, say headers. */
 function csvResponse(
   rows: readonly UsageRow[],
   groups: readonly UsageGroup[],
   interval: UsageInterval,
-  hasMore: boolean,
+  { hasMore, isUpToDate }: { readonly hasMore: boolean; readonly isUpToDate: boolean },
 ): Response {
   const columns = groups.map((group) => SHOWN_NAMES[group]);
   const lines = [["date", ...columns, ...FIGURES.map(([figure]) => figure), "cost_usd"]];
@@ -224,6 +238,7 @@ function csvResponse(
       "content-type": "text/csv; charset=utf-8",
       "content-disposition": 'attachment; filename="usage.csv"',
       "x-gateway-has-more": String(hasMore),
+      "x-gateway-is-complete": String(isUpToDate),
     },
   });
 }

@@ -88,8 +88,8 @@ async function rollUpSteps(sql: Database, organizationId: string): Promise<boole
 
 /**
  * Adds what is new first, so that what is read then is all that was charged. The backlog of an upgrade is left to the
- * rounds.
+ * rounds: false while there is one.
  */
-export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<void> {
-  if (await hasNewUsage(sql, organizationId)) await rollUpSteps(sql, organizationId);
+export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<boolean> {
+  return !(await hasNewUsage(sql, organizationId)) || !(await rollUpSteps(sql, organizationId));
 }

@@ -3,6 +3,7 @@ import { removeStoredResult } from "../../db/queries/idempotency.ts";
 import { completeFile, type IndexedFile } from "../../db/queries/vector-store-indexing.ts";
 import { insertVectors, readWaitingChunks } from "../../db/queries/vector-store-vectors.ts";
 import type { Caller } from "../calls/admission.ts";
+import type { OwnIdempotency } from "../calls/call.ts";
 import type { RequestContext } from "../http/route.ts";
 import { type ErrorCode, GatewayError, PASSING_FAILURES } from "../lib/errors.ts";
 import { quantised } from "./quantised-vector.ts";
@@ -34,7 +35,7 @@ export interface ChunkBatch {
   readonly keyId: string;
   readonly model: string;
   readonly texts: readonly string[];
-  readonly idempotencyKey: string;
+  readonly idempotency: OwnIdempotency;
 }
 
 /** With so many dimensions the answer of a call stays below a megabyte: a longer one is not kept for a replay. */
@@ -62,13 +63,13 @@ export async function embedChunks(
     if (waiting === undefined) return;
     const { firstPosition, texts } = waiting;
     if (texts.length === 0) return guarded((sql) => completeFile(sql, file.id));
-    const idempotencyKey = `${file.id}:${firstPosition}`;
-    const embeddings = await embedding.ofChunks({ keyId, model, texts, idempotencyKey });
+    const idempotency = { keyId: file.id, idempotencyKey: String(firstPosition) };
+    const embeddings = await embedding.ofChunks({ keyId, model, texts, idempotency });
     assertStorable(embeddings);
     const vectors = embeddings.map(quantised);
     await guarded(async (sql) => {
       await insertVectors(sql, file.number, firstPosition, vectors);
-      await removeStoredResult(sql, { keyId, idempotencyKey });
+      await removeStoredResult(sql, idempotency);
     });
   }
 }

@@ -171,6 +171,16 @@ describe("a batch", () => {
     TIMEOUT_MS,
   );
 
+  test.each([
+    ["/v1/moderations", { input: "text" }],
+    ["/v1/rerank", { query: "text", documents: ["one"] }],
+  ])("puts its lines through %s", async (endpoint, body) => {
+    const line = requestLine("a", { model: "no/such", ...body }, endpoint);
+    const ended = await endedBatch(gateway, (await createBatch(gateway, line, { endpoint })).id);
+    const [refused] = await linesOf(gateway, ended.error_file_id);
+    expect(refused!.response.body.error.code).toBe("model_not_found");
+  });
+
   test(
     "takes over answers that were charged and not written into it, short and above a megabyte",
     async () => {
@@ -241,13 +251,15 @@ describe("a batch", () => {
       await until("the line is called", () => calls() > before);
       await until("the first try has failed", async () => {
         const claims =
-          await gateway.sql`SELECT 1 FROM idempotency_records WHERE key_id = ${row!.id}`;
+          await gateway.sql`SELECT 1 FROM idempotency_records WHERE key_id = ${batch.id}`;
         return claims.length === 0;
       });
       upstream.behave("recovering", { do: "complete" });
-      // The same request under the key of the line stands for a try whose charge was answered too late.
-      const headers = { "idempotency-key": `${batch.id}:1` };
+      // The same request, moved to the key of the line, stands for a try whose charge was answered too late.
+      const headers = { "idempotency-key": "late" };
       await gateway.request("POST", CHATS, body, { key, headers });
+      await gateway.sql`UPDATE idempotency_records SET key_id = ${batch.id}, idempotency_key = '1'
+        WHERE key_id = ${row!.id}`;
       await gateway.request("PATCH", `/v1/keys/${row!.id}`, { is_active: false });
       const ended = await endedBatch(gateway, batch.id);
       expect(total(ended)).toEqual([1, 1, 0]);
@@ -278,6 +290,7 @@ describe("a batch whose input is at fault fails, and calls nothing", () => {
     ["duplicate_custom_id", 2, chatLine("a") + chatLine("a")],
     ["mismatched_url", 1, requestLine("a", { input: "x" }, "/v1/embeddings")],
     ["unsupported_parameter", 1, chatLine("a", { stream: true })],
+    ["unsupported_parameter", 1, chatLine("a", { metadata: { idempotency_key: "k" } })],
   ])("%s", async (code, line, lines) => {
     const before = (await charges()).length;
     const ended = await endedBatch(gateway, (await createBatch(gateway, lines)).id);

@@ -37,6 +37,7 @@ test("where the input breaks off, a run ends behind the calls that it has begun"
     routes: [route],
     inFlight: { begin() {}, end() {}, isStopping: false },
     usableKey: async () => key,
+    note() {},
   });
   // So long that the two are called before more is read.
   const lines = ["a", "b"].map((id) => requestLine(id, { text: id.repeat(2_200_000) })).join("");

@@ -90,7 +90,11 @@ async function openGroup(parts: {
   const { stage, gatewayOptions, serverUrl, cleanups } = parts;
   const database = await prepareDatabase(serverUrl, gatewayOptions.folder);
   cleanups.add(() => database.drop());
-  const settings = { GATEWAY_MASTER_KEY: MASTER_KEY, ...parts.settings };
+  const settings = {
+    ...gatewayOptions.settings,
+    GATEWAY_MASTER_KEY: MASTER_KEY,
+    ...parts.settings,
+  };
   const members: { driver: Driver; target: Target }[] = [];
   let key: string | undefined;
   let sql: ReturnType<typeof database.connect> | undefined;

@@ -17,6 +17,8 @@ export interface BenchOptions {
   readonly abortedStreams: number;
   /** An existing server, on which a database is made and dropped; undefined: the embedded one. */
   readonly databaseUrl: string | undefined;
+  /** Of the gateway, by the names of their variables. */
+  readonly settings: Readonly<Record<string, string>>;
   /** Where the gateway's log goes; undefined: nowhere. */
   readonly logPath: string | undefined;
   /** Folder for a CPU profile of the gateway. */
@@ -34,6 +36,7 @@ const USAGE = `bun run bench [options]
   --rounds N            how often gateway and bare proxy are measured, in turn (5; quick 2)
   --seconds S           of each measurement, at least (1.5; quick 0.4)
   --database-url URL    a Postgres server to use in place of the embedded one (or TEST_DATABASE_URL)
+  --set NAME=VALUE      a setting of the gateway, to compare runs with and without it
   --log FILE            keeps the gateway's log
   --profile DIR         writes a CPU profile of the gateway, and prints where its time went
   --json                everything measured, as JSON, in place of the tables
@@ -52,6 +55,7 @@ export function readOptions(
       rounds: { type: "string" },
       seconds: { type: "string" },
       "database-url": { type: "string" },
+      set: { type: "string", multiple: true, default: [] },
       log: { type: "string" },
       profile: { type: "string" },
       json: { type: "boolean", default: false },
@@ -74,6 +78,7 @@ export function readOptions(
     manyKeys: isQuick ? 2_000 : 10_000,
     abortedStreams: isQuick ? 2_000 : 10_000,
     databaseUrl: values["database-url"] ?? (environment.TEST_DATABASE_URL || undefined),
+    settings: Object.fromEntries(values.set.map(pair)),
     logPath: values.log,
     profileDir: values.profile === undefined ? undefined : resolve(values.profile),
     isJson: values.json,
@@ -89,6 +94,12 @@ function readSections(texts: readonly string[]): Section[] {
       if (section === undefined) throw new Error(`--only takes ${SECTIONS.join(", ")}\n\n${USAGE}`);
       return section;
     });
+}
+
+function pair(text: string): [name: string, value: string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw new Error(`--set takes NAME=VALUE\n\n${USAGE}`);
+  return [text.slice(0, at), text.slice(at + 1)];
 }
 
 function number(text: string): number {

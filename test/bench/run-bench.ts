@@ -83,13 +83,14 @@ async function build(
   const database = await prepareDatabase(options.databaseUrl, dataDirOf(folder));
   cleanups.add(() => database.drop());
   say("starting the gateway for the first time");
-  const { logPath, profileDir } = options;
+  const { settings, logPath, profileDir } = options;
   const gatewayOptions = {
     folder,
     upstreamPort: upstream.port,
     databaseUrl: database.url,
     logPath,
     profileDir,
+    settings,
   };
   const gateway = await startGateway(gatewayOptions, cleanups);
   const sql = database.connect();

@@ -11,10 +11,10 @@ function keyOf1000() {
   const clock = new VirtualClock();
   const rates = new MemoryRateWindows(clock);
   const key = { id: "key", rateLimitTpm: 1_000 };
-  const take = (bound: Partial<CostBound>, isLimitExplicit = true) =>
+  const take = (bound: Partial<CostBound>, isLimitExplicit = true, givesWay = false) =>
     CallTokens.take(
       { rates, clock },
-      key,
+      { ...key, givesWay },
       {
         ...{ fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 1 },
         ...bound,
@@ -55,6 +55,21 @@ describe("a call of one step", () => {
     await expect(take({ fixedTokens: 35, units: 256 })).rejects.toMatchObject(refused);
     expect((await take({ fixedTokens: 34, units: 5_000 }, false))!.outputLimit).toBe(256);
     running.end(0);
+  });
+
+  test("that gives way finds half of the limit, or room for itself where it takes more", async () => {
+    const { take, clock, left } = keyOf1000();
+    const refused = { code: "rate_limit_exceeded" };
+    const first = (await take({ fixedTokens: 400 }, true, true))!;
+    await expect(take({ fixedTokens: 101 }, true, true)).rejects.toMatchObject(refused);
+    const live = (await take({ fixedTokens: 600 }))!;
+    await expect(take({ fixedTokens: 1 }, true, true)).rejects.toMatchObject(refused);
+    first.end(0);
+    live.end(100);
+    expect(left()).toBe(900);
+    await expect(take({ fixedTokens: 901 }, true, true)).rejects.toMatchObject(refused);
+    clock.advance(WINDOW_MS);
+    expect(await take({ fixedTokens: 901 }, true, true)).toBeDefined();
   });
 
   test("that could never be admitted says which limit of output would be", async () => {

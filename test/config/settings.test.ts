@@ -65,6 +65,7 @@ describe("without any variable", () => {
       s3: undefined,
       search: undefined,
       tracing: undefined,
+      metricExport: undefined,
       logLevel: "info",
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
       models: [],
@@ -282,13 +283,52 @@ describe("each variable takes what is documented", () => {
       },
       {
         tracing: {
-          endpoint: "http://otel:4318",
+          url: "http://otel:4318/v1/traces",
           headers: { authorization: "Basic YTpi", "x-team": "a" },
           sampleRatio: 0.1,
           serviceName: "model-gateway",
           withContent: false,
         },
+        metricExport: undefined,
       },
+    ],
+    [
+      {
+        OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318",
+        OTEL_EXPORTER_OTLP_HEADERS: "x-key=traces",
+        OTEL_METRICS_EXPORTER: "otlp",
+        OTEL_METRIC_EXPORT_INTERVAL: "5000",
+        OTEL_SERVICE_NAME: "gateway-eu",
+      },
+      {
+        metricExport: {
+          url: "http://otel:4318/v1/metrics",
+          headers: { "x-key": "traces" },
+          everyMs: 5_000,
+          serviceName: "gateway-eu",
+        },
+      },
+    ],
+    [
+      // The key of the one collector is not for the other.
+      {
+        OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318",
+        OTEL_EXPORTER_OTLP_HEADERS: "x-key=traces",
+        OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "https://metrics.example/otlp",
+        OTEL_EXPORTER_OTLP_METRICS_HEADERS: "x-tenant=a",
+      },
+      {
+        metricExport: {
+          url: "https://metrics.example/otlp",
+          headers: { "x-tenant": "a" },
+          everyMs: 60_000,
+          serviceName: "model-gateway",
+        },
+      },
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "http://otel:4318/m", OTEL_METRICS_EXPORTER: "none" },
+      { metricExport: undefined, tracing: undefined },
     ],
   ];
   for (const [environment, expected] of cases) {

@@ -125,6 +125,11 @@ export function fileStorageContract(
       expect(await under.countEverything()).toBe(before);
     });
 
+    test("a store that has anything is not empty", async () => {
+      await store(randomBytes(1));
+      expect(await under.storage.isEmpty()).toBeFalse();
+    });
+
     test("removing takes away what somebody left half written", async () => {
       const before = await under.countEverything();
       const stored = key();

@@ -29,6 +29,23 @@ export function describeParallelSlots(open: () => Promise<ParallelSlots>): void 
       expect(await slots.take([narrow])).toBeTrue();
     });
 
+    test("are left free by half to others by a call that spares them, whatever else is asked for in the same turn", async () => {
+      const slots = await open();
+      const four = limit(4);
+      const sparing = { ...four, sparesHalf: true };
+      const asked = [sparing, four, sparing, sparing, four, sparing];
+      const taken = await Promise.all(asked.map((one) => slots.take([one])));
+      expect(taken).toEqual([true, true, false, false, true, false]);
+      expect(await slots.take([four])).toBeTrue();
+      slots.release([four]);
+      slots.release([four]);
+      expect(await slots.take([sparing])).toBeFalse();
+      slots.release([sparing]);
+      expect(await slots.take([sparing])).toBeTrue();
+      const single = limit(1);
+      expect(await slots.take([{ ...single, sparesHalf: true }])).toBeTrue();
+    });
+
     test("that are given back are reported", async () => {
       const slots = await open();
       const heard: string[] = [];

@@ -1,8 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { addKeyOf } from "../support/api-keys.ts";
+import {
+  CHROMIUM,
+  launchChromium,
+  seriousFindings,
+  signInAs,
+  watchFaults,
+} from "../support/chromium.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
@@ -10,39 +15,25 @@ import { until } from "../support/until.ts";
 /*
  * One walk through the pages with a real browser. Needs a Chromium on this machine.
  */
-const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
-  (path) => existsSync(path),
-);
 if (CHROMIUM === undefined) {
   console.warn("NO CHROMIUM ON THIS MACHINE: the dashboard is not tried in a browser.");
 }
-const AXE = fileURLToPath(import.meta.resolve("axe-core/axe.min.js"));
 const HOSTILE = "<img src=x onerror=alert(1)>";
 const TIMEOUT_MS = 30_000;
 
 let gateway: TestGateway;
 let browser: Browser;
 let page: Page;
-/** What a page must never do: a violation of the policy, a script's fault, a request to another address. */
-const faults: string[] = [];
+let faults: readonly string[] = [];
 
 beforeAll(async () => {
   if (CHROMIUM === undefined) return;
-  const { chromium } = await import("playwright-core");
   gateway = await startTestGateway();
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  browser = await launchChromium();
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   page = await context.newPage();
   page.setDefaultTimeout(TIMEOUT_MS);
-  page.on("pageerror", (error) => faults.push(String(error)));
-  page.on("dialog", (dialog) => faults.push(`a dialog: ${dialog.message()}`));
-  page.on("console", (message) => {
-    if (message.text().includes("Content Security Policy")) faults.push(message.text());
-  });
-  page.on("request", (request) => {
-    const { origin, protocol } = new URL(request.url());
-    if (origin !== gateway.baseUrl && protocol !== "data:") faults.push(request.url());
-  });
+  faults = watchFaults(page, gateway.baseUrl);
 }, TIMEOUT_MS);
 afterAll(async () => {
   await browser?.close();
@@ -51,38 +42,18 @@ afterAll(async () => {
 
 const browserTest = test.skipIf(CHROMIUM === undefined);
 
-async function signInAs(key: string): Promise<void> {
-  await page.getByLabel(/key$/).fill(key);
-  await page.getByRole("button", { name: "Sign in" }).click();
-}
-
 const open = (name: string) => page.getByRole("link", { name, exact: true }).first().click();
 const heading = (name: string) =>
   page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
-
-/** Findings of axe-core that keep someone from using the page. */
-async function seriousFindings(): Promise<string[]> {
-  // The policy keeps scripts of a test out of the page, so it is evaluated.
-  await page.evaluate(await Bun.file(AXE).text());
-  return page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: { run(): Promise<{ violations: { id: string; impact: string; nodes: object[] }[] }> };
-    };
-    const { violations } = await axe.run();
-    return violations
-      .filter(({ impact }) => impact === "serious" || impact === "critical")
-      .map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 300)}`);
-  });
-}
 
 browserTest(
   "a secret key cannot sign in, a management key can, and stays through a reload",
   async () => {
     await page.goto(gateway.baseUrl);
     expect(page.url()).toBe(`${gateway.baseUrl}/dashboard`);
-    await signInAs(gateway.secretKey);
+    await signInAs(page, gateway.secretKey);
     await page.getByText("A secret key cannot sign in").waitFor();
-    await signInAs(gateway.managementKey);
+    await signInAs(page, gateway.managementKey);
     await heading("Overview");
     await page.reload();
     await heading("Overview");
@@ -145,7 +116,7 @@ browserTest(
         await heading(name);
         await page.locator("[aria-busy=true]").first().waitFor({ state: "detached" });
         findings.push(
-          ...(await seriousFindings()).map((finding) => `${name} ${width}: ${finding}`),
+          ...(await seriousFindings(page)).map((finding) => `${name} ${width}: ${finding}`),
         );
         const overflow = await page.evaluate(
           () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -190,7 +161,7 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
   const short = await addKeyOf("management", gateway, { name: "short-lived" });
-  await signInAs(short);
+  await signInAs(page, short);
   await page.getByText("Live", { exact: true }).waitFor();
   const listed = await gateway.request("GET", "/v1/keys", undefined, {
     key: gateway.managementKey,
@@ -202,7 +173,7 @@ browserTest("whose key is revoked elsewhere is signed out without doing anything
 });
 
 browserTest("an operator sees organizations and adjusts a balance", async () => {
-  await signInAs(await addOperator(gateway));
+  await signInAs(page, await addOperator(gateway));
   await page.getByRole("link", { name: "Organizations" }).click();
   await heading("Organizations");
   const row = page.getByRole("row").filter({ hasText: gateway.organizationId });
@@ -210,11 +181,12 @@ browserTest("an operator sees organizations and adjusts a balance", async () => 
   await page.getByLabel("Amount").fill("5");
   await page.getByLabel("Description").fill("Goodwill");
   await page.getByRole("button", { name: "Adjust", exact: true }).click();
+  await page.getByRole("button", { name: "Add $5.00", exact: true }).click();
   await page.getByText(/^Adjusted the balance/).waitFor();
   await row.getByText(/^\$1[45]\.\d\d$/).waitFor();
   await page.getByRole("link", { name: "Providers" }).click();
   await page.getByRole("cell", { name: "sandbox", exact: true }).waitFor();
-  expect(await seriousFindings()).toEqual([]);
+  expect(await seriousFindings(page)).toEqual([]);
 });
 
 browserTest(

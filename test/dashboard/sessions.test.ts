@@ -8,7 +8,6 @@ import { askDashboard, type DashboardBrowser, signIn } from "../support/dashboar
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
-import { sendRaw } from "../support/raw-http.ts";
 import { until } from "../support/until.ts";
 
 let gateway: TestGateway;
@@ -26,31 +25,6 @@ const age = (column: "created_at" | "last_used_at", interval: string) =>
   gateway.sql.unsafe(
     `UPDATE dashboard_sessions SET ${column} = ${column} - interval '${interval}'`,
   );
-
-test("a session's cookie cannot be read by scripts or sent from other sites, and is secure beyond this machine", async () => {
-  const key = JSON.stringify({ key: gateway.managementKey });
-  const from = async (host: string, forwarded?: string) => {
-    const response = await sendRaw(gateway, {
-      path: "/dashboard/api/session",
-      host,
-      headers: [
-        ["content-type", "application/json"],
-        ["origin", `https://${host}`],
-        ...(forwarded ? [["x-forwarded-proto", forwarded] as const] : []),
-      ],
-      body: key,
-    });
-    expect(response.status).toBe(200);
-    expect(response.headers.get("cache-control")).toBe("no-store");
-    return response.headers.get("set-cookie")!.replace(/=[\w-]{43};/, "=TOKEN;");
-  };
-  const attributes = "HttpOnly; SameSite=Strict";
-  const age = "Path=/; Max-Age=43200";
-  expect(await from("localhost:3000")).toBe(`gateway_session=TOKEN; ${age}; ${attributes}`);
-  const secure = `__Host-gateway_session=TOKEN; ${age}; Secure; ${attributes}`;
-  expect(await from("gateway.example")).toBe(secure);
-  expect(await from("127.0.0.1:3000", "https")).toBe(secure);
-});
 
 test("the token of a session is in no table", async () => {
   const token = browser.cookie.split("=")[1]!;
@@ -282,27 +256,4 @@ test.each([
 ])("attempts count by their sender where %s", (_, address, forwarded, sender) => {
   const headers = new Headers(forwarded === undefined ? {} : { "x-forwarded-for": forwarded });
   expect(senderOf({ headers }, address, networkCheck(["10.0.0.0/8"]))).toBe(sender);
-});
-
-test("who attempts too often behind a trusted proxy keeps no one else out", async () => {
-  const behind = await startTestGateway({
-    environment: { GATEWAY_TRUSTED_PROXIES: "127.0.0.0/8,::1/128" },
-  });
-  const attempt = (forwarded: string) =>
-    askDashboard(
-      behind,
-      "POST",
-      "session",
-      { key: behind.managementKey },
-      { "x-forwarded-for": forwarded },
-    );
-  try {
-    for (let i = 0; i < 10; i++) {
-      expect((await attempt(`192.0.2.${i}, 198.51.100.1`)).status).toBe(200);
-    }
-    await expectError(await attempt("198.51.100.1"), 429, "rate_limit_exceeded");
-    expect((await attempt("198.51.100.2")).status).toBe(200);
-  } finally {
-    await behind.stop();
-  }
 });

@@ -244,6 +244,65 @@ describe("the plan pro at Stripe", () => {
     expect(open.status).toBe("canceled");
   });
 
+  describe("that an operator changes", () => {
+    let operator: string;
+    beforeAll(async () => {
+      operator = await addOperator(gateway);
+    });
+    const putOn = async (id: string, plan: string) =>
+      gateway.request("PATCH", `/v1/admin/organizations/${id}`, { plan }, { key: operator });
+
+    test("ends the subscription at Stripe, however long that does not answer, and stays changed", async () => {
+      const { key, id } = await customer();
+      await chosen(gateway, key, "pro");
+      const made = newest();
+      expect((await putOn(id, "pro")).status).toBe(200);
+      expect(await shown(gateway, key)).toMatchObject({ payment_status: "active" });
+      stripe.refuse = ({ method }) =>
+        method === "DELETE" ? new Response("away", { status: 503 }) : undefined;
+      expect((await putOn(id, "free")).status).toBe(200);
+      const ending = { plan: "free", payment_status: "ending" };
+      expect(await shown(gateway, key)).toMatchObject(ending);
+      await report(made);
+      expect(await shown(gateway, key)).toMatchObject(ending);
+      // Granted by the operator, and not paid for: the end of what was paid must not take it.
+      expect((await putOn(id, "pro")).status).toBe(200);
+      stripe.refuse = undefined;
+      await report(made);
+      await until("it has ended", () => made.status === "canceled");
+      await until("that is known", async () => (await shown(gateway, key)).payment_status === null);
+      expect(await shown(gateway, key)).toMatchObject({ plan: "pro" });
+      made.status = "active";
+      await report(made);
+      expect(await shown(gateway, key)).toMatchObject({ plan: "pro", payment_status: null });
+    });
+
+    test("is ended by the organization's own next choice, too", async () => {
+      const { key, id } = await customer();
+      await chosen(gateway, key, "pro");
+      const first = newest();
+      await putOn(id, "free");
+      expect(await chosen(gateway, key, "pro")).toMatchObject({ payment_status: "active" });
+      expect(first.status).toBe("canceled");
+      expect(newest().id).not.toBe(first.id);
+    });
+
+    test("is 409 while Stripe has not said whether there is a subscription, and changes nothing", async () => {
+      const { key, id } = await customer();
+      stripe.refuse = ({ method, path }) =>
+        method === "POST" && path === "/v1/subscriptions"
+          ? new Response("away", { status: 503 })
+          : undefined;
+      await expectError(await choose(gateway, key, "pro"), 408, "provider_timeout");
+      await expectError(await putOn(id, "enterprise"), 409, "subscription_changing");
+      stripe.refuse = undefined;
+      const path = `/v1/admin/organizations/${id}`;
+      const found = await gateway.request("GET", path, undefined, { key: operator });
+      expect(await found.json()).toMatchObject({ plan: "free", credit_limit_usd: 0 });
+      expect(await chosen(gateway, key, "pro")).toMatchObject({ plan: "pro" });
+    });
+  });
+
   test("chosen twice at once is one subscription", async () => {
     const { key } = await customer();
     const before = stripe.subscriptions.size;

@@ -14,9 +14,20 @@ const OBJECT_IN_USE = "55006";
 
 /** A database of its own with the current schema, and nothing in it. */
 export async function createTestDatabase(): Promise<TestDatabase> {
+  return createDatabase((sql, name, template) => clone(sql, name, template));
+}
+
+/** A database of its own without a schema. */
+export function createEmptyDatabase(): Promise<TestDatabase> {
+  return createDatabase((sql, name) => sql`CREATE DATABASE ${sql(name)} TEMPLATE template0`);
+}
+
+async function createDatabase(
+  create: (sql: postgres.Sql, name: string, template: string) => PromiseLike<unknown>,
+): Promise<TestDatabase> {
   const { serverUrl, template, prefix } = await testServices();
   const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "").slice(0, 12)}`;
-  await withServer(serverUrl, (sql) => clone(sql, name, template));
+  await withServer(serverUrl, (sql) => create(sql, name, template));
   return {
     url: databaseUrl(serverUrl, name),
     async drop() {

@@ -13,7 +13,7 @@ import {
 import type { Wire } from "../../src/providers/registry.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
-import { createTestDatabase } from "./database.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { MASTER_KEY, testKeyring } from "./master-key.ts";
 
 export interface TestGatewayOptions {
@@ -24,8 +24,12 @@ export interface TestGatewayOptions {
   readonly startingCreditUsd?: number;
   readonly plan?: string;
   readonly clock?: Clock;
+  /** One that holds something already; dropped with the gateway. */
+  readonly database?: TestDatabase;
   /** By provider type, wire formats that stand in the place of the built-in one. */
   readonly wires?: Readonly<Record<string, Wire>>;
+  /** Fills its organization, before it starts. */
+  fill?(sql: Database, organizationId: string): Promise<void>;
 }
 
 export interface TestGateway {
@@ -56,7 +60,7 @@ const NANO_PER_USD = 1_000_000_000;
 
 /** The whole gateway in this process, on a database of its own and a free port. */
 export async function startTestGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
-  const database = await createTestDatabase();
+  const database = options.database ?? (await createTestDatabase());
   const config = readTestConfig(database.url, options);
   const sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
   const addOrganization = async (wish: { creditUsd?: number; plan?: string } = {}) => {
@@ -72,6 +76,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     return prepared;
   };
   const first = await addOrganization({ creditUsd: options.startingCreditUsd, plan: options.plan });
+  await options.fill?.(sql, first.organization.id);
   const logLines: string[] = [];
   const telemetry = createTelemetry({
     level: "info",

@@ -67,6 +67,15 @@ export class S3Bucket {
     this.objects.delete(key);
   }
 
+  list(query: URLSearchParams): string {
+    const prefix = query.get("prefix") ?? "";
+    const keys = [...this.objects.keys()].filter((key) => key.startsWith(prefix)).sort();
+    const entries = keys
+      .slice(0, Number(query.get("max-keys") ?? 1_000))
+      .map((key) => `<Contents><Key>${escapeXml(key)}</Key></Contents>`);
+    return `<ListBucketResult>${entries.join("")}</ListBucketResult>`;
+  }
+
   listUploads(prefix: string): string {
     const found = [...this.uploads].filter(([, { key }]) => key.startsWith(prefix));
     const entries = found.map(

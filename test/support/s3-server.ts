@@ -72,6 +72,7 @@ function answerRequest(
   const uploadId = query.get("uploadId");
   switch (request.method) {
     case "GET":
+      if (key === "" && query.has("list-type")) return xml(bucket.list(query));
       if (key === "") return xml(bucket.listUploads(query.get("prefix") ?? ""));
       return bucket.get(key, request.headers.get("range"), query) ?? error(404, "NoSuchKey");
     case "HEAD":

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { resourceFromAttributes } from "@opentelemetry/resources";
-import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { RequestRecord } from "../../src/telemetry/interface.ts";
 import { RecordedTrace } from "../../src/telemetry/request-trace.ts";
+import type { EndedSpan } from "../../src/telemetry/span-batch.ts";
 import { Tracing } from "../../src/telemetry/tracing.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
+import { type CollectedSpan, startOtlpCollector } from "../support/otlp-collector.ts";
+import { startSearchUpstream } from "../support/search-upstream.ts";
 import { readStream } from "../support/stream-reader.ts";
-import { type CollectedSpan, startTraceCollector } from "../support/trace-collector.ts";
 import { until } from "../support/until.ts";
 
 const TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
@@ -14,7 +14,8 @@ const CALLER = `00-${TRACE_ID}-b7ad6b7169203331-01`;
 const ROUTE = { method: "POST", path: "/v1/chat/completions" };
 
 describe("a gateway with a collector", () => {
-  const collector = startTraceCollector();
+  const collector = startOtlpCollector();
+  const searches = startSearchUpstream();
   let gateway: ChatGateway;
   beforeAll(async () => {
     gateway = await startChatGateway({
@@ -22,6 +23,10 @@ describe("a gateway with a collector", () => {
         OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
         OTEL_EXPORTER_OTLP_HEADERS: "x-collector-key=abc",
         OTEL_TRACES_SAMPLER_ARG: "0",
+        GATEWAY_SEARCH_BACKEND: "brave",
+        GATEWAY_SEARCH_URL: searches.url,
+        GATEWAY_SEARCH_API_KEY: "search-secret-0123456789",
+        GATEWAY_EGRESS_ALLOW: "127.0.0.0/8",
       },
       models: { pair: ["primary/pair-a", "secondary/pair-b"] },
     });
@@ -31,6 +36,7 @@ describe("a gateway with a collector", () => {
   afterAll(async () => {
     await gateway.stop();
     await collector.stop();
+    await searches.stop();
   });
 
   const chat = (traceparent: string | undefined, body: Record<string, unknown> = {}) =>
@@ -108,6 +114,45 @@ describe("a gateway with a collector", () => {
     expect(collector.requests[0]!.headers.get("x-collector-key")).toBe("abc");
   });
 
+  test("gets a span of each call of a loop of tools, and of each tool between them", async () => {
+    const traceId = TRACE_ID.replace("0af7", "3df7");
+    const slug = gateway.modelThat(
+      {
+        do: "complete",
+        toolCalls: [{ name: "web_search", arguments: JSON.stringify({ query: "harbour" }) }],
+      },
+      { do: "complete", content: "At six." },
+    );
+    const body = { model: `test/${slug}`, input: "When?", tools: [{ type: "web_search" }] };
+    const headers = { traceparent: CALLER.replace(TRACE_ID, traceId) };
+    const response = await gateway.request("POST", "/v1/responses", body, { headers });
+    expect(response.status).toBe(200);
+    await response.text();
+    const spans = await spansOf(traceId);
+    const root = spans.find(({ kind }) => kind === 2)!;
+    const steps = spans
+      .filter(({ name }) => name === `chat ${slug}` || name.startsWith("execute_tool"))
+      .toSorted((one, other) => (one.startNano < other.startNano ? -1 : 1));
+    expect(steps.map(({ name }) => name)).toEqual([
+      `chat ${slug}`,
+      "execute_tool web_search",
+      `chat ${slug}`,
+    ]);
+    expect(steps.map(({ parentSpanId }) => parentSpanId)).toEqual(Array(3).fill(root.spanId));
+    // Each has ended before the next one begins.
+    expect(steps[0]!.endNano).toBeLessThanOrEqual(steps[1]!.startNano);
+    expect(steps[1]!.endNano).toBeLessThanOrEqual(steps[2]!.startNano);
+    expect(steps[1]!.attributes).toMatchObject({
+      "gen_ai.operation.name": "execute_tool",
+      "gen_ai.tool.name": "web_search",
+    });
+    expect(steps[2]!.attributes["gen_ai.usage.output_tokens"]).toBeGreaterThan(0);
+    const served = gateway.upstream.served.filter(({ model }) => model === slug);
+    expect(served.map(({ headers }) => headers.traceparent)).toEqual(
+      [steps[0]!, steps[2]!].map(({ spanId }) => `00-${traceId}-${spanId}-01`),
+    );
+  });
+
   test("gets no trace of a call that neither its caller nor the share samples, and the code of a refused one", async () => {
     const unsampled = TRACE_ID.replace("0af7", "1bf7");
     const refused = TRACE_ID.replace("0af7", "2cf7");
@@ -128,26 +173,25 @@ describe("a gateway with a collector", () => {
     });
     expect(root!.isError).toBe(false);
     // They leave in the order in which they ended.
-    expect(new Set(collector.spans.map(({ traceId }) => traceId))).toEqual(
-      new Set([TRACE_ID, refused]),
-    );
+    const callers = new Set([TRACE_ID, TRACE_ID.replace("0af7", "3df7"), refused]);
+    expect(new Set(collector.spans.map(({ traceId }) => traceId))).toEqual(callers);
   });
 });
 
 describe("the queue", () => {
   const silent = { warn() {}, info() {} } as never;
   const counters = new Map<string, () => number>();
-  const tracingTo = (endpoint: string) =>
+  const tracingTo = (url: string) =>
     new Tracing({
-      config: { endpoint, headers: {}, sampleRatio: 1, serviceName: "test", withContent: false },
+      config: { url, headers: {}, sampleRatio: 1, serviceName: "test", withContent: false },
       instanceId: "ins_1",
       telemetry: { log: silent, counter: (name, _help, read) => void counters.set(name, read) },
     });
   const count = (what: string) => counters.get(`gateway_trace_spans_${what}_total`)!();
 
   test("drops and counts what a collector out of reach leaves in it, and its close does not wait", async () => {
-    const tracing = tracingTo("http://127.0.0.1:1");
-    for (let i = 0; i < 10_000; i++) tracing.begin(new Headers(), ROUTE)!.finish(RECORD);
+    const tracing = tracingTo("http://127.0.0.1:1/v1/traces");
+    for (let i = 0; i < 50_000; i++) tracing.begin(new Headers(), ROUTE)!.finish(RECORD);
     expect(count("dropped")).toBeGreaterThan(0);
     const startedMs = performance.now();
     await tracing.close(500);
@@ -156,8 +200,8 @@ describe("the queue", () => {
   });
 
   test("is emptied at the end", async () => {
-    const collector = startTraceCollector();
-    const tracing = tracingTo(collector.url);
+    const collector = startOtlpCollector();
+    const tracing = tracingTo(`${collector.url}/v1/traces`);
     for (let i = 0; i < 100; i++) tracing.begin(new Headers(), ROUTE)!.finish(RECORD);
     await tracing.close(20_000);
     expect(new Set(collector.spans.map(({ traceId }) => traceId)).size).toBe(100);
@@ -168,22 +212,22 @@ describe("the queue", () => {
 
 describe("the prompt", () => {
   const recorded = (withContent: boolean, record: Partial<RequestRecord>) => {
-    const spans: ReadableSpan[] = [];
-    const resource = resourceFromAttributes({});
+    let root: EndedSpan | undefined;
     const sink = {
-      resource,
       withContent,
       newSpanId: () => "b7ad6b7169203331",
-      add: (span: ReadableSpan) => void spans.push(span),
+      add: (_traceId: string, spans: readonly EndedSpan[]) => {
+        root = spans[0];
+      },
     };
     const trace = new RecordedTrace(sink, {
       traceId: TRACE_ID,
-      parent: undefined,
+      parentSpanId: undefined,
       method: "POST",
       route: ROUTE.path,
     });
     trace.finish({ ...RECORD, ...record });
-    return spans[0]!.attributes["gen_ai.input.messages"];
+    return root!.endAttributes!["gen_ai.input.messages"];
   };
   const asked = { messages: [{ role: "user", content: "hello" }] };
 

@@ -11,7 +11,7 @@ import {
 } from "../../db/queries/usage-roll-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { UsageRollUp } from "../../src/usage/usage.ts";
+import { bringUsageUpToDate, UsageRollUp } from "../../src/usage/usage.ts";
 import { type Books, openBooks, type Payer, settlement } from "../ledger/books.ts";
 import { SeededRandom } from "../simulation/seeded-random.ts";
 import { until } from "../support/until.ts";
@@ -67,7 +67,9 @@ function some(random: SeededRandom, payer: Payer): Settlement {
     promptTokens: random.integer(0, 1_000),
     cachedPromptTokens: random.integer(0, 10),
     completionTokens: random.integer(0, 1_000),
-    quantities: random.chance(0.2) ? { images: random.integer(1, 9), duration_ms: 1_500 } : null,
+    quantities: random.chance(0.2)
+      ? { images: random.integer(1, 9), search_units: random.integer(1, 9) }
+      : null,
     latencyMs: random.integer(0, 60_000),
     details: random.chance(0.5) ? { user: random.pick(["ada", "bob"]), metadata: { tags } } : null,
   });
@@ -231,7 +233,7 @@ test("of very many users of a day the largest keep their names, and no figure is
   }
 });
 
-test("a backlog is added in bounded steps, by one instance, to the months it belongs to", async () => {
+test("a backlog is added in bounded steps, by one instance, to the months it belongs to, and a read says so until then", async () => {
   const payer = await books.addOrganization(CREDIT);
   const { organizationId, keyId } = payer;
   const DAYS = 90;
@@ -248,6 +250,7 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
   const rollUp = new UsageRollUp({ sql: books.sql, clock, isOurTurn: () => isOurTurn, onError });
   rollUp.start();
   clock.advance(4_000);
+  expect(await bringUsageUpToDate(books.sql, organizationId)).toBeFalse();
   expect(await organizationsWithNewUsage(books.sql, 10)).toEqual([organizationId]);
   isOurTurn = true;
   await until("all of it is added", async () => {
@@ -256,6 +259,7 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
   });
   rollUp.stop();
   expect(errors).toEqual([]);
+  expect(await bringUsageUpToDate(books.sql, organizationId)).toBeTrue();
   const rows = await usageOf(payer, { interval: "month" });
   expect(rows.map(({ startMs }) => new Date(startMs).toISOString().slice(0, 7))).toEqual([
     "2026-01",

@@ -8,7 +8,7 @@ type Row = Record<string, string | number | null>;
 
 const FIGURES = [
   ...["requests", "errors", "prompt_tokens", "completion_tokens", "cached_tokens"],
-  ...["reasoning_tokens", "images", "characters", "seconds", "cost_usd"],
+  ...["reasoning_tokens", "images", "characters", "seconds", "search_units", "cost_usd"],
 ];
 
 let gateway: ChatGateway;
@@ -52,8 +52,8 @@ function ask(query: string, key = gateway.managementKey): Promise<Response> {
 async function rowsOf(query: string, key?: string): Promise<Row[]> {
   const response = await ask(query, key);
   expect(response.status).toBe(200);
-  const { data, has_more } = (await response.json()) as { data: Row[]; has_more: boolean };
-  expect(has_more).toBe(false);
+  const { data, ...rest } = (await response.json()) as { data: Row[] };
+  expect(rest).toEqual({ has_more: false, is_complete: true });
   return data;
 }
 

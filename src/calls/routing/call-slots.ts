@@ -25,7 +25,8 @@ interface Waiting {
 
 /**
  * The places of calls within the limits of providers and endpoints. Who waits for an endpoint comes before
- * those that ask for it later, in this process; over several instances chance decides.
+ * those that ask for it later, in this process; over several instances chance decides. Calls that spare half of
+ * the places come behind all others.
  */
 export class CallSlots {
   readonly maxWaitMs: number;
@@ -33,6 +34,7 @@ export class CallSlots {
   readonly #clock: Clock;
   /** In the order in which they began to wait. */
   readonly #waiting = new Set<Waiting>();
+  readonly #waitingLast = new Set<Waiting>();
   /** By endpoint. */
   readonly #counts = new Map<string, number>();
   /** Limits within which a place may have become free. */
@@ -48,12 +50,13 @@ export class CallSlots {
 
   /** Calls that wait. */
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#waiting.size + this.#waitingLast.size;
   }
 
   /** Takes a place within each limit, or none. */
   take(limits: CallLimits): boolean | Promise<boolean> {
-    return this.#counts.has(nameOf(limits)) ? false : this.#slots.take(limits);
+    const isAwaited = this.#counts.has(nameOf(limits)) || this.#counts.has(idsOf(limits));
+    return isAwaited ? false : this.#slots.take(limits);
   }
 
   /** Gives back what `take` or `wait` took. */
@@ -88,7 +91,7 @@ export class CallSlots {
       },
     };
     abort.addEventListener("abort", listener);
-    this.#waiting.add(waiting);
+    (open.some(sparesHalf) ? this.#waitingLast : this.#waiting).add(waiting);
     for (const limits of open) this.#counts.set(nameOf(limits), this.#countOf(limits) + 1);
     // A place may have become free since it was refused.
     for (const { id } of open.flat()) this.#noteFree(id);
@@ -101,6 +104,7 @@ export class CallSlots {
 
   #remove(waiting: Waiting): void {
     this.#waiting.delete(waiting);
+    this.#waitingLast.delete(waiting);
     for (const limits of waiting.options) {
       const left = this.#countOf(limits) - 1;
       if (left > 0) this.#counts.set(nameOf(limits), left);
@@ -109,7 +113,7 @@ export class CallSlots {
   }
 
   #noteFree(limitId: string): void {
-    if (this.#waiting.size === 0) return;
+    if (this.waiting === 0) return;
     this.#freed.add(limitId);
     if (this.#isServing) return;
     this.#isServing = true;
@@ -122,7 +126,7 @@ export class CallSlots {
       this.#freed.clear();
       /** Endpoints that turned out to be full. */
       const full = new Set<string>();
-      for (const waiting of this.#waiting) {
+      for (const waiting of [...this.#waiting, ...this.#waitingLast]) {
         for (const [at, limits] of waiting.options.entries()) {
           if (waiting.isOver || full.has(nameOf(limits))) continue;
           if (!limits.some(({ id }) => freed.has(id))) continue;
@@ -136,6 +140,15 @@ export class CallSlots {
   }
 }
 
-function nameOf(limits: CallLimits): string {
+function sparesHalf(limits: CallLimits): boolean {
+  return limits[0]!.sparesHalf === true;
+}
+
+function idsOf(limits: CallLimits): string {
   return limits.length === 1 ? limits[0]!.id : limits.map(({ id }) => id).join("\n");
+}
+
+/** Of the queue for an endpoint, in which only calls of one kind wait. */
+function nameOf(limits: CallLimits): string {
+  return sparesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
 }

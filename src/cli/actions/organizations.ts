@@ -22,7 +22,6 @@ import {
   claimRest,
 } from "../../../db/queries/database-server.ts";
 import {
-  changeOrganization,
   createOrganization,
   findOperatedOrganization,
   listOrganizations,
@@ -33,6 +32,8 @@ import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { type NanoUsd, usdText } from "../../lib/money.ts";
 import {
+  applySettings,
+  assertNotSubscribing,
   creditLimitAfter,
   type OrganizationChange,
   type OrganizationRequest,
@@ -73,7 +74,7 @@ export async function organizationIdOf(sql: Database, given: string | undefined)
 
 /**
  * Changes what the operator sets for an organization; the credit limit first, because it may be refused.
- * Throws organization_not_found and insufficient_credits.
+ * Throws organization_not_found, insufficient_credits and subscription_changing.
  */
 export async function updateOrganization(
   sql: Database,
@@ -83,11 +84,12 @@ export async function updateOrganization(
 ): Promise<OperatedOrganization> {
   const { creditLimitNano, ...settings } = change;
   const before = await operatedOrganization(sql, id);
+  await assertNotSubscribing(sql, id, settings);
   const limit = creditLimitAfter(before, change);
   if (limit !== before.creditLimitNano) {
     await orderCreditLimit(sql, { organizationId: id, creditLimitNano: limit }, patience);
   }
-  await sql.begin((transaction) => changeOrganization(transaction, id, settings));
+  await sql.begin((transaction) => applySettings(transaction, id, settings));
   return operatedOrganization(sql, id);
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import type { ParallelLimit, ParallelSlots } from "../interface.ts";
+import { type ParallelLimit, type ParallelSlots, sparedPlaces } from "../interface.ts";
 import { MemorySlots } from "../parallel-slots.ts";
 import type { SlotScript } from "./slot-script.ts";
 
@@ -100,9 +100,9 @@ export class RedisSlots implements ParallelSlots {
 
   #takeApart(limits: readonly ParallelLimit[]): boolean {
     const instances = Math.max(1, this.#options.liveInstances().length);
-    const shares = limits.map(({ id, max }) => ({
-      id,
-      max: Math.max(1, Math.floor(max / instances)),
+    const shares = limits.map((limit) => ({
+      ...limit,
+      max: Math.max(1, Math.floor(limit.max / instances)),
     }));
     const isTaken = this.#own.take(shares);
     if (!isTaken) this.#lookAgain(limits);
@@ -176,7 +176,12 @@ export class RedisSlots implements ParallelSlots {
       joins,
       live: liveInstances(),
       limits: limits.map((limit) => ({ ...limit, taken: this.#own.taken(limit.id) })),
-      asks: asks.map((ask) => ask.limits.map(({ id }) => positions.get(id)!)),
+      asks: asks.map((ask) =>
+        ask.limits.map((limit) => ({
+          position: positions.get(limit.id)!,
+          spared: sparedPlaces(limit),
+        })),
+      ),
     });
   }
 

@@ -20,8 +20,8 @@ export interface SlotExchange {
   readonly live: readonly string[];
   /** Calls of this instance within each limit, those not among them that it asks for. */
   readonly limits: readonly (ParallelLimit & { readonly taken: number })[];
-  /** By call, the positions in `limits` of those that it needs a place within. */
-  readonly asks: readonly (readonly number[])[];
+  /** By call, the positions in `limits` of those that it needs a place within, and how many it leaves free there. */
+  readonly asks: readonly (readonly { readonly position: number; readonly spared: number }[])[];
 }
 
 /** The member does not take part: its lease ran out, Redis lost what it held, or it has joined again since. */
@@ -60,10 +60,10 @@ export class SlotScript {
     for (const { id } of limits) words.push(`${this.#keyPrefix}of:${id}`);
     words.push(member, instanceId, joins ? 1 : 0, live.length, this.#leaseMs, ...live);
     for (const { taken, max } of limits) words.push(taken, max);
-    for (const positions of asks) {
-      words.push(positions.length);
+    for (const places of asks) {
+      words.push(places.length);
       // Lua counts from 1, and the first key is that of the members.
-      for (const position of positions) words.push(position + 2);
+      for (const { position, spared } of places) words.push(position + 2, spared);
     }
     const [verdict, ...granted] = await this.#scripts.gatewaySlots(...words);
     if (verdict !== 1) throw new MembershipLost("this instance does not take part");
@@ -83,7 +83,7 @@ export class SlotScript {
 /**
  * KEYS members (by the end of their leases), and for each limit a hash of the calls of each member. ARGV member,
  * instance, whether it joins, how many instances live, its lease, and who lives; taken and max of each limit; for each ask how
- * many limits it has, and their keys. Answers 1 and for each ask 1 or 0; or 0 where the member does not take part.
+ * many limits it has, their keys, and what it leaves free there. Answers 1 and for each ask 1 or 0; or 0 where the member does not take part.
  *
  * An instance that lives and does not take part may be using its own share of each limit: that is left to it.
  */
@@ -129,12 +129,12 @@ end
 local answers = {1}
 while ARGV[at] do
   local limits, fits = {}, true
-  for i = at + 1, at + tonumber(ARGV[at]) do
-    local limit = tonumber(ARGV[i])
-    limits[#limits + 1] = limit
-    fits = fits and room[limit] > 0
+  for i = 1, tonumber(ARGV[at]) do
+    local limit = tonumber(ARGV[at + 2 * i - 1])
+    limits[i] = limit
+    fits = fits and room[limit] > tonumber(ARGV[at + 2 * i])
   end
-  at = at + 1 + #limits
+  at = at + 1 + 2 * #limits
   if fits then
     for _, limit in ipairs(limits) do
       room[limit] = room[limit] - 1

@@ -1,5 +1,6 @@
 import { effect, signal } from "@preact/signals";
 import { endSession, send, session } from "./api.ts";
+import { readServerEvents } from "./server-events.ts";
 
 /** Counts the changes of figures that the gateway has reported; pages that show figures load them again. */
 export const changes = signal(0);
@@ -9,12 +10,20 @@ export const isLive = signal(false);
 const FIRST_DELAY_MS = 1_000;
 const LONGEST_DELAY_MS = 30_000;
 
-/** Follows changes as long as there is a session. */
+const isShown = signal(!document.hidden);
+
+/**
+ * Follows changes as long as there is a session and the page is shown. A browser opens six connections to one
+ * address, so that pages in the background that held one each would keep the next page from loading.
+ */
 export function startLive(): void {
+  document.addEventListener("visibilitychange", () => {
+    isShown.value = !document.hidden;
+  });
   let stop = new AbortController();
   effect(() => {
     stop.abort();
-    if (!session.value) return;
+    if (!session.value || !isShown.value) return;
     stop = new AbortController();
     void follow(stop.signal);
   });
@@ -30,29 +39,17 @@ async function follow(signal: AbortSignal): Promise<void> {
       delayMs = FIRST_DELAY_MS;
       // What changed while none was open.
       changes.value++;
-      await readEvents(response);
+      await readServerEvents(response, ({ event }) => {
+        if (event === "changed") changes.value++;
+        if (event === "ended") {
+          endSession("Your key was revoked, or your session has ended. Sign in again.");
+        }
+      });
     } catch {
       // Whatever it was: the next attempt says so, or succeeds.
     }
     isLive.value = false;
     await new Promise((resolve) => setTimeout(resolve, delayMs));
     delayMs = Math.min(delayMs * 2, LONGEST_DELAY_MS);
-  }
-}
-
-async function readEvents(response: Response): Promise<void> {
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const frames = (text + value).split("\n\n");
-    text = frames.pop()!;
-    for (const frame of frames) {
-      if (frame.startsWith("event: changed")) changes.value++;
-      if (frame.startsWith("event: ended")) {
-        endSession("Your key was revoked, or your session has ended. Sign in again.");
-      }
-    }
   }
 }

@@ -5,6 +5,7 @@ import { startLive } from "./live.ts";
 import { applyTheme } from "./theme.ts";
 import "./style.css";
 import "./components/components.css";
+import "./pages/pages.css";
 
 applyTheme();
 startLive();

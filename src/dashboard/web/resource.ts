@@ -16,8 +16,10 @@ interface Loaded<Data> {
   readonly error?: string;
 }
 
-/** At most so often is a page loaded again because figures have changed. */
+/** At most so often is something loaded again because figures have changed. */
 const LIVE_MS = 2_000;
+/** What is slow to load is loaded less often: it takes this part of the time at most. */
+const LOADING_SHARE = 1 / 20;
 
 /**
  * What a GET of the dashboard's API answers; undefined asks for nothing.
@@ -27,19 +29,24 @@ const LIVE_MS = 2_000;
 export function useResource<Data>(path: string | undefined, isLive = false): Resource<Data> {
   const [loaded, setLoaded] = useState<Loaded<Data>>();
   const [asked, setAsked] = useState(0);
-  const change = useChanges(isLive);
+  const tookMs = useRef(0);
+  const change = useChanges(isLive, tookMs);
   const last = useRef<{ path: string; asked: number }>(undefined);
   useEffect(() => {
     if (path === undefined) return;
     const stop = new AbortController();
     const isUnattended = last.current?.path === path && last.current.asked === asked;
     last.current = { path, asked };
+    const startedMs = performance.now();
     call<Data>("GET", path, { signal: stop.signal, isUnattended })
       .then((data) => setLoaded({ path, data }))
       .catch((error: unknown) => {
         if (stop.signal.aborted) return;
         const message = error instanceof ApiError ? error.message : String(error);
         setLoaded((before) => ({ ...(before?.path === path && before), path, error: message }));
+      })
+      .finally(() => {
+        tookMs.current = performance.now() - startedMs;
       });
     return () => stop.abort();
   }, [path, asked, change]);
@@ -52,8 +59,8 @@ export function useResource<Data>(path: string | undefined, isLive = false): Res
   };
 }
 
-/** A number that moves when figures have changed, but not more often than every other second. */
-function useChanges(isLive: boolean): number {
+/** A number that moves when figures have changed, but not more often than what is loaded then allows. */
+function useChanges(isLive: boolean, tookMs: { readonly current: number }): number {
   const [shown, setShown] = useState(0);
   useEffect(() => {
     if (!isLive) return;
@@ -61,13 +68,14 @@ function useChanges(isLive: boolean): number {
     let atMs = Date.now();
     const unsubscribe = changes.subscribe((count) => {
       if (timer !== undefined || count === 0) return;
+      const intervalMs = Math.max(LIVE_MS, tookMs.current / LOADING_SHARE);
       timer = setTimeout(
         () => {
           timer = undefined;
           atMs = Date.now();
           setShown((before) => before + 1);
         },
-        Math.max(0, atMs + LIVE_MS - Date.now()),
+        Math.max(0, atMs + intervalMs - Date.now()),
       );
     });
     return () => {

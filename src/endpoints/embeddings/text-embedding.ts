@@ -1,4 +1,4 @@
-import type { ArrivedCall } from "../../calls/call.ts";
+import type { ArrivedCall, OwnIdempotency } from "../../calls/call.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import type { RequestContext } from "../../http/route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
@@ -68,7 +68,7 @@ export class PaidTextEmbedding {
     readonly keyId: string;
     readonly model: string;
     readonly texts: readonly string[];
-    readonly idempotencyKey: string;
+    readonly idempotency: OwnIdempotency;
   }): Promise<readonly Float32Array[]> {
     const { inFlight, usableKey } = this.#dependencies;
     if (inFlight.isStopping) throw stopping();
@@ -84,7 +84,8 @@ export class PaidTextEmbedding {
         log: {},
         // An answer that is charged has to be kept: it is not given up half way.
         clientSignal: NEVER,
-        idempotencyHeader: batch.idempotencyKey,
+        idempotencyHeader: null,
+        ownIdempotency: batch.idempotency,
         admitAgain,
       });
     } finally {

@@ -45,6 +45,7 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   return new ToolLoop(first, {
     ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
     trace: admitted.log.trace,
+    firstSpan: call.span,
     model: modelOf(parts, opened),
     tools: opened.tools,
     items: opened.items,
@@ -75,8 +76,9 @@ function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHoste
     statedLimit,
     bound: (added) => costBound(request.fields, sizeWith(added), candidate.terms),
     promptTokens: (added) => estimatedPromptTokens(sizeWith(added), candidate.terms),
-    ask({ added, outputTokens, mayCall, onNewConnection }) {
+    ask({ added, outputTokens, mayCall, onNewConnection, span }) {
       call.onNewConnection = onNewConnection;
+      call.traceBy(span);
       // The caller's own functions may still be called.
       const isOver = !mayCall && request.facts.hosted!.offered.length === 0;
       const toolChoice = isOver ? "none" : "auto";

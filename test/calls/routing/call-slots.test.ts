@@ -34,6 +34,22 @@ test("calls that wait get places in their order, and none that comes later overt
   expect(await slots.take(one)).toBeTrue();
 });
 
+test("calls that spare half of the places come behind all others, also where there is one place", async () => {
+  const { slots, wait } = queue();
+  const sparing = one.map((limit) => ({ ...limit, sparesHalf: true }));
+  expect(slots.take(one)).toBeTrue();
+  const order: string[] = [];
+  const last = wait(sparing).then(() => order.push("sparing"));
+  const first = wait(one).then(() => order.push("other"));
+  slots.release(one);
+  expect(await slots.take(sparing)).toBeFalse();
+  await first;
+  slots.release(one);
+  await last;
+  expect(order).toEqual(["other", "sparing"]);
+  expect(slots.waiting).toBe(0);
+});
+
 test("a call that waits for several endpoints gets the first that has a place, and says which", async () => {
   const { slots, wait } = queue();
   for (const limits of [one, other]) expect(slots.take(limits)).toBeTrue();

@@ -72,10 +72,14 @@ interface FieldProps {
   readonly isDisabled?: boolean;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
+  /** Dots in place of its characters. Browsers offer to save what stands in a field for passwords, not this. */
+  readonly isSecret?: boolean;
+  /** What may be meant, while one types. */
+  readonly suggestions?: readonly string[];
   onInput(value: string): void;
 }
 
-export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
+export function Field({ label, hint, error, suggestions, onInput, ...input }: FieldProps) {
   const id = useId();
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
@@ -83,7 +87,9 @@ export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
       <label for={id}>{label}</label>
       <input
         id={id}
+        class={input.isSecret ? "secret" : undefined}
         type={(input.type ?? "text") as "text"}
+        list={suggestions && `${id}-list`}
         value={input.value}
         placeholder={input.placeholder}
         required={input.isRequired}
@@ -95,6 +101,13 @@ export function Field({ label, hint, error, onInput, ...input }: FieldProps) {
         aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
       />
+      {suggestions && (
+        <datalist id={`${id}-list`}>
+          {suggestions.map((text) => (
+            <option key={text} value={text} />
+          ))}
+        </datalist>
+      )}
       {described !== undefined && (
         <p id={described} class={error === undefined ? "hint" : "hint bad"}>
           {error ?? hint}
@@ -109,11 +122,12 @@ interface AreaProps {
   readonly value: string;
   readonly rows?: number;
   readonly placeholder?: string;
+  readonly error?: string | undefined;
   onInput(value: string): void;
   onKeyDown?(event: KeyboardEvent): void;
 }
 
-export function Area({ label, value, rows = 3, placeholder, onInput, onKeyDown }: AreaProps) {
+export function Area({ label, rows = 3, error, onInput, ...area }: AreaProps) {
   const id = useId();
   return (
     <div class="field">
@@ -121,11 +135,18 @@ export function Area({ label, value, rows = 3, placeholder, onInput, onKeyDown }
       <textarea
         id={id}
         rows={rows}
-        value={value}
-        placeholder={placeholder}
+        value={area.value}
+        placeholder={area.placeholder}
+        aria-invalid={error !== undefined}
+        aria-describedby={error === undefined ? undefined : `${id}-hint`}
         onInput={(event) => onInput(event.currentTarget.value)}
-        onKeyDown={onKeyDown}
+        onKeyDown={area.onKeyDown}
       />
+      {error !== undefined && (
+        <p id={`${id}-hint`} class="hint bad">
+          {error}
+        </p>
+      )}
     </div>
   );
 }

@@ -82,6 +82,13 @@ export function ComponentsPage() {
             <Field label="Empty" value={text} onInput={setText} placeholder="Placeholder" />
             <Field label="With a hint" value="12.5" onInput={setText} hint="USD in a UTC day" />
             <Field label="With a fault" value="x" onInput={setText} error="It must be a number." />
+            <Field label="Secret" value="gateway_sk_0000" onInput={setText} isSecret />
+            <Field
+              label="With suggestions"
+              value={text}
+              onInput={setText}
+              suggestions={["First", "Second"]}
+            />
             <Field label="Disabled" value="Fixed" onInput={setText} isDisabled />
             <Choice
               label="Choice"
@@ -94,6 +101,7 @@ export function ComponentsPage() {
             />
           </div>
           <Area label="Several lines" value={text} onInput={setText} />
+          <Area label="With a fault" value="{" onInput={setText} error="It must be JSON." />
           <Check label="A check" isChecked={isChecked} onChange={setChecked} />
           <CopyText label="sample" text="gateway_sk_0000000000000000000000000000000000000" />
         </form>

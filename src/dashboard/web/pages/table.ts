@@ -2,8 +2,10 @@ import type { ComponentType } from "preact";
 import type { Session } from "../api.ts";
 import { ComponentsPage } from "./components.tsx";
 import { KeysPage } from "./keys.tsx";
+import { ModelsPage } from "./models.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
 import { OverviewPage } from "./overview.tsx";
+import { PlaygroundPage } from "./playground.tsx";
 import { ProvidersPage } from "./providers.tsx";
 import { RequestsPage } from "./requests.tsx";
 import { UsagePage } from "./usage.tsx";
@@ -26,6 +28,8 @@ export const PAGES: readonly DashboardPage[] = [
   { name: "requests", title: "Requests", of: ["organization"], Page: RequestsPage },
   { name: "keys", title: "Keys", of: ["organization"], Page: KeysPage },
   { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
+  { name: "models", title: "Models", of: ["organization"], Page: ModelsPage },
+  { name: "playground", title: "Playground", of: ["organization"], Page: PlaygroundPage },
   { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
   { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
   {

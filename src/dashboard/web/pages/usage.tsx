@@ -51,6 +51,18 @@ const MAX_CHARTED = 1_000;
 
 const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
+interface UsagePart {
+  readonly data: UsageRow[];
+  readonly has_more: boolean;
+}
+
+/** A page of the rows that the chart has. */
+function partOf(whole: UsagePart | undefined, offset: number): UsagePart | undefined {
+  if (whole === undefined) return undefined;
+  const has_more = whole.has_more || whole.data.length > offset + PAGE;
+  return { data: whole.data.slice(offset, offset + PAGE), has_more };
+}
+
 export function UsagePage() {
   const asked = query.value;
   const interval = asked.get("interval") === "hour" ? "hour" : "day";
@@ -61,18 +73,19 @@ export function UsagePage() {
   const span = new URLSearchParams({ start_date: from, end_date: dayAfter(to) ?? to });
   const parameters = new URLSearchParams({ ...Object.fromEntries(span), interval });
   if (group !== "") parameters.set("group_by", group);
-  const total = useResource<{ data: UsageRow[] }>(
-    `v1/usage?${span}&interval=day&limit=${MAX_CHARTED}`,
+  const charted = useResource<UsagePart>(`v1/usage?${parameters}&limit=${MAX_CHARTED}`, true);
+  const isPlain = group === "" && interval === "day";
+  const byDay = useResource<UsagePart>(
+    isPlain ? undefined : `v1/usage?${span}&interval=day&limit=${MAX_CHARTED}`,
     true,
   );
-  const charted = useResource<{ data: UsageRow[] }>(
-    `v1/usage?${parameters}&limit=${MAX_CHARTED}`,
+  const total = isPlain ? charted : byDay;
+  const isBeyond = charted.data?.has_more === true && offset + PAGE > MAX_CHARTED;
+  const further = useResource<UsagePart>(
+    isBeyond ? `v1/usage?${parameters}&limit=${PAGE}&offset=${offset}` : undefined,
     true,
   );
-  const page = useResource<{ data: UsageRow[]; has_more: boolean }>(
-    `v1/usage?${parameters}&limit=${PAGE}&offset=${offset}`,
-    true,
-  );
+  const page = isBeyond ? further : { ...charted, data: partOf(charted.data, offset) };
   const keyName = useKeyNames();
   const name = (row: UsageRow) => nameOf(row, group, keyName);
   const choose = (changed: Readonly<Record<string, string | undefined>>) =>
@@ -121,7 +134,16 @@ export function UsagePage() {
           })
         }
       />
-      <Panel title="Spend" aside={<span class="quiet">Days and hours begin in UTC</span>}>
+      <Panel
+        title="Spend"
+        aside={
+          <span class="quiet">
+            {charted.data?.has_more
+              ? `The first ${integer(MAX_CHARTED)} lines are drawn: choose fewer days`
+              : "Days and hours begin in UTC"}
+          </span>
+        }
+      >
         <SpendChart
           rows={charted.data?.data ?? []}
           interval={interval}

@@ -1,0 +1,188 @@
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import { applyMigrations, knowsMigrations, MIGRATION_LOCK } from "../../db/migrate.ts";
+import { replaceFileFolder } from "../../db/queries/file-backups.ts";
+import {
+  findTable,
+  isHalfRestored,
+  markRestore,
+  unmarkRestore,
+} from "../../db/queries/restore-mark.ts";
+import { quietRestored, settleRestored } from "../../db/queries/restored-rows.ts";
+import { copyIn, readTables, setSequence } from "../../db/queries/table-copies.ts";
+import { assertKeysOpen, type MasterKeys } from "../master-key/master-key.ts";
+import type { FileStorage } from "../storage/interface.ts";
+import { ArchiveError, type Head, type Manifest } from "./archive.ts";
+import { type ArchivedItem, ArchiveReader, verifyArchive } from "./archive-reader.ts";
+
+/** What a restore would write into is not empty, or not the right one. The message is one line. */
+export class RestoreRefusedError extends Error {
+  override readonly name = "RestoreRefusedError";
+}
+
+export interface RestoreTarget {
+  /** One session, of which locks are kept. */
+  readonly sql: Database;
+  readonly storage: FileStorage;
+  /** The id of the folder that the storage wrote to; undefined where it is none, or it wrote nothing. */
+  fileFolderId(): string | undefined;
+}
+
+export interface RestoreOptions {
+  readonly path: string;
+  /** Undefined where there is none. */
+  readonly keys: MasterKeys | undefined;
+  /** The copy is to leave the world alone: see quietRestored. */
+  readonly isQuiet: boolean;
+  readonly interrupted: AbortSignal;
+  log(message: string): void;
+}
+
+export interface Restored {
+  readonly head: Head;
+  readonly manifest: Manifest;
+}
+
+/**
+ * Writes an archive into an empty database and an empty storage. Before the first write the whole archive is
+ * verified, and the master key is proven to open what is sealed. All rows are written in one transaction, the
+ * files before it ends; where it is broken off, a mark stays in the database, with which no gateway starts, and a
+ * further restore begins again.
+ *
+ * @param openTarget called once the archive is known to be whole and openable
+ */
+export async function restore(
+  options: RestoreOptions,
+  withTarget: <Result>(work: (target: RestoreTarget) => Promise<Result>) => Promise<Result>,
+): Promise<Restored> {
+  const { path, keys, log } = options;
+  log("verifying the backup");
+  const tarBytes = await verifyArchive(path);
+  const reader = new ArchiveReader(path, tarBytes);
+  try {
+    const head = await reader.head();
+    await assertRestorable(head, keys);
+    return await withTarget((target) => writeAll(options, { head, reader }, target));
+  } finally {
+    await reader.close();
+  }
+}
+
+async function assertRestorable(head: Head, keys: MasterKeys | undefined): Promise<void> {
+  if (!(await knowsMigrations(head.migrations))) {
+    throw new RestoreRefusedError(
+      `the backup was made by version ${head.version} of the gateway, with migrations that this version does not have: restore it with that version or a later one`,
+    );
+  }
+  const { masterKey } = head;
+  if (masterKey === null) return;
+  if (keys === undefined) {
+    throw new RestoreRefusedError(
+      "the backup is sealed with a master key, which is not in it: set GATEWAY_MASTER_KEY, or put the key of the backed up gateway into DATA_DIR/master-key",
+    );
+  }
+  assertKeysOpen(
+    {
+      ...masterKey,
+      salt: Buffer.from(masterKey.salt, "base64"),
+      proof: Buffer.from(masterKey.proof, "base64"),
+    },
+    keys,
+  );
+}
+
+interface OpenArchive {
+  readonly head: Head;
+  readonly reader: ArchiveReader;
+}
+
+async function writeAll(
+  options: RestoreOptions,
+  { head, reader }: OpenArchive,
+  target: RestoreTarget,
+): Promise<Restored> {
+  const { sql, storage } = target;
+  // A gateway that starts meanwhile waits for it.
+  const [lock] = await sql<{ is_taken: boolean }[]>`
+    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
+  if (!lock!.is_taken)
+    throw new RestoreRefusedError("another restore or a gateway's start is running");
+  await assertEmpty(target, head);
+  await markRestore(sql);
+  const manifest = await sql.begin(async (transaction) => {
+    const state = head.migrations.length;
+    await applyMigrations(transaction, 0, state);
+    const tables = await readTables(
+      transaction,
+      head.tables.map(({ name }) => name),
+    );
+    for await (const item of reader.items()) {
+      options.interrupted.throwIfAborted();
+      if (item.kind === "files") await writeFile(storage, item);
+      else await writeTable(transaction, item, head, new Set(tables.map(({ name }) => name)));
+    }
+    const written = await reader.manifest();
+    assertAllThere(head, written, reader);
+    for (const sequence of written.sequences) await setSequence(transaction, sequence);
+    options.log("bringing what was restored up to date");
+    await applyMigrations(transaction, state);
+    await settleRestored(transaction);
+    if (options.isQuiet) await quietRestored(transaction);
+    if (head.hasFiles) await replaceFileFolder(transaction, target.fileFolderId());
+    await unmarkRestore(transaction);
+    return written;
+  });
+  await sql`ANALYZE`;
+  return { head, manifest };
+}
+
+async function assertEmpty({ sql, storage }: RestoreTarget, head: Head): Promise<void> {
+  const table = await findTable(sql);
+  if (table !== undefined) {
+    throw new RestoreRefusedError(
+      `the database is not empty (it has ${table}): restore into an empty one`,
+    );
+  }
+  // What an earlier try has written is written again.
+  if (!head.hasFiles || (await isHalfRestored(sql))) return;
+  if (await storage.isEmpty()) return;
+  throw new RestoreRefusedError(
+    "the storage already has files: restore into an empty folder or bucket, or take the backup --without-files",
+  );
+}
+
+async function writeTable(
+  transaction: DatabaseTransaction,
+  item: ArchivedItem,
+  head: Head,
+  present: ReadonlySet<string>,
+): Promise<void> {
+  const table = head.tables.find(({ name }) => name === item.name);
+  if (table === undefined || !present.has(item.name)) {
+    throw new ArchiveError(`the backup has a table ${item.name}, which this version does not know`);
+  }
+  await copyIn(transaction, table, item.bytes());
+}
+
+async function writeFile(storage: FileStorage, item: ArchivedItem): Promise<void> {
+  // Of an earlier try.
+  await storage.remove(item.name);
+  const writer = storage.write(item.name);
+  try {
+    for await (const piece of item.bytes()) await writer.write(piece);
+    await writer.finish();
+  } catch (error) {
+    await writer.abort();
+    throw error;
+  }
+}
+
+function assertAllThere(head: Head, manifest: Manifest, { endings }: ArchiveReader): void {
+  const files = Object.keys(endings).filter((item) => item.startsWith("files/")).length;
+  const isWhole =
+    files === manifest.files.count &&
+    head.tables.every(({ name }) => {
+      const written = endings[`tables/${name}`];
+      return written !== undefined && written.sha256 === manifest.tables[name]?.sha256;
+    });
+  if (!isWhole) throw new ArchiveError("the backup is not what its manifest says");
+}

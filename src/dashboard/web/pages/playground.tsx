@@ -1,0 +1,391 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Area, Button, Choice, Field, Tabs } from "../components/controls.tsx";
+import { Dialog, Form, toast } from "../components/dialog.tsx";
+import { Empty, PageHead, Panel } from "../components/display.tsx";
+import { short, usdExact } from "../format.ts";
+import { type ListedModel, matching, useModels } from "../models/catalogue.ts";
+import { priceSummary } from "../models/prices.tsx";
+import { AnswerView } from "../playground/answer-view.tsx";
+import {
+  clear,
+  curlOf,
+  draft,
+  fieldsOf,
+  forgetKey,
+  keyName,
+  removeSide,
+  requestOf,
+  type Settings,
+  sdkOf,
+  send,
+  settings,
+  sides,
+  stopAll,
+  turns,
+  useKey,
+} from "../playground/conversation.ts";
+import { changeQuery, gatewayUrl, query } from "../router.ts";
+
+/** Chats with one model, or two next to each other, with a secret key that only this page has. */
+export function PlaygroundPage() {
+  const { models } = useModels();
+  const [isCodeShown, setCodeShown] = useState(false);
+  const chats = useMemo(() => matching(models, { use: "chat" }), [models]);
+  const byId = useMemo(() => new Map(chats.map((model) => [model.id, model])), [chats]);
+  const hasEffort = (id: string) =>
+    byId.get(id.trim())?.supported_parameters.includes("reasoning_effort") === true;
+  useEffect(takeModelsOfAddress, []);
+  return (
+    <>
+      <PageHead title="Playground">
+        <Button onClick={() => setCodeShown(true)}>Code</Button>
+        {turns.value.length > 0 && <Button onClick={clear}>Clear</Button>}
+        {keyName.value !== undefined && <Button onClick={forgetKey}>Forget key</Button>}
+      </PageHead>
+      {keyName.value === undefined && <KeyForm />}
+      <div class="playground">
+        <div>
+          <Sides chats={chats} byId={byId} />
+          <Transcript />
+          <Composer hasEffort={hasEffort} />
+        </div>
+        <SettingsPanel hasEffort={sides.value.some(hasEffort)} />
+      </div>
+      {isCodeShown && <CodeDialog hasEffort={hasEffort} onClose={() => setCodeShown(false)} />}
+    </>
+  );
+}
+
+function takeModelsOfAddress(): void {
+  const asked = [query.value.get("model"), query.value.get("with")].filter((id) => id !== null);
+  if (asked.length === 0) return;
+  sides.value = asked;
+  changeQuery({ model: undefined, with: undefined });
+}
+
+function KeyForm() {
+  const [text, setText] = useState("");
+  return (
+    <Panel>
+      <Form submit="Use key" onSubmit={() => useKey(text.trim())}>
+        <Field
+          label="Secret key"
+          value={text}
+          onInput={setText}
+          isSecret
+          isRequired
+          placeholder="gateway_sk_…"
+          hint="Answers are charged to this key, by its limits and budgets. It is kept in memory until you leave or reload the dashboard, and stored nowhere."
+        />
+      </Form>
+    </Panel>
+  );
+}
+
+interface SidesProps {
+  readonly chats: readonly ListedModel[];
+  readonly byId: ReadonlyMap<string, ListedModel>;
+}
+
+const MAX_SIDES = 2;
+const SUGGESTED = 50;
+
+function Sides({ chats, byId }: SidesProps) {
+  const shown = sides.value;
+  const choose = (side: number, id: string) => {
+    sides.value = shown.map((before, at) => (at === side ? id : before));
+  };
+  return (
+    <div class={shown.length === 1 ? "sides" : "sides two"}>
+      {shown.map((id, side) => {
+        const model = byId.get(id.trim());
+        return (
+          <div key={side} class="side-head">
+            <Field
+              label={side === 0 ? "Model" : "Second model"}
+              value={id}
+              onInput={(value) => choose(side, value)}
+              placeholder="Type to search"
+              suggestions={matching(chats, { text: id })
+                .slice(0, SUGGESTED)
+                .map((one) => one.id)}
+              hint={
+                model === undefined
+                  ? "A chat model, as author/model"
+                  : `${priceSummary(model)}; context ${short(model.context_length)}`
+              }
+            />
+            {shown.length > 1 && (
+              <Button
+                variant="quiet"
+                label={id.trim() === "" ? "Remove this side" : `Remove ${id.trim()}`}
+                onClick={() => removeSide(side)}
+              >
+                Remove
+              </Button>
+            )}
+          </div>
+        );
+      })}
+      {shown.length < MAX_SIDES && (
+        <Button
+          onClick={() => {
+            sides.value = [...shown, ""];
+          }}
+        >
+          Compare with a second model
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** So near to its end the page follows what streams in. */
+const NEAR_PIXELS = 80;
+
+function Transcript() {
+  const shown = useRef<HTMLDivElement>(null);
+  const isNearEnd = useRef(true);
+  const count = turns.value.length;
+  const toEnd = () => scrollTo(0, document.documentElement.scrollHeight);
+  useEffect(() => {
+    if (count === 0) return;
+    isNearEnd.current = true;
+    toEnd();
+  }, [count]);
+  useEffect(() => {
+    const onScroll = () => {
+      const { scrollHeight } = document.documentElement;
+      isNearEnd.current = scrollHeight - innerHeight - scrollY < NEAR_PIXELS;
+    };
+    const growth = new ResizeObserver(() => {
+      if (isNearEnd.current && isRunning()) toEnd();
+    });
+    growth.observe(shown.current!);
+    addEventListener("scroll", onScroll);
+    return () => {
+      growth.disconnect();
+      removeEventListener("scroll", onScroll);
+    };
+  }, []);
+  return (
+    <div ref={shown} class="transcript" role="log" aria-label="Conversation">
+      {count === 0 && (
+        <Empty title="Nothing was said yet.">
+          <p>Choose a model, write a message, and see its answer with its speed and cost.</p>
+        </Empty>
+      )}
+      {turns.value.map(({ text, answers }, at) => (
+        <section key={at} aria-label={`Turn ${at + 1}`}>
+          <p class="asked said">{text}</p>
+          <div class={answers.length === 1 ? "answers" : "answers two"}>
+            {answers.map((answer, side) => answer && <AnswerView key={side} answer={answer} />)}
+          </div>
+        </section>
+      ))}
+    </div>
+  );
+}
+
+interface EffortProps {
+  /** Whether a model can be asked how much it reasons. */
+  hasEffort(model: string): boolean;
+}
+
+function isRunning(): boolean {
+  return turns.value.at(-1)?.answers.some((answer) => answer?.isRunning) === true;
+}
+
+function Composer({ hasEffort }: EffortProps) {
+  const text = draft.value;
+  const missing = whatIsMissing();
+  const submit = () => {
+    if (missing === undefined && !isRunning() && text.trim() !== "") send(hasEffort);
+  };
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <Area
+        label="Message"
+        rows={2}
+        value={text}
+        onInput={(value) => {
+          draft.value = value;
+        }}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          submit();
+        }}
+        placeholder="Enter sends, Shift and Enter begins a line"
+      />
+      <footer>
+        <span class="quiet" role="status">
+          {missing ?? spentText()}
+        </span>
+        {isRunning() ? (
+          <Button onClick={stopAll}>Stop</Button>
+        ) : (
+          <Button
+            type="submit"
+            variant="primary"
+            isDisabled={missing !== undefined || text.trim() === ""}
+          >
+            Send
+          </Button>
+        )}
+      </footer>
+    </form>
+  );
+}
+
+function whatIsMissing(): string | undefined {
+  if (keyName.value === undefined) return "Enter a secret key first.";
+  if (sides.value.some((id) => id.trim() === "")) return "Choose a model first.";
+  return Object.values(faultsOf(settings.value)).some((fault) => fault !== undefined)
+    ? "Mend the settings first."
+    : undefined;
+}
+
+const NANO_PER_USD = 1_000_000_000;
+
+/** What the answers so far have cost. */
+function spentText(): string {
+  const costs = turns.value
+    .flatMap(({ answers }) => answers)
+    .flatMap((answer) => answer?.state.value.costUsd ?? []);
+  const key = `Key: ${keyName.value}`;
+  if (costs.length === 0) return key;
+  const nano = costs.reduce((sum, cost) => sum + Math.round(cost * NANO_PER_USD), 0);
+  return `${key} · Cost so far: ${usdExact(nano / NANO_PER_USD)}`;
+}
+
+const EFFORTS = [
+  ["", "As the model likes"],
+  ["none", "None"],
+  ["minimal", "Minimal"],
+  ["low", "Low"],
+  ["medium", "Medium"],
+  ["high", "High"],
+] as const;
+/** Settings stand open where there is room at the side for them. */
+const WIDE_PIXELS = 1_080;
+const MAX_TEMPERATURE = 2;
+
+function faultsOf({ temperature, maxTokens, fields }: Settings) {
+  const heat = Number(temperature);
+  const isTemperature = heat >= 0 && heat <= MAX_TEMPERATURE;
+  return {
+    temperature: isTemperature ? undefined : "A number from 0 to 2.",
+    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens) ? undefined : "A whole number from 1.",
+    fields: fieldsOf(fields) === undefined ? "It must be a JSON object." : undefined,
+  };
+}
+
+function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
+  const [isOpen] = useState(() => innerWidth > WIDE_PIXELS);
+  const { system, temperature, maxTokens, effort, fields } = settings.value;
+  const faults = faultsOf(settings.value);
+  const set = (name: keyof Settings) => (value: string) => {
+    settings.value = { ...settings.value, [name]: value };
+  };
+  return (
+    <details class="panel" open={isOpen}>
+      <summary>Settings</summary>
+      <div class="stack">
+        <Area label="System text" value={system} onInput={set("system")} />
+        <Field
+          label="Temperature"
+          value={temperature}
+          onInput={set("temperature")}
+          inputMode="decimal"
+          error={faults.temperature}
+          placeholder="The model's own"
+        />
+        <Field
+          label="Max tokens"
+          value={maxTokens}
+          onInput={set("maxTokens")}
+          inputMode="numeric"
+          error={faults.maxTokens}
+          placeholder="The model's own"
+        />
+        {hasEffort && (
+          <Choice
+            label="Reasoning effort"
+            value={effort}
+            options={EFFORTS}
+            onChange={set("effort")}
+          />
+        )}
+        <Area
+          label="Further fields (JSON)"
+          value={fields}
+          onInput={set("fields")}
+          placeholder={'{"tools": […]}'}
+          error={faults.fields}
+        />
+      </div>
+    </details>
+  );
+}
+
+interface CodeDialogProps extends EffortProps {
+  onClose(): void;
+}
+
+/** The request as a command or a program, for copying. */
+function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
+  const [form, setForm] = useState("curl");
+  const [side, setSide] = useState("0");
+  const shown = useRef<HTMLPreElement>(null);
+  const body = requestOf(Number(side), hasEffort);
+  const code =
+    form === "curl"
+      ? curlOf(new URL("v1/chat/completions", gatewayUrl).href, body)
+      : sdkOf(new URL("v1", gatewayUrl).href, body);
+  const copy = async () => {
+    // Browsers give the clipboard to safe origins alone: elsewhere the text is selected.
+    if (navigator.clipboard === undefined) getSelection()?.selectAllChildren(shown.current!);
+    else await navigator.clipboard.writeText(code).then(() => toast("Copied."));
+  };
+  return (
+    <Dialog title="Code" onClose={onClose}>
+      <Tabs
+        label="Form"
+        tabs={[
+          ["curl", "curl"],
+          ["sdk", "OpenAI SDK"],
+        ]}
+        current={form}
+        onChange={setForm}
+      />
+      {sides.value.length > 1 && (
+        <Choice
+          label="Request to"
+          value={side}
+          options={sides.value.map(
+            (id, at) => [String(at), id.trim() || `Model ${at + 1}`] as const,
+          )}
+          onChange={setSide}
+        />
+      )}
+      <div class="actions copying">
+        <Button variant="primary" onClick={() => void copy()}>
+          {form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
+        </Button>
+        <span class="hint">
+          with the key in the environment: <code>export GATEWAY_KEY=…</code>
+        </span>
+      </div>
+      <pre ref={shown} class="block code">
+        {code}
+      </pre>
+    </Dialog>
+  );
+}

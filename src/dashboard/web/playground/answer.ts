@@ -1,0 +1,253 @@
+import { type Signal, signal } from "@preact/signals";
+import { ApiError, call, errorOf } from "../api.ts";
+import { gatewayUrl } from "../router.ts";
+import { readServerEvents } from "../server-events.ts";
+
+/*
+ * An answer is waited for, then streams, and then is done, stopped by the viewer, or failed. What it costs
+ * comes with its last chunk; of one that ends without, the list of requests knows it soon after.
+ */
+
+/** A call of a tool as the model wrote it. */
+export interface ToolCall {
+  readonly id: string;
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
+/** What else a request has is the viewer's to say. */
+export interface ChatRequest {
+  readonly model: string;
+  readonly [field: string]: unknown;
+}
+
+export interface AnswerState {
+  readonly phase: "waiting" | "streaming" | "done" | "stopped" | "failed";
+  readonly text: string;
+  readonly reasoning: string;
+  readonly refusal: string;
+  readonly toolCalls: readonly ToolCall[];
+  readonly finishReason?: string;
+  /** From sending the request to the first piece of its answer. */
+  readonly firstTokenMs?: number;
+  /** Between the first piece and the last. */
+  readonly streamedMs?: number;
+  readonly usage?: Usage;
+  /** Undefined until it is known, null where it cannot be learned here. */
+  readonly costUsd?: number | null;
+  readonly provider?: string;
+  readonly requestId?: string;
+  readonly error?: ApiError;
+}
+
+/** Tokens by kind: what is part of prompt or completion is in the details. */
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: Readonly<Record<string, number | null>>;
+  readonly completion_tokens_details?: Readonly<Record<string, number | null>>;
+}
+
+interface Piece {
+  readonly content?: string | null;
+  readonly reasoning?: string | null;
+  readonly refusal?: string | null;
+  readonly tool_calls?: readonly {
+    readonly index: number;
+    readonly id?: string;
+    readonly function?: { readonly name?: string; readonly arguments?: string };
+  }[];
+}
+
+interface Chunk {
+  readonly choices?: readonly {
+    readonly index: number;
+    readonly delta?: Piece;
+    readonly finish_reason?: string | null;
+  }[];
+  readonly usage?: (Usage & { readonly cost?: number }) | null;
+  readonly error?: { readonly message?: string; readonly code?: string; readonly param?: string };
+}
+
+/** What GET /v1/requests/:id knows of an answer that ended before its usage came. */
+interface EndedRequest {
+  readonly cost_usd: number;
+  readonly usage:
+    | (Omit<Usage, "prompt_tokens_details" | "completion_tokens_details"> & {
+        readonly cached_tokens: number | null;
+        readonly reasoning_tokens: number | null;
+      })
+    | null;
+}
+
+const BEGUN: AnswerState = {
+  phase: "waiting",
+  text: "",
+  reasoning: "",
+  refusal: "",
+  toolCalls: [],
+};
+/** Text is shown so often: a stream may have hundreds of pieces a second. */
+const SHOW_MS = 40;
+/** Waits before the list of requests is asked; it is at most 5 s late. */
+const LOOK_UP_MS = [300, 700, 1_500, 3_000, 5_000];
+
+export class Answer {
+  readonly model: string;
+  readonly state: Signal<AnswerState> = signal(BEGUN);
+  readonly #abort = new AbortController();
+  #draft: AnswerState = BEGUN;
+  #showing: ReturnType<typeof setTimeout> | undefined;
+
+  /** Calls the model with a secret key, without the session. */
+  constructor(body: ChatRequest, secret: string) {
+    this.model = body.model;
+    void this.#run(body, secret);
+  }
+
+  get isRunning(): boolean {
+    const { phase } = this.state.value;
+    return phase === "waiting" || phase === "streaming";
+  }
+
+  stop(): void {
+    this.#abort.abort();
+  }
+
+  async #run(body: ChatRequest, secret: string): Promise<void> {
+    const beganMs = performance.now();
+    const { signal } = this.#abort;
+    try {
+      const response = await fetchWithKey("v1/chat/completions", secret, { body, signal });
+      const { headers } = response;
+      this.#change({
+        provider: headers.get("x-gateway-provider") ?? undefined,
+        requestId: headers.get("x-gateway-request-id") ?? undefined,
+      });
+      if (!response.ok) throw await errorOf(response);
+      let isWhole = false;
+      await readServerEvents(response, ({ data }) => {
+        if (data === "[DONE]") isWhole = true;
+        else this.#take(JSON.parse(data) as Chunk, performance.now() - beganMs);
+      });
+      if (!isWhole) throw new ApiError(0, "stream_broken", "The connection broke off.", null);
+      this.#change({ phase: "done" });
+    } catch (error) {
+      if (signal.aborted) this.#change({ phase: "stopped" });
+      else this.#change({ phase: "failed", error: asApiError(error) });
+      // Of a stream that said itself what is wrong, the rest is not waited for.
+      this.#abort.abort();
+    }
+    this.#show();
+    await this.#lookUpCost();
+  }
+
+  #take({ choices, usage, error }: Chunk, afterMs: number): void {
+    if (error !== undefined) {
+      const { message = "The stream broke.", code = "unknown", param = null } = error;
+      throw new ApiError(200, code, message, param);
+    }
+    if (usage) this.#change({ usage, costUsd: usage.cost });
+    const choice = choices?.find(({ index }) => index === 0);
+    if (choice === undefined) return;
+    if (choice.finish_reason) this.#change({ finishReason: choice.finish_reason });
+    const { content, reasoning, refusal, tool_calls: calls } = choice.delta ?? {};
+    if (!content && !reasoning && !refusal && !calls?.length) return;
+    const { firstTokenMs = afterMs, ...before } = this.#draft;
+    this.#change({
+      phase: "streaming",
+      text: before.text + (content ?? ""),
+      reasoning: before.reasoning + (reasoning ?? ""),
+      refusal: before.refusal + (refusal ?? ""),
+      toolCalls: (calls ?? []).reduce(withPiece, before.toolCalls),
+      firstTokenMs,
+      streamedMs: afterMs - firstTokenMs,
+    });
+  }
+
+  #change(changed: Partial<AnswerState>): void {
+    this.#draft = { ...this.#draft, ...changed };
+    this.#showing ??= setTimeout(() => this.#show(), SHOW_MS);
+  }
+
+  #show(): void {
+    clearTimeout(this.#showing);
+    this.#showing = undefined;
+    this.state.value = this.#draft;
+  }
+
+  /** An answer that broke off is charged for what was delivered. */
+  async #lookUpCost(): Promise<void> {
+    const { phase, costUsd, requestId, error } = this.#draft;
+    if (costUsd !== undefined || phase === "done" || requestId === undefined) return;
+    const wasRefused = error !== undefined && error.status >= 400;
+    if (wasRefused) return;
+    for (const delayMs of LOOK_UP_MS) {
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      const found = await call<EndedRequest>("GET", `v1/requests/${requestId}`, {
+        isUnattended: true,
+      }).catch(() => undefined);
+      if (found === undefined) continue;
+      const { cost_usd: costUsd, usage } = found;
+      this.#change({ costUsd, ...(usage && { usage: detailed(usage) }) });
+      return this.#show();
+    }
+    // A key of another organization: its requests are not this session's to see.
+    this.#change({ costUsd: null });
+    this.#show();
+  }
+}
+
+function withPiece(
+  calls: readonly ToolCall[],
+  { index, id, function: piece }: NonNullable<Piece["tool_calls"]>[number],
+): readonly ToolCall[] {
+  const before = calls[index];
+  const name = (before?.function.name ?? "") + (piece?.name ?? "");
+  const text = (before?.function.arguments ?? "") + (piece?.arguments ?? "");
+  const changed: ToolCall = {
+    id: before?.id ?? id ?? "",
+    type: "function",
+    function: { name, arguments: text },
+  };
+  return before === undefined
+    ? [...calls, changed]
+    : calls.map((one) => (one === before ? changed : one));
+}
+
+function detailed(usage: NonNullable<EndedRequest["usage"]>): Usage {
+  return {
+    ...usage,
+    prompt_tokens_details: { cached_tokens: usage.cached_tokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoning_tokens },
+  };
+}
+
+function asApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof SyntaxError) {
+    return new ApiError(0, "stream_broken", "The stream had something that is no JSON.", null);
+  }
+  return new ApiError(0, "unreachable", "The connection to the gateway failed.", null);
+}
+
+interface KeyedCall {
+  readonly body?: object;
+  readonly signal?: AbortSignal;
+}
+
+/** Calls the API as a program does: with a key, and without the session's cookie. */
+export function fetchWithKey(
+  path: string,
+  secret: string,
+  { body, signal }: KeyedCall = {},
+): Promise<Response> {
+  return fetch(new URL(path, gatewayUrl), {
+    method: body === undefined ? "GET" : "POST",
+    headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+    credentials: "omit",
+    cache: "no-store",
+    signal,
+  });
+}

@@ -1,0 +1,254 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { migrate } from "../../db/migrate.ts";
+import { holdFileRemovals } from "../../db/queries/file-backups.ts";
+import { claimRemovals } from "../../db/queries/files.ts";
+import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
+import { verifyArchive } from "../../src/backup/archive-reader.ts";
+import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
+import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
+import {
+  countFiles,
+  type FilesGateway,
+  s3Environment,
+  startFilesGateway,
+  uploaded,
+} from "../support/files-gateway.ts";
+import { MASTER_KEY } from "../support/master-key.ts";
+import { startS3Server } from "../support/s3-server.ts";
+import { until } from "../support/until.ts";
+
+/*
+ * What a backup and a restore refuse, and what is left where they are broken off.
+ */
+
+const TIMEOUT_MS = 120_000;
+const FILE_BYTES = 3_000_000;
+const folder = mkdtempSync(join(tmpdir(), "gateway-backup-"));
+const archive = join(folder, "small.tar");
+const GATEWAY_MASTER_KEY = Buffer.from(MASTER_KEY).toString("base64");
+
+let source: FilesGateway;
+const targets: TestDatabase[] = [];
+
+/** An empty database, and settings for a restore into it. */
+async function openTarget(): Promise<{ settings: Record<string, string>; sql: Database }> {
+  const target = await createEmptyDatabase();
+  const sql = connectDatabase(target, { poolSize: 1, applicationName: "test" });
+  targets.push({
+    url: target.url,
+    async drop() {
+      await sql.end({ timeout: 1 });
+      await target.drop();
+    },
+  });
+  const DATA_DIR = join(folder, `data-${targets.length}`);
+  return { settings: { DATABASE_URL: target.url, DATA_DIR, GATEWAY_MASTER_KEY }, sql };
+}
+
+function sourceSettings(): Record<string, string> {
+  return { DATABASE_URL: source.databaseUrl, DATA_DIR: source.dataDir };
+}
+
+/** Fails where the refused restore has written anything. */
+async function expectRefused(
+  settings: Record<string, string>,
+  sql: Database,
+  reason: RegExp,
+  path = archive,
+): Promise<void> {
+  const run = await runCliHere(settings, "restore", path);
+  expect(run.exitCode).toBe(1);
+  expect(run.stderr).toMatch(reason);
+  expect(await findTable(sql)).toBeUndefined();
+  expect(await isHalfRestored(sql)).toBeFalse();
+  expect(await countFiles(settings.DATA_DIR!)).toBe(0);
+}
+
+beforeAll(async () => {
+  source = await startFilesGateway();
+  const content = new Uint8Array(FILE_BYTES);
+  for (let at = 0; at < FILE_BYTES; at += 60_000) {
+    crypto.getRandomValues(content.subarray(at, at + 60_000));
+  }
+  await uploaded(source, "user_data", content);
+  const made = await runCliHere(sourceSettings(), "backup", archive);
+  expect(made.exitCode).toBe(0);
+}, TIMEOUT_MS);
+afterAll(async () => {
+  await Promise.all(targets.map((target) => target.drop()));
+  await source?.stop();
+  rmSync(folder, { recursive: true, force: true });
+}, TIMEOUT_MS);
+
+test("an archive that is cut off anywhere, or has another byte anywhere, is refused before anything is written", async () => {
+  const whole = await readFile(archive);
+  const other = join(folder, "other.tar");
+  const places = [0, 1, 511, 512, 513, whole.length - 100, whole.length - 2, whole.length - 1];
+  for (let n = 1; n < 40; n++) places.push(Math.floor((whole.length * n) / 40) + n);
+  for (const place of places) {
+    await writeFile(other, whole.subarray(0, place));
+    await expect(verifyArchive(other)).rejects.toThrow("not a whole backup");
+    whole[place]! ^= 1;
+    await writeFile(other, whole);
+    whole[place]! ^= 1;
+    await expect(verifyArchive(other)).rejects.toThrow("not a whole backup");
+  }
+  const { settings, sql } = await openTarget();
+  await writeFile(other, whole.subarray(0, whole.length - 1));
+  await expectRefused(settings, sql, /not a whole backup.*nothing was written/, other);
+  rmSync(other);
+}, 60_000);
+
+test("another master key, and none, are refused before anything is written", async () => {
+  const { settings, sql } = await openTarget();
+  const wrong = { ...settings, GATEWAY_MASTER_KEY: Buffer.alloc(32, 1).toString("base64") };
+  await expectRefused(wrong, sql, /GATEWAY_MASTER_KEY is not the master key/);
+  const { GATEWAY_MASTER_KEY: _, ...none } = settings;
+  await expectRefused(none, sql, /GATEWAY_MASTER_KEY/);
+});
+
+test("a database that is not empty, and a folder with files, are refused and stay as they are", async () => {
+  const { settings, sql } = await openTarget();
+  await sql`CREATE TABLE mine (id int)`;
+  const run = await runCliHere(settings, "restore", archive);
+  expect(run).toMatchObject({ exitCode: 1 });
+  expect(run.stderr).toContain("the database is not empty (it has mine)");
+  expect(await isHalfRestored(sql)).toBeFalse();
+  await sql`DROP TABLE mine`;
+  const beside = { ...settings, DATA_DIR: source.dataDir };
+  const refused = await runCliHere(beside, "restore", archive);
+  expect(refused.stderr).toContain("the storage already has files");
+  expect(await findTable(sql)).toBeUndefined();
+  expect(await countFiles(source.dataDir)).toBe(1);
+});
+
+test("a restore that is killed leaves a database on which no gateway starts, and which the next restore fills", async () => {
+  const { settings, sql } = await openTarget();
+  for (const delayMs of [0, 300]) {
+    const child = spawnCli(settings, "restore", archive);
+    await until("the restore has begun", () => isHalfRestored(sql), 30_000);
+    await Bun.sleep(delayMs);
+    child.kill("SIGKILL");
+    await child.exited;
+    await until("its session has ended", async () => {
+      const rows = await sql`SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'gateway-backup'`;
+      return rows.length === 0;
+    });
+    // Otherwise it was over before: the delay is below what the migrations alone take.
+    expect(await isHalfRestored(sql)).toBeTrue();
+    expect(await findTable(sql)).toBeUndefined();
+    await expect(migrate({ url: settings.DATABASE_URL! })).rejects.toThrow("broken off");
+  }
+  expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
+  expect(await isHalfRestored(sql)).toBeFalse();
+  await migrate({ url: settings.DATABASE_URL! });
+  const [row] = await sql`SELECT count(*)::int AS files FROM files`;
+  expect(row!.files).toBe(1);
+  expect(await countFiles(settings.DATA_DIR!)).toBe(1);
+}, 90_000);
+
+test("a backup that is killed leaves nothing under its name, and the next one runs", async () => {
+  const path = join(folder, "killed.tar");
+  const child = spawnCli(sourceSettings(), "backup", path);
+  await until(
+    "the backup has begun",
+    () => readdirSync(folder).some((name) => name.startsWith("killed.tar")),
+    30_000,
+  );
+  child.kill("SIGKILL");
+  await child.exited;
+  expect(existsSync(path)).toBeFalse();
+  expect(await runCliHere(sourceSettings(), "backup", path)).toMatchObject({ exitCode: 0 });
+  await verifyArchive(path);
+}, 60_000);
+
+test("stored bytes stay while a backup copies files, and a second backup is refused", async () => {
+  const backup = connectDatabase(
+    { url: source.databaseUrl },
+    { poolSize: 1, applicationName: "test" },
+  );
+  await source.sql`INSERT INTO file_removals (storage_key, due_at)
+    VALUES ('obj_removed_later', now() - interval '1 day')`;
+  try {
+    expect(await holdFileRemovals(backup)).toBeTrue();
+    expect(await claimRemovals(source.sql, 10)).toEqual([]);
+    const second = await runCliHere(sourceSettings(), "backup", join(folder, "second.tar"));
+    expect(second.stderr).toContain("another backup of this database is running");
+    expect(readdirSync(folder).some((name) => name.startsWith("second.tar"))).toBeFalse();
+  } finally {
+    await backup.end();
+  }
+  await until("removals go on", async () => {
+    const [row] = await source.sql`SELECT attempts FROM file_removals
+      WHERE storage_key = 'obj_removed_later'`;
+    return (
+      row === undefined || row.attempts > 0 || (await claimRemovals(source.sql, 10)).length > 0
+    );
+  });
+}, 60_000);
+
+test("a quiet copy sends nothing, pays nothing and runs nothing", async () => {
+  const organization = source.organizationId;
+  await source.sql`INSERT INTO webhooks (id, organization_id, url, events, enabled, secret, created_at)
+    VALUES ('whk_quiet', ${organization}, 'https://example.com', '{*}', true, '', now())`;
+  await source.sql`INSERT INTO webhook_queues (webhook_id) VALUES ('whk_quiet')`;
+  await source.sql`INSERT INTO outbox (event_id, organization_id, type, data)
+    VALUES ('evt_quiet', ${organization}, 'key.updated', '{}')`;
+  await source.sql`INSERT INTO auto_replenish (organization_id, is_enabled, amount_nano, due_at)
+    VALUES (${organization}, true, 1, now() + interval '1 hour')`;
+  await source.sql`UPDATE accounts SET replenish_below_nano = 1 WHERE organization_id = ${organization}`;
+  await source.sql`INSERT INTO batches
+      (id, organization_id, key_id, endpoint, input_file, status, created_at, expires_at, due_at)
+    VALUES ('batch_quiet', ${organization}, 'key', '/v1/embeddings', 'file', 'in_progress', now(),
+      now() + interval '1 day', now() + interval '1 hour')`;
+  const path = join(folder, "quiet.tar");
+  expect(await runCliHere(sourceSettings(), "backup", path)).toMatchObject({ exitCode: 0 });
+  const { settings, sql } = await openTarget();
+  expect(await runCliHere(settings, "restore", "--quiet", path)).toMatchObject({ exitCode: 0 });
+  const [state] = await sql`SELECT
+    (SELECT count(*) FROM webhooks WHERE enabled)::int AS webhooks,
+    (SELECT count(*) FROM webhook_queues WHERE due_at IS NOT NULL)::int AS queues,
+    (SELECT count(*) FROM unnumbered_events)::int AS events,
+    (SELECT array_agg(DISTINCT status) FROM deliveries) AS deliveries,
+    (SELECT count(*) FROM auto_replenish WHERE is_enabled OR due_at IS NOT NULL)::int AS replenishments,
+    (SELECT count(*) FROM accounts WHERE replenish_below_nano IS NOT NULL)::int AS thresholds,
+    (SELECT count(*) FROM batches WHERE due_at IS NOT NULL)::int AS batches`;
+  expect(state).toMatchObject({
+    webhooks: 0,
+    queues: 0,
+    events: 0,
+    replenishments: 0,
+    thresholds: 0,
+    batches: 0,
+  });
+  for (const status of state!.deliveries ?? []) expect(status).not.toBe("pending");
+}, 60_000);
+
+test("files move between a folder and a bucket; a bucket with files is refused", async () => {
+  const s3 = startS3Server();
+  try {
+    const bucket = await openTarget();
+    const settings = { ...bucket.settings, ...s3Environment(s3) };
+    expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
+    expect(s3.bucket.objects.size).toBe(1);
+    const back = join(folder, "bucket.tar");
+    expect(await runCliHere(settings, "backup", back)).toMatchObject({ exitCode: 0 });
+    const other = await openTarget();
+    const second = { ...other.settings, ...s3Environment(s3) };
+    const refused = await runCliHere(second, "restore", back);
+    expect(refused.stderr).toContain("the storage already has files");
+    expect(await runCliHere(other.settings, "restore", back)).toMatchObject({ exitCode: 0 });
+    expect(await countFiles(other.settings.DATA_DIR!)).toBe(1);
+    const [mark] = await other.sql`SELECT id FROM file_stores WHERE kind = 'folder'`;
+    const path = join(other.settings.DATA_DIR!, "files", ".storage-id");
+    expect((await readFile(path, "utf8")).trim()).toBe(mark!.id);
+  } finally {
+    await s3.stop();
+  }
+}, 60_000);
