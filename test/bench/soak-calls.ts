@@ -224,7 +224,7 @@ async function vectorStore(target: SoakTarget): Promise<void> {
 
 async function ownKey(target: SoakTarget): Promise<void> {
   const { managementKey } = target;
-  const body = { name: "Soak", rate_limit_rpm: 100, daily_budget_usd: 1 };
+  const body = { name: `Soak ${crypto.randomUUID()}`, rate_limit_rpm: 100, daily_budget_usd: 1 };
   const { id, key } = await ask<{ id: string; key: string }>(target, "keys", {
     body,
     key: managementKey,

@@ -7,8 +7,8 @@ import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { brokenRules, orphanAttempts } from "../crash/books.ts";
 import { signIn } from "../support/dashboard-session.ts";
+import { startOtlpCollector } from "../support/otlp-collector.ts";
 import { RedisServer } from "../support/redis-server.ts";
-import { startTraceCollector } from "../support/trace-collector.ts";
 import { prepareDatabase } from "./bench-database.ts";
 import { startServer } from "./children.ts";
 import { Cleanups } from "./cleanups.ts";
@@ -62,7 +62,7 @@ async function soak(): Promise<void> {
   cleanups.add(() => server.stop());
   const database = await prepareDatabase(server.url, folder);
   const upstream = await startServer("upstream.ts", cleanups);
-  const collector = startTraceCollector();
+  const collector = startOtlpCollector();
   cleanups.add(() => collector.stop());
   // The collector keeps what it gets, which is not what is watched here.
   const forgetting = setInterval(() => {
