@@ -71,6 +71,72 @@ export async function deleteSession(sql: Database, tokenHash: string): Promise<v
   await sql`DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
 }
 
+/** A key of an organization that can sign in. */
+export interface SignInKey {
+  readonly id: string;
+  readonly name: string;
+  readonly keyPrefix: string;
+  readonly isActive: boolean;
+  readonly expiresAtMs: number | null;
+  readonly createdAtMs: number;
+  /** Sessions that are open. */
+  readonly sessions: number;
+  /** Of its sessions that are open. */
+  readonly lastSeenAtMs: number | null;
+}
+
+/** How sessions end without anyone ending them. */
+export interface SessionBounds {
+  readonly createdAfterMs: number;
+  readonly usedAfterMs: number;
+}
+
+const MAX_SIGN_IN_KEYS = 200;
+
+/** The newest first. */
+export async function listSignInKeys(
+  sql: Database,
+  organizationId: string,
+  { createdAfterMs, usedAfterMs }: SessionBounds,
+): Promise<SignInKey[]> {
+  const rows = await sql<
+    {
+      id: string;
+      name: string;
+      key_prefix: string;
+      is_active: boolean;
+      expires_at: Date | null;
+      created_at: Date;
+      sessions: number;
+      last_seen_at: Date | null;
+    }[]
+  >`
+    SELECT k.id, k.name, k.key_prefix, k.is_active, k.expires_at, k.created_at,
+      s.sessions, s.last_seen_at
+    FROM (
+      SELECT * FROM api_keys
+      WHERE organization_id = ${organizationId} AND kind = 'management' AND deleted_at IS NULL
+      ORDER BY created_at DESC, id DESC LIMIT ${MAX_SIGN_IN_KEYS}
+    ) k
+    CROSS JOIN LATERAL (
+      SELECT count(*)::integer AS sessions, max(last_used_at) AS last_seen_at
+      FROM dashboard_sessions
+      WHERE key_id = k.id AND created_at > ${new Date(createdAfterMs)}
+        AND last_used_at > ${new Date(usedAfterMs)}
+    ) s
+    ORDER BY k.created_at DESC, k.id DESC`;
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    keyPrefix: row.key_prefix,
+    isActive: row.is_active,
+    expiresAtMs: row.expires_at?.getTime() ?? null,
+    createdAtMs: row.created_at.getTime(),
+    sessions: row.sessions,
+    lastSeenAtMs: row.last_seen_at?.getTime() ?? null,
+  }));
+}
+
 interface SessionRow {
   readonly token_hash: string;
   readonly kind: SessionKind;

@@ -152,6 +152,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     tracing: parts.tracing,
+    connectionIdleSeconds: config.connectionIdleSeconds,
     record(request) {
       telemetry.record(request);
       parts.note(request);

@@ -24,6 +24,8 @@ const REDIS_URL: DatabaseUrlForm = {
 const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
+/** Bun counts them in a byte. */
+const MAX_CONNECTION_IDLE_SECONDS = 255;
 const MAX_DURATION_MS = 86_400_000;
 const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
@@ -84,6 +86,7 @@ export interface Settings {
   /** Without Stripe, a test processor takes the place of one. */
   readonly testPayments: boolean;
   readonly keepaliveMs: number;
+  readonly connectionIdleSeconds: number;
   /** Of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
@@ -153,6 +156,11 @@ export function readSettings(reader: EnvironmentReader): Settings {
     codeInterpreter: codeInterpreter(reader),
     testPayments: reader.boolean("GATEWAY_TEST_PAYMENTS"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
+    connectionIdleSeconds: reader.integer(
+      "GATEWAY_CONNECTION_IDLE_SECONDS",
+      1,
+      MAX_CONNECTION_IDLE_SECONDS,
+    ),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
   };

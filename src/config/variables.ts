@@ -236,6 +236,12 @@ const SETTINGS = [
     meaning: "silence in a stream after which a comment is sent",
   },
   {
+    name: "GATEWAY_CONNECTION_IDLE_SECONDS",
+    default: "30",
+    meaning:
+      "a client's connection on which nothing moves for so long, while it waits for no answer, is closed, 1 to 255; above the idle timeout of a load balancer in front",
+  },
+  {
     name: "GATEWAY_MAX_BACKGROUND_RESPONSES",
     default: "100",
     meaning:

@@ -107,6 +107,11 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
       handle: async () => pageResponse(await bundle.assets(), "assets"),
     },
     {
+      ...publicGet("/dashboard/settings/:section", "Section of the dashboard's settings"),
+      responses: { 200: page },
+      handle: async () => pageResponse(await bundle.assets(), "../assets"),
+    },
+    {
       ...publicGet("/dashboard/assets/:name", "Script and style of the dashboard"),
       responses: {
         200: { description: "The file.", contentType: "text/javascript" },

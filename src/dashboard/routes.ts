@@ -10,6 +10,7 @@ import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
+import { type Offers, settingsRoutes } from "./settings.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -20,6 +21,7 @@ export interface DashboardDependencies {
   readonly publicUrl: string | undefined;
   /** CIDRs. */
   readonly trustedProxies: readonly string[];
+  readonly offers: Offers;
 }
 
 const PREFIX = "/dashboard/api";
@@ -60,8 +62,11 @@ export function dashboardRoutes(
       responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
       handle: (context) => dependencies.live.open(context),
     },
-    ...reachedBySession(overviewRoute("/overview", dependencies)),
-    ...routes.flatMap((route) => reachedBySession(route)),
+    ...[
+      overviewRoute("/overview", dependencies),
+      ...settingsRoutes("/settings", dependencies),
+      ...routes,
+    ].flatMap((route) => reachedBySession(route)),
   ];
 }
 

@@ -5,8 +5,10 @@ import {
   deleteSession,
   findSession,
   insertSession,
+  listSignInKeys,
   noteSessionUse,
   type SessionRecord,
+  type SignInKey,
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import type { RateWindows } from "../cluster/interface.ts";
@@ -113,6 +115,14 @@ export class DashboardSessions implements Sessions {
   async end(request: Request): Promise<void> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
     if (token !== undefined) await deleteSession(this.#dependencies.sql, hashOf(token));
+  }
+
+  /** The keys by which people of an organization sign in, with their open sessions. */
+  signInKeys(organizationId: string): Promise<SignInKey[]> {
+    const { sql, clock } = this.#dependencies;
+    const nowMs = clock.nowMs();
+    const open = { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
+    return listSignInKeys(sql, organizationId, open);
   }
 
   /** Of a request that was let in. */

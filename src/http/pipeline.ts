@@ -64,6 +64,8 @@ export interface PipelineDependencies {
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
   readonly tracing?: Tracing | undefined;
+  /** A connection on which nothing moves for so long is closed. */
+  readonly connectionIdleSeconds: number;
   /** Receives faults of the gateway and of its dependencies, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
@@ -109,9 +111,6 @@ export function compileRoute(
  * within a second, for requests on their way too.
  */
 const MAX_KEY_AGE_MS = 250;
-/** A connection on which nothing moves for so long is closed. */
-export const IDLE_TIMEOUT_SECONDS = 30;
-
 /** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
 interface Connections {
   timeout(request: Request, seconds: number): void;
@@ -261,7 +260,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   #closeWhenIdle(): void {
-    this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
+    this.#server?.timeout(this.request, this.#route.dependencies.connectionIdleSeconds);
   }
 
   respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {

@@ -16,7 +16,7 @@ import { newId } from "../lib/ids.ts";
 import type { PlanName } from "../lib/plans.ts";
 import { PaymentProcessorError } from "./interface.ts";
 import { type PaymentMethods, processorFailed } from "./payment-methods.ts";
-import type { PlanProcessor, PlanStanding } from "./plan-processor.ts";
+import type { PlanPrice, PlanProcessor, PlanStanding } from "./plan-processor.ts";
 
 export interface PlanBillingDependencies {
   readonly sql: Database;
@@ -31,6 +31,7 @@ export interface PlanBillingDependencies {
 }
 
 const PAID_PLAN: PlanName = "pro";
+const PRICE_KEPT_MS = 600_000;
 const LOOK_MS = 30_000;
 const LOOKS_AT_A_TIME = 20;
 /** How often a standing is read again because the subscription changed meanwhile. */
@@ -43,6 +44,7 @@ const MAX_READS = 8;
  */
 export class PlanBilling {
   readonly #dependencies: PlanBillingDependencies;
+  #price: { readonly stated: PlanPrice; readonly untilMs: number } | undefined;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -53,6 +55,15 @@ export class PlanBilling {
 
   get sellsPlans(): boolean {
     return this.#dependencies.plans !== undefined;
+  }
+
+  /** Undefined where no paid plan is sold, or the processor did not say. */
+  async price(): Promise<PlanPrice | undefined> {
+    const { plans, clock } = this.#dependencies;
+    if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
+    const stated = await plans?.price();
+    this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
+    return stated;
   }
 
   /** That of the organization which has not ended. */

@@ -44,6 +44,12 @@ export class ProviderKeys {
     this.#dependencies = dependencies;
   }
 
+  /** Ids of the providers that take keys, and whether a key has to come with an address. */
+  get providers(): { readonly id: string; readonly needsBaseUrl: boolean }[] {
+    const { ownProviders } = this.#dependencies;
+    return ownProviders.ids.map((id) => ({ id, needsBaseUrl: ownProviders.needsBaseUrl(id) }));
+  }
+
   /**
    * Stores a key that the provider takes. Throws 400 for one that it refuses, for an unknown provider and a
    * `base_url` that is not public, 403 where there are too many, 502 where the provider cannot be asked.

@@ -45,6 +45,7 @@ function answerOf(
       forms: undefined as never,
       administrativeRate: { count() {} },
       record() {},
+      connectionIdleSeconds: 30,
       onInternalError() {},
     },
   );
