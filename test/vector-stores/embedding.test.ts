@@ -95,7 +95,10 @@ test("each batch of chunks is one charge to the key that added the file, each se
   expect(left!.n).toBe(0);
 });
 
-test("a batch that was charged and then not written is not charged again", async () => {
+test.each([
+  ["this release", false],
+  ["the release before", true],
+])("a batch that %s was charged for and did not write is not charged again", async (_, isFormer) => {
   const key = await addSecretKey(gateway);
   await gateway.sql.unsafe(`CREATE FUNCTION refuse_vectors() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN IF NEW.position >= 32 THEN RAISE EXCEPTION 'refused by the test'; END IF; RETURN NEW; END $$;
@@ -113,12 +116,18 @@ test("a batch that was charged and then not written is not charged again", async
   await until("the second batch is refused", async () => (await postponed()).length === 1);
   expect(await chargesOf(key)).toHaveLength(2);
   expect(await vectorsIn(id)).toBe(32);
-  await gateway.sql.unsafe("DROP TRIGGER refuse_vectors ON vector_store_vectors");
+  if (isFormer) {
+    // It claimed under the API key.
+    await gateway.sql`UPDATE idempotency_records
+      SET key_id = ${await keyId(key)}, idempotency_key = key_id || ':' || idempotency_key`;
+  }
+  await gateway.sql.unsafe("DROP FUNCTION refuse_vectors CASCADE");
   await gateway.sql`UPDATE vector_store_files SET due_at = clock_timestamp() WHERE vector_store_id = ${id}`;
   await indexed(id);
   const chunks = await vectorsIn(id);
   expect(await call("GET", `/${id}/files/${file_id}`)).toMatchObject({ status: "completed" });
   expect(await chargesOf(key)).toHaveLength(Math.ceil(chunks / 32));
+  expect(await gateway.sql`SELECT 1 FROM idempotency_records`).toHaveLength(0);
 });
 
 test("a file whose key has no money fails and says so; its search is refused", async () => {
