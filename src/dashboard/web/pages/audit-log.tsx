@@ -183,16 +183,6 @@ function OneEntry({ entry, onClose }: { readonly entry: AuditEntry; onClose(): v
   ];
   return (
     <Dialog title={entry.action} onClose={onClose}>
-      <dl class="facts">
-        <dt>Time</dt>
-        <dd>
-          <Time iso={entry.created_at} form="exact" />
-        </dd>
-        {facts.map(
-          ([name, value]) =>
-            value !== null && [<dt key={name}>{name}</dt>, <dd key={`${name} value`}>{value}</dd>],
-        )}
-      </dl>
       {fields.length > 0 && (
         <Table<ChangedField>
           label="Changed fields"
@@ -206,6 +196,16 @@ function OneEntry({ entry, onClose }: { readonly entry: AuditEntry; onClose(): v
           empty={null}
         />
       )}
+      <dl class="facts">
+        <dt>Time</dt>
+        <dd>
+          <Time iso={entry.created_at} form="exact" />
+        </dd>
+        {facts.map(
+          ([name, value]) =>
+            value !== null && [<dt key={name}>{name}</dt>, <dd key={`${name} value`}>{value}</dd>],
+        )}
+      </dl>
     </Dialog>
   );
 }
