@@ -8,6 +8,7 @@ import { migrate } from "../../db/migrate.ts";
 import { holdFileRemovals } from "../../db/queries/file-backups.ts";
 import { claimRemovals } from "../../db/queries/files.ts";
 import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
+import { LEFT_OUT } from "../../db/queries/restored-rows.ts";
 import { verifyArchive } from "../../src/backup/archive-reader.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
@@ -228,6 +229,37 @@ test("a quiet copy sends nothing, pays nothing and runs nothing", async () => {
     batches: 0,
   });
   for (const status of state!.deliveries ?? []) expect(status).not.toBe("pending");
+}, 60_000);
+
+test("what is left out exists, and no row that is copied refers to it", async () => {
+  const { sql } = source;
+  const names = Object.keys(LEFT_OUT);
+  const tables = await sql<{ name: string; refers: number }[]>`
+    SELECT c.relname::text AS name, (SELECT count(*) FROM pg_constraint f
+      WHERE f.confrelid = c.oid AND f.contype = 'f')::int AS refers
+    FROM pg_class c WHERE c.relkind = 'r' AND c.relname = ANY (${sql.array(names)}::text[])`;
+  expect(tables.map(({ name }) => name).sort()).toEqual(names.sort());
+  for (const { name, refers } of tables) expect({ name, refers }).toEqual({ name, refers: 0 });
+});
+
+test("a role that owns its database and has no other right restores", async () => {
+  const { settings, sql } = await openTarget();
+  const url = new URL(settings.DATABASE_URL!);
+  const [name, role] = [url.pathname.slice(1), `role_${crypto.randomUUID().slice(0, 8)}`];
+  await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD 'a-password'`);
+  await sql.unsafe(`ALTER DATABASE ${name} OWNER TO ${role}`);
+  url.username = role;
+  url.password = "a-password";
+  try {
+    const own = { ...settings, DATABASE_URL: url.href };
+    expect(await runCliHere(own, "restore", archive)).toMatchObject({ exitCode: 0 });
+    const [row] = await sql`SELECT count(*)::int AS files FROM files`;
+    expect(row!.files).toBe(1);
+  } finally {
+    await sql.unsafe(`REASSIGN OWNED BY ${role} TO current_user`);
+    await sql.unsafe(`DROP OWNED BY ${role}`);
+    await sql.unsafe(`DROP ROLE ${role}`);
+  }
 }, 60_000);
 
 test("files move between a folder and a bucket; a bucket with files is refused", async () => {
