@@ -51,6 +51,12 @@ async function openTarget(): Promise<{ settings: Record<string, string>; sql: Da
   return { settings: { DATABASE_URL: target.url, DATA_DIR, GATEWAY_MASTER_KEY }, sql };
 }
 
+async function waitsForLock(sql: Database): Promise<boolean> {
+  const rows = await sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+    AND application_name = 'gateway-backup' AND wait_event_type = 'Lock'`;
+  return rows.length > 0;
+}
+
 function sourceSettings(): Record<string, string> {
   return { DATABASE_URL: source.databaseUrl, DATA_DIR: source.dataDir };
 }
@@ -130,22 +136,31 @@ test("a database that is not empty, and a folder with files, are refused and sta
 
 test("a restore that is killed leaves a database on which no gateway starts, and which the next restore fills", async () => {
   const { settings, sql } = await openTarget();
-  for (const delayMs of [0, 300]) {
+  const holder = connectDatabase(
+    { url: settings.DATABASE_URL! },
+    { poolSize: 1, applicationName: "holder" },
+  );
+  for (const isAtItsEnd of [false, true]) {
     const child = spawnCli(settings, "restore", archive);
     await until("the restore has begun", () => isHalfRestored(sql), 30_000);
-    await Bun.sleep(delayMs);
+    // The last statement of a restore waits for this.
+    await holder`BEGIN`;
+    await holder`LOCK TABLE restore_under_way IN ACCESS SHARE MODE`;
+    if (isAtItsEnd) await until("all is written", () => waitsForLock(sql), 30_000);
     child.kill("SIGKILL");
     await child.exited;
+    await holder`ROLLBACK`;
     await until("its session has ended", async () => {
       const rows = await sql`SELECT 1 FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'gateway-backup'`;
       return rows.length === 0;
     });
-    // Otherwise it was over before: the delay is below what the migrations alone take.
     expect(await isHalfRestored(sql)).toBeTrue();
     expect(await findTable(sql)).toBeUndefined();
     await expect(migrate({ url: settings.DATABASE_URL! })).rejects.toThrow("broken off");
   }
+  await holder.end();
+  expect((await runCliHere(settings, "doctor")).stdout).toContain("was broken off");
   expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
   expect(await isHalfRestored(sql)).toBeFalse();
   await migrate({ url: settings.DATABASE_URL! });
@@ -156,14 +171,18 @@ test("a restore that is killed leaves a database on which no gateway starts, and
 
 test("a backup that is killed leaves nothing under its name, and the next one runs", async () => {
   const path = join(folder, "killed.tar");
-  const child = spawnCli(sourceSettings(), "backup", path);
-  await until(
-    "the backup has begun",
-    () => readdirSync(folder).some((name) => name.startsWith("killed.tar")),
-    30_000,
-  );
-  child.kill("SIGKILL");
-  await child.exited;
+  await source.sql.begin(async (holder) => {
+    await holder`LOCK TABLE vector_store_vectors IN ACCESS EXCLUSIVE MODE`;
+    const backup = spawnCli(sourceSettings(), "backup", path);
+    await until(
+      "the backup is in the middle of the tables",
+      () => waitsForLock(source.sql),
+      30_000,
+    );
+    backup.kill("SIGKILL");
+    await backup.exited;
+  });
+  expect(readdirSync(folder).some((name) => /^killed\.tar\..+\.part$/.test(name))).toBeTrue();
   expect(existsSync(path)).toBeFalse();
   expect(await runCliHere(sourceSettings(), "backup", path)).toMatchObject({ exitCode: 0 });
   await verifyArchive(path);
