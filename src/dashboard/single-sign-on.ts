@@ -25,7 +25,7 @@ export interface Subject {
   readonly rule: AccessRule;
 }
 
-/** Why nobody is signed in; the message is for who tried. */
+/** Why a sign-in failed; the message is for who tried. */
 export class SignInRefused extends Error {
   readonly status: 403 | 502;
 
