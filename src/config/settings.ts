@@ -47,6 +47,7 @@ export interface Settings {
   readonly publicUrl: string | undefined;
   /** CIDRs. */
   readonly trustedProxies: readonly string[];
+  readonly auditLogDays: number;
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
@@ -111,6 +112,9 @@ interface UpstreamTimeouts {
   readonly fullMs: number;
 }
 
+/** A hundred years. */
+const MAX_AUDIT_LOG_DAYS = 36_500;
+
 /** Throws ConfigError. */
 export function readSettings(reader: EnvironmentReader): Settings {
   const host = reader.matching("HOST", HOST, "an IP address or a host name");
@@ -120,6 +124,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     hostIsLoopback: LOOPBACK.test(host),
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
     trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
+    auditLogDays: reader.integer("GATEWAY_AUDIT_LOG_DAYS", 1, MAX_AUDIT_LOG_DAYS),
     databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),

@@ -21,7 +21,12 @@ const SETTINGS = [
     name: "GATEWAY_TRUSTED_PROXIES",
     default: null,
     meaning:
-      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an attempt to sign in to the dashboard comes from; unset, the connection says it",
+      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an administrative call or an attempt to sign in to the dashboard comes from; unset, the connection says it",
+  },
+  {
+    name: "GATEWAY_AUDIT_LOG_DAYS",
+    default: "400",
+    meaning: "days for which entries of the audit log are kept",
   },
   {
     name: "DATA_DIR",

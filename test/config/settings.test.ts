@@ -39,6 +39,7 @@ describe("without any variable", () => {
       webhookAllowHttp: false,
       egressAllow: [],
       trustedProxies: [],
+      auditLogDays: 400,
       mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
