@@ -1,4 +1,5 @@
 import type { Database, Query } from "../client.ts";
+import { recordAct } from "./audit-log.ts";
 
 export type SessionKind = "organization" | "operator";
 
@@ -14,9 +15,13 @@ export interface SessionRecord {
 const MAX_SESSIONS_OF_KEY = 50;
 const REMOVED_AT_ONCE = 1_000;
 
+/** Its token and what is derived from it stay out of the audit log. */
+const SESSION = { type: "session", id: null };
+
 /** Inserts a session, and removes what ended before `endedBeforeMs` or is above what a key may have. */
 export async function insertSession(
   sql: Database,
+  organizationId: string | null,
   session: Omit<SessionRecord, "lastUsedAtMs">,
   endedBeforeMs: number,
 ): Promise<void> {
@@ -25,6 +30,7 @@ export async function insertSession(
     await transaction`
       INSERT INTO dashboard_sessions (token_hash, kind, key_id, created_at, last_used_at)
       VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId}, ${createdAt}, ${createdAt})`;
+    await recordAct(transaction, { organizationId, action: "session.started", object: SESSION });
     // Others remove at the same time: what they have locked is left to them.
     await transaction`
       DELETE FROM dashboard_sessions WHERE token_hash IN (
@@ -67,8 +73,17 @@ export async function noteSessionUse(
     WHERE token_hash = ${tokenHash} AND last_used_at < ${new Date(nowMs)}`;
 }
 
-export async function deleteSession(sql: Database, tokenHash: string): Promise<void> {
-  await sql`DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
+export async function deleteSession(
+  sql: Database,
+  organizationId: string | null,
+  tokenHash: string,
+): Promise<void> {
+  await sql.begin(async (transaction) => {
+    const deleted = await transaction`
+      DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
+    if (deleted.count === 0) return;
+    await recordAct(transaction, { organizationId, action: "session.ended", object: SESSION });
+  });
 }
 
 /** A key of an organization that can sign in. */

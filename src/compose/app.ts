@@ -19,6 +19,7 @@ import type { RouteDefinition } from "../http/route.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
+import { networkCheck } from "../lib/public-address.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
 import { OrganizationAdministration } from "../organizations/organizations.ts";
@@ -79,6 +80,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { keys } = world;
   const { rates } = coordination;
   const { publicUrl } = config;
+  const isTrustedProxy = networkCheck(config.trustedProxies);
   const { admin, administrativeRate } = composeAdministration({
     config,
     definitions: parts.definitions,
@@ -112,7 +114,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       publicUrl,
       sql,
       clock,
-      trustedProxies: config.trustedProxies,
+      isTrustedProxy,
     },
     config,
     telemetry,
@@ -148,10 +150,12 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       clock: steady(clock),
       minBytesPerSecond: config.uploadMinBytesPerSecond,
     },
+    isTrustedProxy,
     administrativeRate,
     admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     tracing: parts.tracing,
+    connectionIdleSeconds: config.connectionIdleSeconds,
     record(request) {
       telemetry.record(request);
       parts.note(request);

@@ -21,7 +21,12 @@ const SETTINGS = [
     name: "GATEWAY_TRUSTED_PROXIES",
     default: null,
     meaning:
-      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an attempt to sign in to the dashboard comes from; unset, the connection says it",
+      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an administrative call or an attempt to sign in to the dashboard comes from; unset, the connection says it",
+  },
+  {
+    name: "GATEWAY_AUDIT_LOG_DAYS",
+    default: "400",
+    meaning: "days for which entries of the audit log are kept",
   },
   {
     name: "DATA_DIR",
@@ -234,6 +239,12 @@ const SETTINGS = [
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",
+  },
+  {
+    name: "GATEWAY_CONNECTION_IDLE_SECONDS",
+    default: "30",
+    meaning:
+      "a client's connection on which nothing moves for so long, while it waits for no answer, is closed, 1 to 255; above the idle timeout of a load balancer in front",
   },
   {
     name: "GATEWAY_MAX_BACKGROUND_RESPONSES",

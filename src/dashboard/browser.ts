@@ -1,4 +1,4 @@
-import { isLoopbackHost } from "../http/request-headers.ts";
+import { isLoopbackHost, senderAddress } from "../http/request-headers.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { siteOf } from "../lib/public-address.ts";
 
@@ -35,25 +35,13 @@ export function assertStatesOrigin({ headers }: Asked): void {
   if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
 }
 
-/**
- * Whose attempts are counted together: the address that a connection comes from, or that the operator's
- * proxies have seen. Each of them adds what it saw at the end of X-Forwarded-For; what stands before the first
- * address that is none of theirs, its sender wrote.
- *
- * @param address where the connection comes from
- */
+/** Whose attempts are counted together: an address, or of IPv6 the network that one client has. */
 export function senderOf(
   { headers }: Asked,
   address: string,
   isTrustedProxy: (address: string) => boolean,
 ): string {
-  const seen = headers.get("x-forwarded-for")?.split(",") ?? [];
-  let sender = address;
-  while (isTrustedProxy(sender)) {
-    const before = seen.pop()?.trim() ?? "";
-    if (siteOf(before) === undefined) break;
-    sender = before;
-  }
+  const sender = senderAddress(headers, address, isTrustedProxy);
   return siteOf(sender) ?? sender;
 }
 

@@ -4,7 +4,6 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { networkCheck } from "../lib/public-address.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
@@ -19,8 +18,7 @@ export interface DashboardDependencies {
   readonly sql: Database;
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
-  /** CIDRs. */
-  readonly trustedProxies: readonly string[];
+  isTrustedProxy(address: string): boolean;
   readonly offers: Offers;
 }
 
@@ -84,9 +82,8 @@ function reachedBySession(route: RouteDefinition): RouteDefinition[] {
 }
 
 function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
-  const { sessions, publicUrl } = dependencies;
+  const { sessions, publicUrl, isTrustedProxy } = dependencies;
   const path = `${PREFIX}/session`;
-  const isTrustedProxy = networkCheck(dependencies.trustedProxies);
   const state = { description: "The session, with its CSRF token" };
   return [
     {
@@ -98,11 +95,12 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       maxBodyBytes: MAX_SIGN_IN_BYTES,
       body: signInBody,
       responses: { 200: state },
-      async handle({ request, body, address }) {
+      async handle({ request, body, address, origin }) {
         assertNotFromElsewhere(request, publicUrl);
         assertStatesOrigin(request);
         const sender = senderOf(request, address, isTrustedProxy);
-        const { token, caller } = await sessions.begin((body as { key: string }).key, sender);
+        const { key } = body as { key: string };
+        const { token, caller } = await sessions.begin(key, sender, origin);
         return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
       },
     },
@@ -122,8 +120,9 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       summary: "Sign out",
       access: anySession,
       responses: { 200: { description: "The session has ended" } },
-      async handle({ request }) {
-        await sessions.end(request);
+      async handle(context) {
+        const { request } = context;
+        await sessions.end(context);
         const response = unstored(jsonResponse({ deleted: true }));
         response.headers.set("set-cookie", sessionCookie(request, publicUrl, ""));
         return response;
@@ -132,16 +131,16 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   ];
 }
 
-function callerIn({ caller, operatorKeyId }: RequestContext): SessionCaller {
+function callerIn({ caller, operator }: RequestContext): SessionCaller {
   return caller === undefined
-    ? { kind: "operator", operatorKeyId }
+    ? { kind: "operator", operator }
     : { kind: "organization", key: caller.key };
 }
 
 function stateOf(caller: SessionCaller, csrfToken: string, cookie?: string): Response {
   const key =
     caller.kind === "operator"
-      ? { id: caller.operatorKeyId, name: null }
+      ? { id: caller.operator.id, name: null }
       : { id: caller.key.id, name: caller.key.name };
   const response = unstored(jsonResponse({ kind: caller.kind, key, csrf_token: csrfToken }));
   if (cookie !== undefined) response.headers.set("set-cookie", cookie);

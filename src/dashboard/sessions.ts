@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import { authored } from "../../db/authored.ts";
 import type { Database, Query } from "../../db/client.ts";
 import {
   deleteSession,
@@ -13,9 +14,10 @@ import {
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import { type Authentication, type Suspensions, usableKey } from "../http/authentication.ts";
-import type { SessionCaller, Sessions } from "../http/pipeline.ts";
-import type { SessionAccess } from "../http/route.ts";
+import { identityOf, type SessionCaller, type Sessions } from "../http/pipeline.ts";
+import type { RequestContext, SessionAccess } from "../http/route.ts";
 import { parseApiKey } from "../lib/api-key-format.ts";
+import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, cookieToken } from "./browser.ts";
@@ -54,7 +56,11 @@ export class DashboardSessions implements Sessions {
   }
 
   /** Begins a session and returns its token. Throws 401 and 403 for keys that cannot, 429. */
-  async begin(secret: string, sender: string): Promise<{ token: string; caller: SessionCaller }> {
+  async begin(
+    secret: string,
+    sender: string,
+    origin: Origin,
+  ): Promise<{ token: string; caller: SessionCaller }> {
     const { sql, clock, rates } = this.#dependencies;
     const attempt = await rates.take(`dashboard sign-in ${sender}`, ATTEMPTS_A_MINUTE);
     if (!attempt.isAdmitted) {
@@ -70,9 +76,11 @@ export class DashboardSessions implements Sessions {
     const token = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)));
     const text = token.toString("base64url");
     const createdAtMs = clock.nowMs();
-    const keyId = caller.kind === "operator" ? caller.operatorKeyId : caller.key.id;
-    const session = { tokenHash: hashOf(text), kind: caller.kind, keyId, createdAtMs };
-    await insertSession(sql, session, createdAtMs - MAX_AGE_MS);
+    const holder = caller.kind === "operator" ? caller.operator : caller.key;
+    const author: Author = { ...identityOf(holder), via: "dashboard", ...origin };
+    const session = { tokenHash: hashOf(text), kind: caller.kind, keyId: holder.id, createdAtMs };
+    const organizationId = caller.kind === "operator" ? null : caller.key.organizationId;
+    await insertSession(authored(sql, author), organizationId, session, createdAtMs - MAX_AGE_MS);
     return { token: text, caller };
   }
 
@@ -112,9 +120,12 @@ export class DashboardSessions implements Sessions {
     await this.#callerBy(session);
   }
 
-  async end(request: Request): Promise<void> {
+  async end({ request, caller, author }: RequestContext): Promise<void> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
-    if (token !== undefined) await deleteSession(this.#dependencies.sql, hashOf(token));
+    if (token !== undefined) {
+      const sql = authored(this.#dependencies.sql, author);
+      await deleteSession(sql, caller?.key.organizationId ?? null, hashOf(token));
+    }
   }
 
   /** The keys by which people of an organization sign in, with their open sessions. */
@@ -146,15 +157,15 @@ export class DashboardSessions implements Sessions {
     }
     const found = await this.#dependencies.read(findOperatorKey({ id: keyId }));
     if (found === undefined) throw noSession();
-    return { kind, operatorKeyId: found.id };
+    return { kind, operator: found };
   }
 
   async #callerWith(secret: string): Promise<SessionCaller> {
     const { authentication } = this.#dependencies;
     const authorization = `Bearer ${secret}`;
     if (parseApiKey(secret)?.kind === "operator") {
-      const { id } = await authentication.authenticateOperator(authorization);
-      return { kind: "operator", operatorKeyId: id };
+      const operator = await authentication.authenticateOperator(authorization);
+      return { kind: "operator", operator };
     }
     const key = await authentication.authenticate(authorization);
     if (key.kind === "management") return { kind: "organization", key };

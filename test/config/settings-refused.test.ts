@@ -86,6 +86,7 @@ describe("each variable refuses anything else in one line with its name, its val
     OTEL_METRICS_EXPORTER: ["otlp", "console", "prometheus"],
     OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: ["otel:4318", "grpc://otel"],
     OTEL_EXPORTER_OTLP_METRICS_HEADERS: ["key", "key=%0A"],
+    GATEWAY_CONNECTION_IDLE_SECONDS: ["0", "256", "1.5"],
     OTEL_METRIC_EXPORT_INTERVAL: ["0", "999", "1.5", "3600001"],
     GATEWAY_TRACE_CONTENT: ["yes"],
     OPENAI_BASE_URL: ["api.openai.com", "ftp://api", "http://a b", "http://a?x=1", "http://a#x"],
