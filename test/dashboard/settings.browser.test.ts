@@ -237,7 +237,7 @@ browserTest("a provider key is in its field alone, and nowhere once it is saved"
   expect(left).not.toContain(SECRET);
   await gateway.sql`UPDATE provider_keys SET is_valid = false`;
   await page.reload();
-  await row.getByText("Refused by provider").waitFor();
+  await row.getByText("Refused", { exact: true }).waitFor();
   await row.getByRole("button", { name: /^Delete/ }).click();
   await pressInDialog("Delete provider key");
   await page.getByText("There is no provider key yet.").waitFor();
