@@ -32,11 +32,9 @@ export function SignIn() {
           </Notice>
         )}
         {provider !== null && (
-          <p>
-            <a class="button primary" href={new URL("sign-on", dashboardUrl).href}>
-              Sign in with {provider}
-            </a>
-          </p>
+          <a class="button primary sign-on" href={new URL("sign-on", dashboardUrl).href}>
+            Sign in with {provider}
+          </a>
         )}
         <Form submit="Sign in" onSubmit={() => signIn(key.trim())}>
           <Field
