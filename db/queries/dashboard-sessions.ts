@@ -3,10 +3,19 @@ import { recordAct } from "./audit-log.ts";
 
 export type SessionKind = "organization" | "operator";
 
+/** Who signed in through the identity provider, and by what. */
+export interface SessionSubject {
+  readonly issuer: string;
+  readonly name: string;
+  /** The access rule, as the setting states it. */
+  readonly rule: string;
+}
+
 export interface SessionRecord {
   readonly tokenHash: string;
   readonly kind: SessionKind;
   readonly keyId: string;
+  readonly subject: SessionSubject | null;
   readonly createdAtMs: number;
   readonly lastUsedAtMs: number;
 }
@@ -28,8 +37,10 @@ export async function insertSession(
   const createdAt = new Date(session.createdAtMs);
   await sql.begin(async (transaction) => {
     await transaction`
-      INSERT INTO dashboard_sessions (token_hash, kind, key_id, created_at, last_used_at)
-      VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId}, ${createdAt}, ${createdAt})`;
+      INSERT INTO dashboard_sessions (token_hash, kind, key_id, subject, created_at, last_used_at)
+      VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId},
+        ${session.subject && JSON.stringify(session.subject)}::text::jsonb, ${createdAt},
+        ${createdAt})`;
     await recordAct(transaction, { organizationId, action: "session.started", object: SESSION });
     // Others remove at the same time: what they have locked is left to them.
     await transaction`
@@ -49,13 +60,14 @@ export function findSession(tokenHash: string): Query<SessionRecord | undefined>
     tables: ["dashboard_sessions"],
     async run(sql) {
       const [row] = await sql<SessionRow[]>`
-        SELECT token_hash, kind, key_id, created_at, last_used_at FROM dashboard_sessions
+        SELECT token_hash, kind, key_id, subject, created_at, last_used_at FROM dashboard_sessions
         WHERE token_hash = ${tokenHash}`;
       return (
         row && {
           tokenHash: row.token_hash,
           kind: row.kind,
           keyId: row.key_id,
+          subject: row.subject,
           createdAtMs: row.created_at.getTime(),
           lastUsedAtMs: row.last_used_at.getTime(),
         }
@@ -156,6 +168,7 @@ interface SessionRow {
   readonly token_hash: string;
   readonly kind: SessionKind;
   readonly key_id: string;
+  readonly subject: SessionSubject | null;
   readonly created_at: Date;
   readonly last_used_at: Date;
 }

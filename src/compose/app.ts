@@ -9,7 +9,9 @@ import type { GatewayConfig } from "../config.ts";
 import { LiveFigures } from "../dashboard/live.ts";
 import type { PageBundle } from "../dashboard/pages.ts";
 import { DashboardSessions } from "../dashboard/sessions.ts";
+import { type SignInRefused, SingleSignOn } from "../dashboard/single-sign-on.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import { AdministrativeRate, LoadGate } from "../http/call-bounds.ts";
@@ -97,7 +99,21 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     read,
   });
   const authentication = new Authentication({ keys, suspensions, clock, read });
+  const singleSignOn =
+    config.singleSignOn &&
+    new SingleSignOn({
+      config: config.singleSignOn,
+      egress: {
+        guard: new EgressGuard({
+          resolve: systemResolve,
+          allowedCidrs: config.egressAllow,
+          allowsHttp: false,
+        }),
+      },
+      clock,
+    });
   const sessions = new DashboardSessions({
+    singleSignOn,
     ...{ sql, clock, keys, suspensions, authentication, rates, publicUrl, read },
   });
   const live = new LiveFigures({
@@ -115,6 +131,9 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       sql,
       clock,
       isTrustedProxy,
+      singleSignOn,
+      onRefused: ({ message, cause }: SignInRefused) =>
+        telemetry.log.warn({ reason: reasonOf(cause) ?? message }, "single sign-on refused"),
     },
     config,
     telemetry,
@@ -195,6 +214,12 @@ export function composeFailedRequests(
       failedRequests.note(request);
     },
   };
+}
+
+/** Messages alone: what hangs on these errors holds tokens and claims. */
+function reasonOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;

@@ -3,6 +3,7 @@ import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
+import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
 import {
   type MetricExportConfig,
   readMetricExport,
@@ -258,6 +259,8 @@ export interface ExternalServices {
   /** Undefined: the gateway does not search the web. */
   readonly search: SearchConfig | undefined;
   readonly tracing: TracingConfig | undefined;
+  /** Undefined: people sign in by keys alone. */
+  readonly singleSignOn: SingleSignOnConfig | undefined;
   readonly metricExport: MetricExportConfig | undefined;
 }
 
@@ -272,6 +275,7 @@ export function readExternalServices(reader: EnvironmentReader): {
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     tracing: readTracing(reader),
+    singleSignOn: readSingleSignOn(reader),
     metricExport: readMetricExport(reader),
   };
   const warnings = [...searchWarnings];

@@ -10,6 +10,8 @@ import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
+import { signOnRoutes } from "./sign-on-routes.ts";
+import type { SignInRefused, SingleSignOn } from "./single-sign-on.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -19,6 +21,8 @@ export interface DashboardDependencies {
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
+  readonly singleSignOn: SingleSignOn | undefined;
+  onRefused(error: SignInRefused): void;
   readonly offers: Offers;
 }
 
@@ -48,9 +52,22 @@ export function dashboardRoutes(
   routes: readonly RouteDefinition[],
   dependencies: DashboardDependencies,
 ): RouteDefinition[] {
+  const { singleSignOn } = dependencies;
   return [
     ...pageRoutes(dependencies.bundle),
     ...sessionRoutes(dependencies),
+    ...(singleSignOn === undefined
+      ? []
+      : signOnRoutes({ ...dependencies, singleSignOn, senderOf: senderIn(dependencies) })),
+    {
+      method: "GET",
+      path: `${PREFIX}/sign_in`,
+      tag,
+      summary: "How people can sign in",
+      access: { kind: "public" },
+      responses: { 200: { description: "The name of the identity provider, or null" } },
+      handle: () => unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null })),
+    },
     {
       method: "GET",
       path: `${PREFIX}/events`,
@@ -68,6 +85,10 @@ export function dashboardRoutes(
   ];
 }
 
+function senderIn({ isTrustedProxy }: DashboardDependencies) {
+  return ({ request, address }: RequestContext) => senderOf(request, address, isTrustedProxy);
+}
+
 function reachedBySession(route: RouteDefinition): RouteDefinition[] {
   const { access, path } = route;
   if (access.kind === "session" || !REACHED.has(access.kind)) return [];
@@ -82,7 +103,8 @@ function reachedBySession(route: RouteDefinition): RouteDefinition[] {
 }
 
 function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
-  const { sessions, publicUrl, isTrustedProxy } = dependencies;
+  const { sessions, publicUrl } = dependencies;
+  const senderOfAttempt = senderIn(dependencies);
   const path = `${PREFIX}/session`;
   const state = { description: "The session, with its CSRF token" };
   return [
@@ -95,10 +117,11 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       maxBodyBytes: MAX_SIGN_IN_BYTES,
       body: signInBody,
       responses: { 200: state },
-      async handle({ request, body, address, origin }) {
+      async handle(context) {
+        const { request, body, origin } = context;
         assertNotFromElsewhere(request, publicUrl);
         assertStatesOrigin(request);
-        const sender = senderOf(request, address, isTrustedProxy);
+        const sender = senderOfAttempt(context);
         const { key } = body as { key: string };
         const { token, caller } = await sessions.begin(key, sender, origin);
         return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
@@ -140,7 +163,7 @@ function callerIn({ caller, operator }: RequestContext): SessionCaller {
 function stateOf(caller: SessionCaller, csrfToken: string, cookie?: string): Response {
   const key =
     caller.kind === "operator"
-      ? { id: caller.operator.id, name: null }
+      ? { id: caller.operator.id, name: caller.operator.name }
       : { id: caller.key.id, name: caller.key.name };
   const response = unstored(jsonResponse({ kind: caller.kind, key, csrf_token: csrfToken }));
   if (cookie !== undefined) response.headers.set("set-cookie", cookie);

@@ -1,7 +1,12 @@
 import { asGatewayError } from "../../db/unavailable.ts";
 import type { CallAdmission, Caller } from "../calls/admission.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
-import { type Author, MAX_USER_AGENT_CHARACTERS, type Origin } from "../lib/author.ts";
+import {
+  type Author,
+  MAX_USER_AGENT_CHARACTERS,
+  type Origin,
+  SUBJECT_PREFIX,
+} from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
@@ -48,6 +53,7 @@ export function identityOf(
   holder: ApiKeyRecord | OperatorIdentity,
 ): Pick<Author, "kind" | "id" | "name"> {
   const { id, name } = holder;
+  if (id.startsWith(SUBJECT_PREFIX)) return { kind: "subject", id, name };
   if (!("kind" in holder)) return { kind: "operator", id, name };
   return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
 }

@@ -16,5 +16,8 @@ export interface Author extends Origin {
   readonly via: "api" | "dashboard" | "cli";
 }
 
+/** Ids of subjects begin with it; no key's does. */
+export const SUBJECT_PREFIX = "sso_";
+
 /** Programs can send what they like: no more is kept of it. */
 export const MAX_USER_AGENT_CHARACTERS = 256;

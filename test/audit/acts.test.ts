@@ -89,7 +89,11 @@ const ACTS: Readonly<Record<string, Act | "changes nothing">> = {
   "DELETE /v1/presets/{id}": { action: "preset.deleted", path: at("preset") },
   "POST /v1/webhooks": {
     action: "webhook.created",
-    body: () => ({ url: "https://example.com/hook?token=nightingale", events: ["*"] }),
+    body: () => ({
+      ...{ url: "https://example.com/hook?token=nightingale", events: ["*"] },
+      // Nothing is sent there.
+      enabled: false,
+    }),
   },
   "PATCH /v1/webhooks/{id}": {
     action: "webhook.updated",
@@ -156,6 +160,12 @@ async function list(query = "", key = operator): Promise<{ data: Entry[]; has_mo
   const text = await response.text();
   expect(response.status, text).toBe(200);
   return JSON.parse(text);
+}
+
+/** The gateway itself acts at times of its own, such as when it tops a balance up. */
+async function actsOfCallers(): Promise<Entry[]> {
+  const { data } = await list("limit=200", gateway.managementKey);
+  return data.filter(({ actor }) => actor.kind !== "system");
 }
 
 test("every administrative route that changes something states its act here, and nothing else is stated", () => {
@@ -266,8 +276,7 @@ test("no entry holds a secret, a hash of one, or the query of a URL", async () =
 
 test("what is refused, or changes nothing, writes no entry", async () => {
   const { managementKey: key } = gateway;
-  const count = async () => (await gateway.sql`SELECT FROM audit_log`).length;
-  const before = await count();
+  const before = await actsOfCallers();
   const taken = await gateway.request("POST", "/v1/keys", { name: "new" }, { key });
   expect(taken.status).toBe(409);
   const preset = await gateway.request(
@@ -285,7 +294,7 @@ test("what is refused, or changes nothing, writes no entry", async () => {
   expect(uncovered.status).toBe(402);
   const same = await gateway.request("PATCH", path, { max_keys: 77 }, { key: operator });
   expect(same.status).toBe(200);
-  expect(await count()).toBe(before);
+  expect(await actsOfCallers()).toEqual(before);
 });
 
 test("changes that are committed together keep their authors", async () => {
@@ -337,7 +346,7 @@ test("what a session of the dashboard does, and its begin and end, are acts of i
   const made = await browser.call("POST", "v1/presets", { name: "dashed", system: "Short." });
   expect(made.status).toBe(201);
   expect((await browser.call("DELETE", "session")).status).toBe(200);
-  const { data } = await list("limit=3", gateway.managementKey);
+  const data = (await actsOfCallers()).slice(0, 3);
   const actor = { kind: "management_key", name: "Default management key", via: "dashboard" };
   expect(data).toMatchObject([
     { action: "session.ended", object: { type: "session", id: null }, actor },

@@ -40,6 +40,7 @@ describe("without any variable", () => {
       egressAllow: [],
       trustedProxies: [],
       auditLogDays: 400,
+      singleSignOn: undefined,
       mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
