@@ -4,6 +4,7 @@ import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { auditRoutes } from "./audit/routes.ts";
 import type { Batches } from "./batches/batches.ts";
 import { batchRoutes } from "./batches/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
@@ -117,6 +118,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...requestRoutes(sql),
     ...usageRoutes(sql),
+    ...auditRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),

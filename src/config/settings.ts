@@ -3,6 +3,7 @@ import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
+import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
 import {
   type MetricExportConfig,
   readMetricExport,
@@ -47,6 +48,7 @@ export interface Settings {
   readonly publicUrl: string | undefined;
   /** CIDRs. */
   readonly trustedProxies: readonly string[];
+  readonly auditLogDays: number;
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
@@ -111,6 +113,9 @@ interface UpstreamTimeouts {
   readonly fullMs: number;
 }
 
+/** A hundred years. */
+const MAX_AUDIT_LOG_DAYS = 36_500;
+
 /** Throws ConfigError. */
 export function readSettings(reader: EnvironmentReader): Settings {
   const host = reader.matching("HOST", HOST, "an IP address or a host name");
@@ -120,6 +125,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     hostIsLoopback: LOOPBACK.test(host),
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
     trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
+    auditLogDays: reader.integer("GATEWAY_AUDIT_LOG_DAYS", 1, MAX_AUDIT_LOG_DAYS),
     databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),
@@ -253,6 +259,8 @@ export interface ExternalServices {
   /** Undefined: the gateway does not search the web. */
   readonly search: SearchConfig | undefined;
   readonly tracing: TracingConfig | undefined;
+  /** Undefined: people sign in by keys alone. */
+  readonly singleSignOn: SingleSignOnConfig | undefined;
   readonly metricExport: MetricExportConfig | undefined;
 }
 
@@ -267,6 +275,7 @@ export function readExternalServices(reader: EnvironmentReader): {
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     tracing: readTracing(reader),
+    singleSignOn: readSingleSignOn(reader),
     metricExport: readMetricExport(reader),
   };
   const warnings = [...searchWarnings];

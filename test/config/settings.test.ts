@@ -39,6 +39,8 @@ describe("without any variable", () => {
       webhookAllowHttp: false,
       egressAllow: [],
       trustedProxies: [],
+      auditLogDays: 400,
+      singleSignOn: undefined,
       mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,

@@ -37,6 +37,7 @@ function answerOf(
       } as never,
       sessions: undefined as never,
       whenAdmitting: () => undefined,
+      isTrustedProxy: () => false,
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,

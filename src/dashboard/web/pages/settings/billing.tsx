@@ -83,6 +83,7 @@ export function BillingSection() {
         <>
           <ReplenishPanel
             credits={credits.data}
+            error={credits.error ?? choices.error ?? listed.error}
             bounds={bounds}
             methods={methods}
             onChanged={changed}
@@ -110,7 +111,12 @@ export function BillingSection() {
 const COLUMNS: readonly Column<TopUp>[] = [
   { title: "Paid", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
   { title: "Payment", cell: ({ description }) => description },
-  { title: "Amount", isNumber: true, cell: ({ amount_usd: amount }) => usd(amount) },
+  {
+    title: "Amount",
+    isNumber: true,
+    isCorner: true,
+    cell: ({ amount_usd: amount }) => usd(amount),
+  },
   {
     title: "Receipt",
     cell: ({ receipt_url: url }) =>

@@ -19,13 +19,21 @@ interface CreditsPanelProps {
 
 export function CreditsPanel({ credits, error, bounds, methods, onChanged }: CreditsPanelProps) {
   const [isPaying, setPaying] = useState(false);
+  const [isOrdering, setOrdering] = useState(false);
+  const [outcome, setOutcome] = useState<Outcome>();
   const canPay = bounds !== undefined && bounds.processor !== null && methods !== undefined;
   return (
     <Panel
       title="Credit"
       aside={
         bounds?.processor !== null && (
-          <Button variant="primary" isDisabled={!canPay} onClick={() => setPaying(true)}>
+          <Button
+            variant="primary"
+            isDisabled={!canPay}
+            // The dialog may be closed before the answer is there.
+            isBusy={isOrdering}
+            onClick={() => setPaying(true)}
+          >
             Add credit
           </Button>
         )
@@ -41,6 +49,9 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
         <TopUpDialog
           bounds={bounds}
           methods={methods}
+          outcome={outcome}
+          onOutcome={setOutcome}
+          onOrdering={setOrdering}
           onChanged={onChanged}
           onClose={() => setPaying(false)}
         />
@@ -71,19 +82,24 @@ const NOT_YET: Readonly<Record<Outcome["kind"], string>> = {
 interface TopUpProps {
   readonly bounds: PaymentBounds;
   readonly methods: readonly PaymentMethod[];
+  /** Of the last attempt, where it is open; the dialog may be closed meanwhile. */
+  readonly outcome: Outcome | undefined;
+  onOutcome(outcome: Outcome | undefined): void;
+  onOrdering(isOrdering: boolean): void;
   onChanged(): void;
   onClose(): void;
 }
 
 /** Buys credit. What was ordered is asked for again by its key until its outcome is known. */
-function TopUpDialog({ bounds, methods, onChanged, onClose }: TopUpProps) {
+function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps) {
+  const { onOrdering, onChanged, onClose } = on;
   const [amount, setAmount] = useState("25");
   const [chosenId, setMethodId] = useState<string>();
-  const [outcome, setOutcome] = useState<Outcome>();
   const isDefault = ({ is_default: is }: PaymentMethod) => is;
   const methodId = chosenId ?? methods.find(isDefault)?.id ?? methods[0]?.id;
 
   const order = async (attempt: Attempt) => {
+    onOrdering(true);
     try {
       const { amount_usd: paidUsd } = await call<{ amount_usd: number }>(
         "POST",
@@ -91,17 +107,19 @@ function TopUpDialog({ bounds, methods, onChanged, onClose }: TopUpProps) {
         { body: attempt.body, headers: { "idempotency-key": attempt.key } },
       );
       toast(`Added ${usd(paidUsd)} to the balance.`);
+      onOutcome(undefined);
       onClose();
     } catch (error) {
       const next = outcomeOf(attempt, error);
       if (next !== undefined) {
         if (outcome !== undefined) toast(NOT_YET[next.kind]);
-        return setOutcome(next);
+        return onOutcome(next);
       }
       // Declined: the next order is another attempt. Other refusals say nothing of one that is open.
-      if (error instanceof ApiError && error.status === 402) setOutcome(undefined);
+      if (error instanceof ApiError && error.status === 402) onOutcome(undefined);
       throw error;
     } finally {
+      onOrdering(false);
       onChanged();
     }
   };
@@ -110,11 +128,16 @@ function TopUpDialog({ bounds, methods, onChanged, onClose }: TopUpProps) {
   });
 
   if (outcome !== undefined) {
+    const close = () => {
+      // One that waits for its holder is paid by that holder alone: others can be ordered.
+      if (outcome.kind === "waits for the holder") onOutcome(undefined);
+      onClose();
+    };
     return (
-      <Dialog title="Add credit" onClose={onClose}>
+      <Dialog title="Add credit" onClose={close}>
         <Form
           submit="Look again"
-          onCancel={onClose}
+          onCancel={close}
           cancel="Close"
           onSubmit={() => order(outcome.attempt)}
         >

@@ -78,7 +78,7 @@ export function DefinitionsPanel<Kind extends Definition>({
       }
       isFlush
     >
-      <p class="lead">{lead}</p>
+      <p class="panel-lead">{lead}</p>
       <Table
         label={title}
         columns={all}

@@ -124,10 +124,9 @@ const SIGN_IN_COLUMNS: readonly Column<SignInKey>[] = [
       </span>
     ),
   },
-  { title: "State", cell: stateOf },
+  { title: "State", isCorner: true, cell: stateOf },
   {
     title: "Open sessions",
-    isNumber: true,
     cell: ({ sessions }) => (sessions === 0 ? <span class="quiet">None</span> : integer(sessions)),
   },
   {
@@ -151,7 +150,7 @@ function SignInKeys() {
   const { data, error } = useResource<{ data: SignInKey[] }>("settings/sign-in-keys");
   return (
     <Panel title="Who signs in" isFlush>
-      <p class="lead">
+      <p class="panel-lead">
         Everyone who has one of these keys can sign in here. To end their sessions, revoke the key
         on the page <Link page="keys">Keys</Link>. The gateway's operator makes new ones.
       </p>

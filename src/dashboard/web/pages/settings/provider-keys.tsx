@@ -41,7 +41,7 @@ export function ProviderKeysSection() {
       }
       isFlush
     >
-      <p class="lead">
+      <p class="panel-lead">
         Calls to a provider use your own key where there is one, and cost nothing here: the provider
         bills you.
       </p>
@@ -94,8 +94,9 @@ function columns(onDelete: (key: ProviderKey) => void): Column<ProviderKey>[] {
     { title: "Provider", cell: ({ provider }) => provider },
     {
       title: "State",
+      isCorner: true,
       cell: ({ is_valid: isValid }) =>
-        isValid ? <Badge tone="good">In use</Badge> : <Badge tone="bad">Refused by provider</Badge>,
+        isValid ? <Badge tone="good">In use</Badge> : <Badge tone="bad">Refused</Badge>,
     },
     {
       title: "Added",

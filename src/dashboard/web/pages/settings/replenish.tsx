@@ -8,6 +8,10 @@ import { numberIn } from "../key-dialog.tsx";
 import type { Credits, PaymentBounds } from "./billing.tsx";
 import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
 
+interface ReplenishPanelProps extends ReplenishProps {
+  readonly error: string | undefined;
+}
+
 interface ReplenishProps {
   readonly credits: Credits | undefined;
   readonly bounds: PaymentBounds | undefined;
@@ -32,12 +36,17 @@ const PROBLEMS = {
 } as const;
 
 /** Payments that are made when the balance runs low. */
-export function ReplenishPanel({ credits, bounds, methods, onChanged }: ReplenishProps) {
+export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
+  const { credits, bounds, methods, onChanged } = props;
   const status = credits && STATES[credits.replenish_status];
   return (
     <Panel title="Automatic top-ups" aside={status && <Badge tone={status[0]}>{status[1]}</Badge>}>
       {credits === undefined || bounds === undefined || methods === undefined ? (
-        <Skeleton />
+        error === undefined ? (
+          <Skeleton />
+        ) : (
+          <Notice tone="bad">{error}</Notice>
+        )
       ) : (
         <ReplenishForm
           // What was saved is shown again; figures that move leave what is being typed.
