@@ -9,10 +9,10 @@ import { Glob } from "bun";
 const LAYERS: readonly (readonly string[])[] = [
   ["package.json"],
   ["src/lib"],
-  // Runs in browsers: it imports nothing of the gateway.
-  ["src/dashboard/web"],
   // Pure definitions, which actors and everything above them build their events from.
   ["src/events"],
+  // Runs in browsers: of the gateway it imports pure definitions alone.
+  ["src/dashboard/web"],
   ["src/config", "src/config.ts"],
   ["db"],
   ["src/cluster"],

@@ -122,10 +122,12 @@ export interface ListedKey {
   readonly lastUsedAtMs: number | null;
 }
 
-interface KeyListing {
+export interface KeyListing {
   readonly organizationId: string;
   /** Undefined: both. */
   readonly isActive: boolean | undefined;
+  /** A part of the name, in either case, or the beginning of the prefix. */
+  readonly search?: string | undefined;
   readonly limit: number;
   readonly offset: number;
   /** First days of the current UTC day and month, YYYY-MM-DD. */
@@ -145,21 +147,20 @@ export function listKeys(
   listing: KeyListing,
 ): Promise<{ keys: ListedKey[]; total: number }> {
   const { organizationId, limit, offset } = listing;
-  const isActive = listing.isActive ?? null;
+  const { isActive, search } = listing;
   return inOneSnapshot(sql, async (snapshot) => {
+    const matching = snapshot`organization_id = ${organizationId} AND deleted_at IS NULL
+      ${isActive === undefined ? snapshot`` : snapshot`AND is_active = ${isActive}`}
+      ${search === undefined ? snapshot`` : snapshot`AND (strpos(lower(name), lower(${search})) > 0 OR starts_with(key_prefix, ${search}))`}`;
     const [count] = await snapshot<{ total: bigint }[]>`
-      SELECT count(*) AS total FROM api_keys
-      WHERE organization_id = ${organizationId} AND deleted_at IS NULL
-        AND (${isActive}::boolean IS NULL OR is_active = ${isActive})`;
+      SELECT count(*) AS total FROM api_keys WHERE ${matching}`;
     const rows = await snapshot<ListedRow[]>`
       SELECT k.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano,
         greatest(k.last_used_at, (
           SELECT max(u.last_used_at) FROM accounts u WHERE u.key_id = k.id AND u.kind = 'month'
         )) AS used_at
       FROM (
-        SELECT * FROM api_keys
-        WHERE organization_id = ${organizationId} AND deleted_at IS NULL
-          AND (${isActive}::boolean IS NULL OR is_active = ${isActive})
+        SELECT * FROM api_keys WHERE ${matching}
         ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}
       ) k
       LEFT JOIN accounts d ON d.id = 'day:' || k.id || ':' || ${listing.day}

@@ -12,6 +12,7 @@ export interface ListedDelivery {
   readonly status: DeliveryStatus;
   readonly attempts: readonly AttemptRecord[];
   readonly nextAttemptAtMs: number | null;
+  readonly createdAtMs: number;
 }
 
 interface DeliveryRow {
@@ -21,6 +22,7 @@ interface DeliveryRow {
   readonly status: DeliveryStatus;
   readonly attempts: AttemptRecord[];
   readonly next_attempt_at: Date | null;
+  readonly created_at: Date;
 }
 
 /** Deliveries of a webhook, newest first, one more than `limit` where there are more. */
@@ -41,6 +43,17 @@ export async function listDeliveries(
       ${after === undefined ? sql`` : sql`AND outbox_id < ${after}::bigint`}
     ORDER BY outbox_id DESC LIMIT ${page.limit + 1}`;
   return rows.map(listedDelivery);
+}
+
+/** The pending delivery that is sent next: every other one of its webhook waits behind it. */
+export async function findFirstPending(
+  sql: Database,
+  webhookId: string,
+): Promise<ListedDelivery | undefined> {
+  const [row] = await sql<DeliveryRow[]>`
+    SELECT * FROM deliveries WHERE webhook_id = ${webhookId} AND status = 'pending'
+    ORDER BY sequence LIMIT 1`;
+  return row && listedDelivery(row);
 }
 
 /** In words that the indexes of those that are rare (deliveries_given_up, deliveries_pending) are found by. */
@@ -67,6 +80,7 @@ function listedDelivery(row: DeliveryRow): ListedDelivery {
     status: row.status,
     attempts: row.attempts,
     nextAttemptAtMs: row.status === "pending" ? (row.next_attempt_at?.getTime() ?? null) : null,
+    createdAtMs: row.created_at.getTime(),
   };
 }
 

@@ -1,3 +1,4 @@
+import type { RecordedRouting } from "../../src/lib/request-facts.ts";
 import type { Database } from "../client.ts";
 
 export interface FailedRequest {
@@ -12,6 +13,9 @@ export interface FailedRequest {
   readonly sessionId: string | null;
   readonly tags?: readonly string[] | undefined;
   readonly latencyMs: number;
+  /** From the request to its first call of a provider; undefined where there was none. */
+  readonly queueMs?: number | undefined;
+  readonly routing?: RecordedRouting | undefined;
   /** Milliseconds since it ended: the database dates it by its own clock, as it does charges. */
   readonly ageMs: number;
 }
@@ -36,10 +40,12 @@ export async function insertFailedRequests(
     session_id: request.sessionId,
     tags: request.tags,
     latency_ms: request.latencyMs,
+    queue_ms: request.queueMs,
+    routing: request.routing,
     age_ms: request.ageMs,
   }));
   await sql`INSERT INTO failed_requests (id, organization_id, key_id, position, model, provider, status,
-      error_code, user_name, session_id, tags, latency_ms, is_charged, created_at)
+      error_code, user_name, session_id, tags, latency_ms, queue_ms, routing, is_charged, created_at)
     SELECT id, organization_id, key_id,
       coalesce(
         (SELECT sequence FROM (
@@ -50,14 +56,15 @@ export async function insertFailedRequests(
         (SELECT greatest(0, max(sequence) - ${MAX_LATER_CHARGES}) FROM transactions t
           WHERE t.organization_id = failed.organization_id),
         0),
-      model, provider, status, error_code, user_name, session_id, tags, latency_ms,
+      model, provider, status, error_code, user_name, session_id, tags, latency_ms, queue_ms, routing,
       EXISTS (SELECT FROM transactions t WHERE t.request_id = failed.id),
       date_trunc('milliseconds', ended_at)
     FROM (
       SELECT r.*, statement_timestamp() - make_interval(secs => age_ms / 1000) AS ended_at
       FROM jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) AS r (id text,
         organization_id text, key_id text, model text, provider text, status integer, error_code text,
-        user_name text, session_id text, tags jsonb, latency_ms integer, age_ms double precision)
+        user_name text, session_id text, tags jsonb, latency_ms integer, queue_ms integer,
+        routing jsonb, age_ms double precision)
     ) failed
     ON CONFLICT (id) DO NOTHING`;
 }

@@ -1,3 +1,4 @@
+import type { RecordedRouting } from "../../src/lib/request-facts.ts";
 import type { Quantities } from "../../src/lib/usage.ts";
 import { MAX_TIME_MS } from "../../src/lib/utc-time.ts";
 import type { Database, SqlFragment } from "../client.ts";
@@ -45,6 +46,21 @@ export interface ListedRequest {
   readonly costNano: bigint;
   readonly latencyMs: number | null;
   readonly createdAtMs: number;
+}
+
+/** A request as it is shown by itself. */
+export interface ShownRequest extends ListedRequest {
+  /** Of its charge. */
+  readonly transactionId: string | null;
+  /** True where the gateway counted, because the provider reported no usage. */
+  readonly isEstimated: boolean | null;
+  /** Where one of the organization's own served it: nothing was charged for the provider. */
+  readonly providerKeyId: string | null;
+  readonly listPriceUsd: number | null;
+  readonly queueMs: number | null;
+  readonly firstTokenMs: number | null;
+  /** Null where the first endpoint of its plan answered at once, or none was called. */
+  readonly routing: RecordedRouting | null;
 }
 
 interface ListedUsage {
@@ -130,10 +146,27 @@ export async function findRequest(
   sql: Database,
   organizationId: string,
   id: string,
-): Promise<ListedRequest | undefined> {
-  const [row] = await sql<RequestRow[]>`WITH page AS (${place(sql, organizationId, id)})
-    SELECT ${columns(sql)} FROM page ${joins(sql, organizationId)}`;
-  return row && listedRequest(row);
+): Promise<ShownRequest | undefined> {
+  const [row] = await sql<ShownRow[]>`WITH page AS (${place(sql, organizationId, id)})
+    SELECT ${columns(sql)}, t.id AS transaction_id, t.estimated,
+      t.details ->> 'provider_key_id' AS provider_key_id,
+      (t.details ->> 'list_price_usd')::double precision AS list_price_usd,
+      coalesce((t.details ->> 'queue_ms')::integer, f.queue_ms) AS queue_ms,
+      (t.details ->> 'first_token_ms')::integer AS first_token_ms,
+      coalesce(t.details -> 'routing', f.routing) AS routing
+    FROM page ${joins(sql, organizationId)}`;
+  return (
+    row && {
+      ...listedRequest(row),
+      transactionId: row.transaction_id,
+      isEstimated: row.estimated,
+      providerKeyId: row.provider_key_id,
+      listPriceUsd: row.list_price_usd,
+      queueMs: row.queue_ms,
+      firstTokenMs: row.first_token_ms,
+      routing: row.routing,
+    }
+  );
 }
 
 export async function findRequestPlace(
@@ -307,6 +340,16 @@ interface RequestRow {
   readonly amount_nano: bigint;
   readonly latency_ms: number | null;
   readonly created_at: Date;
+}
+
+interface ShownRow extends RequestRow {
+  readonly transaction_id: string | null;
+  readonly estimated: boolean | null;
+  readonly provider_key_id: string | null;
+  readonly list_price_usd: number | null;
+  readonly queue_ms: number | null;
+  readonly first_token_ms: number | null;
+  readonly routing: RecordedRouting | null;
 }
 
 function listedRequest(row: RequestRow): ListedRequest {

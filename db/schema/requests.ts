@@ -34,6 +34,10 @@ export const failedRequests = pgTable(
     /** Strings of metadata.tags. */
     tags: jsonb("tags"),
     latencyMs: integer("latency_ms").notNull(),
+    /** From the request to its first call of a provider; null where there was none. */
+    queueMs: integer("queue_ms"),
+    /** The calls of providers, with what came of them: as in `details` of a transaction. */
+    routing: jsonb("routing"),
     /** True where something of it was charged: then its transaction is listed. */
     isCharged: boolean("is_charged").notNull(),
     /** Whether usage has it: 0 not yet, 1 as a request of its own, 2 as the error of a charged one. */

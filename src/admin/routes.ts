@@ -1,5 +1,4 @@
 import { Type } from "typebox";
-import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
@@ -15,8 +14,8 @@ import {
 import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { PLANS } from "../lib/plans.ts";
-import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
+import { postedEntryShape } from "../money/posted-entry.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
@@ -456,16 +455,5 @@ export function organizationShape(organization: OperatedOrganization) {
     balance_usd: usdNumber(organization.balanceNano),
     guardrail: ofAll ?? null,
     key_guardrails: keyGuardrails,
-  };
-}
-
-function postedEntryShape(entry: PostedEntry) {
-  return {
-    id: entry.id,
-    type: entry.type,
-    amount_usd: usdNumber(entry.amountNano),
-    balance_after_usd: usdNumber(entry.balanceAfterNano),
-    description: entry.description,
-    created_at: isoTime(entry.createdAtMs),
   };
 }

@@ -95,7 +95,7 @@ export function billingRoutes(services: BillingServices): RouteDefinition[] {
   return [
     topUpRoute(services),
     ...methodRoutes(services),
-    testPaymentRoute(services),
+    ...testPaymentRoutes(services),
     ...(stripeEvents === undefined ? [] : stripeRoutes(stripeEvents)),
   ];
 }
@@ -267,29 +267,62 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
   ];
 }
 
-function testPaymentRoute({ payments }: BillingServices): RouteDefinition {
-  return {
-    method: "GET",
-    path: `${TEST_PAGES}/:id`,
+const TEST_PAGE_HEAD = {
+  "content-type": "text/html; charset=utf-8",
+  "content-security-policy":
+    "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "cache-control": "no-store",
+};
+
+/** Stands in for the page of a bank. What only reads it, such as the preview of a link, credits nothing. */
+function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
+  const description = {
+    path: `${TEST_PAGES}/:id/:token`,
     tag,
-    summary: "Authenticate as the holder of a test card; stands in for the page of a bank",
     access: { kind: "public" },
-    responses: {
-      200: { description: "The payment is credited", contentType: "text/plain" },
-      404: { description: "No test payment of this id waits for its payer" },
+  } as const;
+  const missing = { description: "No test payment of this address waits for its payer" };
+  const page = (text: string): Response =>
+    new Response(
+      `<!doctype html><html lang="en"><title>Test payment</title><h1>Test payment</h1>${text}</html>`,
+      { headers: TEST_PAGE_HEAD },
+    );
+  return [
+    {
+      ...description,
+      method: "GET",
+      summary: "Show the page on which the holder of a test card authenticates",
+      responses: { 200: { description: "The page", contentType: "text/html" }, 404: missing },
+      async handle({ params }) {
+        if (!(await payments.awaitsTestPayer(params.id!, params.token!))) throw notAwaited();
+        return page(
+          "<p>You are the holder of the test card.</p><form method=post><button>Authenticate</button></form>",
+        );
+      },
     },
-    async handle(context) {
-      if (await payments.authenticateTest(context.params.id!)) {
-        return new Response("The test payment is authenticated, and credited.\n", {
-          headers: { "content-type": "text/plain; charset=utf-8", "cache-control": "no-store" },
-        });
-      }
-      throw new GatewayError(
-        "payment_not_found",
-        "No test payment of this id waits for its payer.",
-      );
+    {
+      ...description,
+      method: "POST",
+      summary: "Authenticate as the holder of a test card",
+      responses: {
+        200: { description: "The payment is credited", contentType: "text/html" },
+        404: missing,
+      },
+      async handle({ params }) {
+        if (!(await payments.authenticateTest(params.id!, params.token!))) throw notAwaited();
+        return page("<p>The test payment is authenticated, and credited.</p>");
+      },
     },
-  };
+  ];
+}
+
+function notAwaited(): GatewayError {
+  return new GatewayError(
+    "payment_not_found",
+    "No test payment of this address waits for its payer.",
+  );
 }
 
 function organizationOf(context: RequestContext): string {

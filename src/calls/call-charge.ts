@@ -3,6 +3,7 @@ import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { minus, plus } from "../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../lib/money.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
 import { traced } from "../lib/trace.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
@@ -146,10 +147,7 @@ export class CallCharge {
       return keeping.then(() => this.settle(figures, status, errorCode, small, also));
     }
     const { money, events, idempotency } = this.#dependencies;
-    const { firstTokenMs } = this.#call.log;
-    if (firstTokenMs !== undefined) {
-      figures.details = { ...figures.details, first_token_ms: Math.round(firstTokenMs) };
-    }
+    addHistory(figures, this.#call.log);
     const settled = withStatus(figures, status);
     this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
     const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
@@ -199,6 +197,23 @@ function atMost(heldNano: bigint, nano: bigint): bigint {
 
 function isTooLarge(body: Uint8Array | null): body is Uint8Array {
   return body !== null && body.byteLength > MAX_STORED_RESULT_BYTES;
+}
+
+/** A shorter wait is not worth its bytes. */
+const MIN_QUEUED_MS = 20;
+
+/** How the answer came about, where there is something to say. */
+function addHistory(
+  figures: MeteredFigures,
+  { firstTokenMs, queuedMs = 0, routing }: RequestFacts,
+): void {
+  const hasQueued = queuedMs >= MIN_QUEUED_MS;
+  if (firstTokenMs === undefined && !hasQueued && routing === undefined) return;
+  const details: Record<string, unknown> = { ...figures.details };
+  if (firstTokenMs !== undefined) details.first_token_ms = Math.round(firstTokenMs);
+  if (hasQueued) details.queue_ms = Math.round(queuedMs);
+  if (routing !== undefined) details.routing = routing;
+  figures.details = details;
 }
 
 /** The same object, so that a settlement copies nothing. */

@@ -141,6 +141,22 @@ export class ProviderCall extends CallAbort {
 
 const NO_BODY = new ShortBody({});
 
+/** What a provider is asked for: what the endpoint states, and what is said of every call. */
+export function providerRequest<Stated extends object>(call: ProviderCall, stated: Stated) {
+  return {
+    model: call.model,
+    modelId: call.modelId,
+    requestId: call.requestId,
+    onNewConnection: call.onNewConnection,
+    // Made when it is first read, which most providers do not.
+    get signal() {
+      return call.signal;
+    },
+    abortNotice: call.abortNotice,
+    ...stated,
+  };
+}
+
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold or the tokens of the key have lowered it
  * to. The hold is that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held

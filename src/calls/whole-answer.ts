@@ -123,6 +123,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   call(candidate: Candidate): Promise<Answer> {
+    const { log, startedMs } = this.#admitted;
+    log.queuedMs ??= performance.now() - startedMs;
     this.aimAt(candidate, this.tries);
     return this.#endpoint.call(this, candidate, this.#admitted);
   }

@@ -1,13 +1,16 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
-import { creditTotals } from "../../db/queries/credit-list.ts";
-import { latencyByHour, type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts";
+import { findReplenishment } from "../../db/queries/auto-replenish.ts";
+import { type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts";
+import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
+import { listLatencies } from "../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { nullable, type RouteDefinition } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
+import { replenishStatus } from "../payments/auto-replenish.ts";
 import { bringUsageUpToDate } from "../usage/usage.ts";
 
 interface OverviewDependencies {
@@ -18,10 +21,11 @@ interface OverviewDependencies {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const SHOWN_HOURS = 24;
-/** Whole days whose cost says how long the balance lasts. */
+/** Days, today's part among them, whose cost says how long the balance lasts. */
 const AVERAGED_DAYS = 7;
 const MAX_INTERVALS = 100;
 
+const milliseconds = nullable(Type.Integer());
 const sums = { requests: Type.Integer(), errors: Type.Integer(), cost_usd: Type.Number() };
 
 const overview = Type.Object({
@@ -29,20 +33,43 @@ const overview = Type.Object({
   yesterday: Type.Object(sums),
   month: Type.Object(sums),
   balance_usd: Type.Number(),
-  lasts_until: nullable(
-    Type.String({ description: "When the balance is gone if it goes on as in the last 7 days" }),
+  forecast: nullable(
+    Type.Object(
+      {
+        gone_at: nullable(
+          Type.String({
+            description: "When nothing is left, credit included; null: in over a year",
+          }),
+        ),
+        usd_a_day: Type.Number(),
+        pace_of: Type.Enum(["day", "week"], { description: "The last 24 hours, or 7 days" }),
+      },
+      {
+        description: "At the faster of two paces; null where nothing is used, or nothing runs out",
+      },
+    ),
   ),
+  replenishing: Type.Enum(["off", "active", "retrying", "stopped"]),
   hours: Type.Array(
     Type.Object({
       date: Type.String(),
       ...sums,
-      p50_ms: nullable(Type.Integer()),
-      p95_ms: nullable(Type.Integer()),
+      p50_ms: milliseconds,
+      p95_ms: milliseconds,
+      first_token_p50_ms: milliseconds,
+      first_token_p95_ms: milliseconds,
     }),
   ),
   troubles: Type.Object({
     failures: Type.Array(Type.Object({ error_code: Type.String(), count: Type.Integer() })),
-    webhooks: Type.Array(Type.Object({ id: Type.String(), url: Type.String() })),
+    webhooks: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        url: Type.String(),
+        attempts: Type.Integer({ description: "Failed ones of the event that is sent first" }),
+        next_attempt_at: nullable(Type.String({ description: "Null: it was switched off" })),
+      }),
+    ),
     provider_keys: Type.Array(Type.Object({ provider: Type.String(), name: Type.String() })),
   }),
 });
@@ -81,31 +108,45 @@ async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: 
     const open = { keyId: undefined, model: undefined, beforeMs: undefined };
     return (await listUsage(sql, { ...listing, ...open })).rows;
   };
-  const [days, hours, latencies, totals, troubles] = await Promise.all([
+  const [days, hours, latencies, organization, replenishment, troubles] = await Promise.all([
     usage("day", Math.min(monthMs, todayMs - AVERAGED_DAYS * DAY_MS)),
     usage("hour", firstHourMs),
-    latencyByHour(sql, organizationId, firstHourMs, hourMs + HOUR_MS),
-    creditTotals(sql, organizationId),
+    listLatencies(sql, {
+      ...{ organizationId, interval: "hour", fromMs: firstHourMs, beforeMs: undefined },
+      ...{ limit: MAX_INTERVALS, offset: 0 },
+    }),
+    findOperatedOrganization(sql, organizationId),
+    findReplenishment(sql, organizationId),
     troublesOf(sql, organizationId, nowMs - HOUR_MS),
   ]);
   const between = (fromMs: number, beforeMs: number) =>
     days.filter(({ startMs }) => startMs >= fromMs && startMs < beforeMs);
-  const balanceNano = totals?.balanceNano ?? 0n;
-  const averaged = between(todayMs - AVERAGED_DAYS * DAY_MS, todayMs);
+  const { balanceNano, creditLimitNano, createdAtMs } = organization!;
+  const weekMs = todayMs - (AVERAGED_DAYS - 1) * DAY_MS;
   return {
     today: sumOf(between(todayMs, todayMs + DAY_MS)),
     yesterday: sumOf(between(todayMs - DAY_MS, todayMs)),
     month: sumOf(days.filter(({ startMs }) => startMs >= monthMs)),
     balance_usd: usdNumber(balanceNano),
-    lasts_until: lastsUntil(balanceNano, costOf(averaged), nowMs),
+    forecast: forecastOf({
+      ...{ nowMs, leftNano: creditLimitNano === null ? null : balanceNano + creditLimitNano },
+      day: { costNano: costOf(hours), overMs: nowMs - firstHourMs },
+      week: {
+        costNano: costOf(between(weekMs, todayMs + DAY_MS)),
+        overMs: nowMs - Math.max(weekMs, createdAtMs),
+      },
+    }),
+    replenishing: replenishment === undefined ? "off" : replenishStatus(replenishment),
     hours: Array.from({ length: SHOWN_HOURS }, (_, at) => {
       const startMs = firstHourMs + at * HOUR_MS;
-      const latency = latencies.find((one) => one.startMs === startMs);
+      const latency = latencies.rows.find((one) => one.startMs === startMs);
       return {
         date: isoTime(startMs),
         ...sumOf(hours.filter((one) => one.startMs === startMs)),
-        p50_ms: latency?.p50Ms ?? null,
-        p95_ms: latency?.p95Ms ?? null,
+        p50_ms: latency?.total.p50Ms ?? null,
+        p95_ms: latency?.total.p95Ms ?? null,
+        first_token_p50_ms: latency?.firstToken?.p50Ms ?? null,
+        first_token_p95_ms: latency?.firstToken?.p95Ms ?? null,
       };
     }),
     troubles: troublesShape(troubles),
@@ -124,20 +165,47 @@ function costOf(rows: readonly UsageRow[]): bigint {
   return rows.reduce((sum, row) => sum + row.costNano, 0n);
 }
 
-/** Further away it says nothing. */
-const MAX_LASTING_MS = 365n * BigInt(DAY_MS);
+interface Pace {
+  readonly costNano: bigint;
+  readonly overMs: number;
+}
 
-/** @param costNano of the averaged days together */
-function lastsUntil(balanceNano: bigint, costNano: bigint, nowMs: number): string | null {
-  if (costNano <= 0n || balanceNano <= 0n) return null;
-  const leftMs = (balanceNano * BigInt(AVERAGED_DAYS * DAY_MS)) / costNano;
-  return leftMs > MAX_LASTING_MS ? null : isoTime(nowMs + Number(leftMs));
+interface Spending {
+  readonly nowMs: number;
+  /** Balance and credit limit; null is without limit. */
+  readonly leftNano: bigint | null;
+  readonly day: Pace;
+  readonly week: Pace;
+}
+
+const MAX_FORECAST_MS = 365n * BigInt(DAY_MS);
+
+/** Of two paces the faster one counts: a week that was quiet until today says too little. */
+export function forecastOf({ nowMs, leftNano, day, week }: Spending) {
+  const dayNano = nanoADay(day);
+  const weekNano = nanoADay(week);
+  const fasterNano = dayNano > weekNano ? dayNano : weekNano;
+  if (leftNano === null || leftNano <= 0n || fasterNano <= 0n) return null;
+  const leftMs = (leftNano * BigInt(DAY_MS)) / fasterNano;
+  return {
+    gone_at: leftMs > MAX_FORECAST_MS ? null : isoTime(nowMs + Number(leftMs)),
+    usd_a_day: usdNumber(fasterNano),
+    pace_of: dayNano < weekNano ? "week" : "day",
+  };
+}
+
+/** What was used in less than a day is not taken for more than that. */
+function nanoADay({ costNano, overMs }: Pace): bigint {
+  return (costNano * BigInt(DAY_MS)) / BigInt(Math.max(Math.round(overMs), DAY_MS));
 }
 
 function troublesShape({ failures, webhooks, providerKeys }: Troubles) {
   return {
     failures: failures.map(({ errorCode, count }) => ({ error_code: errorCode, count })),
-    webhooks: webhooks.map(({ id, url }) => ({ id, url })),
+    webhooks: webhooks.map(({ id, url, attempts, nextAttemptAtMs }) => ({
+      ...{ id, url, attempts },
+      next_attempt_at: nextAttemptAtMs === null ? null : isoTime(nextAttemptAtMs),
+    })),
     provider_keys: providerKeys.map(({ providerId, name }) => ({ provider: providerId, name })),
   };
 }

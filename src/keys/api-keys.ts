@@ -3,6 +3,7 @@ import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
 import {
   findListedKey,
+  type KeyListing,
   type ListedKey,
   listKeys,
   type NewKey,
@@ -74,7 +75,7 @@ export class ApiKeys {
 
   list(
     caller: ApiKeyRecord,
-    page: { isActive: boolean | undefined; limit: number; offset: number },
+    page: Pick<KeyListing, "isActive" | "search" | "limit" | "offset">,
   ): Promise<{ keys: ListedKey[]; total: number }> {
     const { organizationId } = caller;
     return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });

@@ -82,10 +82,25 @@ const changeKeyBody = Type.Object(
 const listKeysQuery = Type.Object(
   {
     active: Type.Optional(Type.Boolean()),
+    search: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: MAX_NAME_CHARACTERS,
+        description:
+          "Keys whose name holds this text, in either case, or whose prefix begins with it",
+      }),
+    ),
     ...pageFields(MAX_PAGE),
   },
   { additionalProperties: false },
 );
+
+interface KeysQuery {
+  readonly active?: boolean;
+  readonly search?: string;
+  readonly limit?: number;
+  readonly offset?: number;
+}
 
 const shared = {
   id: Type.String(),
@@ -213,9 +228,10 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
         200: { description: "Keys, newest first, without their secrets", schema: keyList },
       },
       async handle(context) {
-        const query = context.query as { active?: boolean; limit?: number; offset?: number };
+        const query = context.query as KeysQuery;
         const { keys: listed, total } = await keys.list(context.caller.key, {
           isActive: query.active,
+          search: query.search,
           limit: query.limit ?? DEFAULT_PAGE,
           offset: query.offset ?? 0,
         });

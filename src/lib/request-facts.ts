@@ -28,6 +28,26 @@ export function askedIn(body: unknown): AskedFields | undefined {
   return typeof body === "object" && body !== null ? body : undefined;
 }
 
+/** One call of a provider for a request, and what came of it. */
+export interface RecordedTry {
+  readonly endpoint: string;
+  /** `ok`, or the kind of its failure. */
+  readonly result: string;
+  /** The provider's HTTP status, where it failed with one. */
+  readonly status?: number | undefined;
+  /** Until it failed, or the answer began. */
+  readonly ms: number;
+}
+
+/** How a request was routed. Absent where the first endpoint of its plan answered at once. */
+export interface RecordedRouting {
+  readonly tries: RecordedTry[];
+  /** Endpoints that came last because they were unhealthy. */
+  postponed?: readonly string[];
+  /** Endpoints that were passed over because as many calls ran there as may. */
+  full?: readonly string[];
+}
+
 /** What a handler adds to the log line and the metrics of its request. */
 export interface RequestFacts {
   /** Headers that the response carries whatever becomes of the request. */
@@ -40,7 +60,10 @@ export interface RequestFacts {
   promptTokens?: number;
   completionTokens?: number;
   costNano?: bigint;
+  /** From the request to its first call of a provider. */
+  queuedMs?: number;
   firstTokenMs?: number;
+  routing?: RecordedRouting;
   errorCode?: string;
   guardrailHits?: GuardrailHit[];
   /** Set where the request asked for the response cache. */

@@ -25,6 +25,7 @@ import { newId } from "../lib/ids.ts";
 import type { NanoUsd } from "../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
+import { isTokenOf } from "./test-processor.ts";
 
 export interface PaymentsDependencies {
   /** For what has to be written although it takes its time. */
@@ -164,14 +165,25 @@ export class Payments {
     if (claimed !== undefined) await this.#lookUp(claimed);
   }
 
+  /** Whether a payment of the test processor waits for its payer on the page with this token. */
+  async awaitsTestPayer(intentId: string, token: string): Promise<boolean> {
+    return (await this.#testIntent(intentId, token)) !== undefined;
+  }
+
   /** The holder of a test card has authenticated. False where no such payment waits for that. */
-  async authenticateTest(intentId: string): Promise<boolean> {
-    const { background, processor } = this.#dependencies;
-    const intent = await findPaymentIntent(background, intentId);
-    if (intent?.state !== "requires_action" || intent.processor !== "test") return false;
-    if (processor.name !== "test") return false;
+  async authenticateTest(intentId: string, token: string): Promise<boolean> {
+    const intent = await this.#testIntent(intentId, token);
+    if (intent === undefined) return false;
     await this.#credit(intent, { kind: "succeeded", reference: `test_${intentId}` });
     return true;
+  }
+
+  async #testIntent(intentId: string, token: string): Promise<PaymentIntent | undefined> {
+    const { background, processor } = this.#dependencies;
+    if (processor.name !== "test") return undefined;
+    const intent = await findPaymentIntent(background, intentId);
+    if (intent?.state !== "requires_action" || intent.processor !== "test") return undefined;
+    return isTokenOf(intent.reference, intentId, token) ? intent : undefined;
   }
 
   /** What became of a payment; undefined where there is none of the id. */

@@ -1,3 +1,4 @@
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import {
   type Charge,
   type ChargeOutcome,
@@ -73,7 +74,8 @@ const CARDS: Readonly<Record<string, TestCard>> = {
 
 /**
  * Stands in for a payment processor where none is configured: no money moves. What a card does follows from
- * its name alone, so that a charge has the same outcome however often and by whichever instance it is asked for.
+ * its name alone, so that a charge has the same outcome however often and by whichever instance it is asked for; the
+ * token of a page on which a payer authenticates is kept with its reference.
  */
 export class TestProcessor implements PaymentProcessor {
   readonly name = "test";
@@ -96,12 +98,18 @@ export class TestProcessor implements PaymentProcessor {
       return { kind: "declined", reference, reason: "invalid_payment_method", message };
     }
     if (card.declines !== undefined) return { kind: "declined", reference, ...card.declines };
-    if (card.asksPayer) return askPayer(charge, reference);
+    if (card.asksPayer) {
+      return askPayer(charge, `${reference}_${randomBytes(TOKEN_BYTES).toString("hex")}`);
+    }
     return { kind: "succeeded", reference };
   }
 
-  lookUp(charge: EarlierCharge): Promise<ChargeOutcome> {
-    return this.charge(charge);
+  async lookUp(charge: EarlierCharge): Promise<ChargeOutcome> {
+    const { reference } = charge;
+    const outcome = await this.charge(charge);
+    return outcome.kind === "action" && reference !== undefined
+      ? askPayer(charge, reference)
+      : outcome;
   }
 
   async cancel({ intentId }: EarlierCharge): Promise<ChargeOutcome> {
@@ -141,13 +149,24 @@ export class TestProcessor implements PaymentProcessor {
   async detach(): Promise<void> {}
 }
 
-/** The bank's page is one of the gateway's own. */
+const TOKEN_BYTES = 16;
+
+/** Whether it is the token of the page on which this payment is authenticated. */
+export function isTokenOf(reference: string | null, intentId: string, token: string): boolean {
+  const given = createHash("sha256").update(`test_${intentId}_${token}`).digest();
+  return (
+    reference !== null && timingSafeEqual(given, createHash("sha256").update(reference).digest())
+  );
+}
+
+/** The bank's page is one of the gateway's own; who knows its address, which ends with a token, is the payer. */
 function askPayer({ intentId, returnUrl }: Charge, reference: string): ChargeOutcome {
   if (returnUrl === undefined) {
     const message = "The card asks its holder for authentication.";
     return { kind: "declined", reference, reason: "authentication_required", message };
   }
-  const url = new URL(`${TEST_PAGES}/${intentId}`, returnUrl).href;
+  const token = reference.slice(reference.lastIndexOf("_") + 1);
+  const url = new URL(`${TEST_PAGES}/${intentId}/${token}`, returnUrl).href;
   return { kind: "action", reference, url };
 }
 

@@ -75,6 +75,8 @@ export class FailedRequests {
       user: storable(asked?.user, MAX_TEXT_LENGTH),
       sessionId: storable(asked?.session_id, MAX_TEXT_LENGTH),
       tags: tagsIn(asked),
+      routing: request.routing,
+      queueMs: request.queuedMs && Math.round(request.queuedMs),
       latencyMs: Math.min(Math.round(request.latencyMs), MAX_LATENCY_MS),
       endedMs: steadyClock.nowMs(),
     });

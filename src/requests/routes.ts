@@ -5,6 +5,7 @@ import {
   findRequestPlace,
   type ListedRequest,
   listRequests,
+  type ShownRequest,
 } from "../../db/queries/requests.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
@@ -80,6 +81,57 @@ const request = Type.Object({
   created_at: Type.String({ description: "When it was charged, or failed" }),
 });
 
+const shownRequest = Type.Object({
+  ...request.properties,
+  transaction_id: nullable(
+    Type.String({ description: "Of its charge; null: nothing was charged" }),
+  ),
+  estimated: nullable(
+    Type.Boolean({ description: "The gateway counted its tokens: the provider reported none" }),
+  ),
+  provider_key_id: nullable(
+    Type.String({ description: "The organization's own provider key that served it" }),
+  ),
+  list_price_usd: nullable(
+    Type.Number({ description: "Of such a key: what the provider bills by its list prices" }),
+  ),
+  queue_ms: nullable(
+    Type.Integer({
+      description:
+        "From the request to its first call of a provider, where it waited 20 ms or more",
+    }),
+  ),
+  first_token_ms: nullable(Type.Integer({ description: "Of streams" })),
+  routing: nullable(
+    Type.Object(
+      {
+        tries: Type.Array(
+          Type.Object({
+            endpoint: Type.String(),
+            result: Type.String({ description: "`ok`, or the kind of failure" }),
+            status: Type.Optional(
+              Type.Integer({ description: "The provider's status, where it failed with one" }),
+            ),
+            ms: Type.Integer({ description: "Until it failed, or its answer began" }),
+          }),
+          { description: "Calls of providers, in order" },
+        ),
+        postponed: Type.Optional(
+          Type.Array(Type.String(), {
+            description: "Endpoints that came last because they were unhealthy",
+          }),
+        ),
+        full: Type.Optional(
+          Type.Array(Type.String(), {
+            description: "Endpoints that were passed over because as many calls ran there as may",
+          }),
+        ),
+      },
+      { description: "Null where the first endpoint answered at once, or none was called" },
+    ),
+  ),
+});
+
 const requestList = Type.Object({
   object: Type.Literal("list"),
   data: Type.Array(request),
@@ -114,7 +166,7 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       tag,
       summary: "Retrieve a request of a model",
       access,
-      responses: { 200: { description: "The request", schema: request } },
+      responses: { 200: { description: "The request", schema: shownRequest } },
       async handle({ params, caller: { key } }) {
         const { id } = params as { id: string };
         const found = await findRequest(sql, key.organizationId, id);
@@ -122,7 +174,7 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
         if (found === undefined || (own !== undefined && found.keyId !== own)) {
           throw new GatewayError("request_not_found", "There is no such request.");
         }
-        return jsonResponse(requestShape(found));
+        return jsonResponse(shownShape(found));
       },
     },
   ];
@@ -170,6 +222,19 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
 /** The only key whose requests the caller sees; undefined: it sees all. */
 function ownKeyId(key: ApiKeyRecord): string | undefined {
   return key.kind === "secret" && isLimited(key) ? key.id : undefined;
+}
+
+function shownShape(shown: ShownRequest) {
+  return {
+    ...requestShape(shown),
+    transaction_id: shown.transactionId,
+    estimated: shown.isEstimated,
+    provider_key_id: shown.providerKeyId,
+    list_price_usd: shown.listPriceUsd,
+    queue_ms: shown.queueMs,
+    first_token_ms: shown.firstTokenMs,
+    routing: shown.routing,
+  };
 }
 
 function requestShape({ usage, ...listed }: ListedRequest) {

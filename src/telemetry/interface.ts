@@ -1,5 +1,10 @@
 import type { Logger } from "pino";
-import type { AskedFields, GuardrailHit, RequestFacts } from "../lib/request-facts.ts";
+import type {
+  AskedFields,
+  GuardrailHit,
+  RecordedRouting,
+  RequestFacts,
+} from "../lib/request-facts.ts";
 import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
@@ -22,6 +27,8 @@ export interface RequestRecord {
   readonly errorCode: string | undefined;
   /** Of requests of models: never written to the log. */
   readonly asked?: AskedFields | undefined;
+  readonly queuedMs?: number | undefined;
+  readonly routing?: RecordedRouting | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
   /** Undefined where the request did not ask for the response cache. */
   readonly cache: "hit" | "miss" | undefined;
@@ -52,6 +59,8 @@ export function requestRecord(
     firstTokenMs: log.firstTokenMs,
     errorCode: log.errorCode,
     asked: log.asked,
+    queuedMs: log.queuedMs,
+    routing: log.routing,
     guardrailHits: log.guardrailHits,
     cache: log.cache,
   };

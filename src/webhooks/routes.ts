@@ -16,7 +16,7 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
-import type { NamedDelivery, Webhooks } from "./webhooks.ts";
+import type { NamedDelivery, QueuedDelivery, Webhooks } from "./webhooks.ts";
 
 const MAX_URL_CHARACTERS = 2_048;
 const MAX_DESCRIPTION_CHARACTERS = 1_000;
@@ -136,9 +136,25 @@ const deliveryFields = {
     }),
   ),
   next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
+  created_at: Type.String({ description: "ISO 8601" }),
 };
+const listedDelivery = Type.Object({
+  ...deliveryFields,
+  waits_behind: nullable(
+    Type.Object(
+      {
+        id: Type.String(),
+        event_id: Type.String(),
+        event_type: Type.String(),
+        attempts: Type.Integer({ description: "Attempts at it so far" }),
+        next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
+      },
+      { description: "The earlier delivery of this webhook that is sent first" },
+    ),
+  ),
+});
 const deliveryList = Type.Object({
-  data: Type.Array(Type.Object(deliveryFields)),
+  data: Type.Array(listedDelivery),
   has_more: Type.Boolean(),
 });
 const redelivery = Type.Object({ ...deliveryFields, ...sent });
@@ -317,7 +333,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
           after: query.after,
           status: query.status,
         });
-        const data = found.slice(0, limit).map(deliveryShape);
+        const data = found.slice(0, limit).map(queuedShape);
         return jsonResponse({ data, has_more: found.length > limit });
       },
     },
@@ -372,6 +388,23 @@ function deliveryShape(delivery: NamedDelivery) {
     status: delivery.status,
     attempts: delivery.attempts,
     next_attempt_at: nextAttemptAtMs === null ? null : isoTime(nextAttemptAtMs),
+    created_at: isoTime(delivery.createdAtMs),
+  };
+}
+
+function queuedShape({ waitsBehind, ...delivery }: QueuedDelivery) {
+  const head = waitsBehind && deliveryShape(waitsBehind);
+  return {
+    ...deliveryShape(delivery),
+    waits_behind: head
+      ? {
+          id: head.id,
+          event_id: head.event_id,
+          event_type: head.event_type,
+          attempts: head.attempts.length,
+          next_attempt_at: head.next_attempt_at,
+        }
+      : null,
   };
 }
 

@@ -3,6 +3,7 @@ import type { Database } from "../../db/client.ts";
 import {
   type EventToSend,
   findDelivery,
+  findFirstPending,
   findOutboxEvent,
   type ListedDelivery,
   listDeliveries,
@@ -49,6 +50,12 @@ interface WebhooksDependencies {
 /** A delivery under the id that its organization sees. */
 export interface NamedDelivery extends ListedDelivery {
   readonly id: string;
+}
+
+/** One of a list. */
+export interface QueuedDelivery extends NamedDelivery {
+  /** The one of the same webhook that has to end first; undefined where there is none. */
+  readonly waitsBehind: NamedDelivery | undefined;
 }
 
 /** Of an organization for which the operator has set none (contract §5). */
@@ -171,7 +178,7 @@ export class Webhooks {
       readonly after: string | undefined;
       readonly status: DeliveryStatus | undefined;
     },
-  ): Promise<NamedDelivery[]> {
+  ): Promise<QueuedDelivery[]> {
     const { record, deliveryIds } = await this.#found(organizationId, id);
     const ids = new DeliveryIds(deliveryIds);
     const after = page.after === undefined ? undefined : ids.outboxIdOf(page.after);
@@ -181,8 +188,17 @@ export class Webhooks {
       });
     }
     const wanted = { webhookId: record.id, ...page, after };
-    const found = await listDeliveries(this.#dependencies.sql, wanted);
-    return found.map((delivery) => ({ ...delivery, id: ids.idOf(delivery.outboxId) }));
+    const { sql } = this.#dependencies;
+    const found = await listDeliveries(sql, wanted);
+    const isPending = found.some(({ status }) => status === "pending");
+    const first = isPending ? await findFirstPending(sql, record.id) : undefined;
+    const named = (delivery: ListedDelivery) => ({ ...delivery, id: ids.idOf(delivery.outboxId) });
+    const head = first && named(first);
+    return found.map((delivery) => ({
+      ...named(delivery),
+      waitsBehind:
+        delivery.status === "pending" && delivery.outboxId !== first?.outboxId ? head : undefined,
+    }));
   }
 
   /** Sends the event of a delivery again, at once, once, outside the order. Throws 404 once it is gone. */

@@ -22,6 +22,7 @@ if (CHROMIUM === undefined) {
   console.warn("NO CHROMIUM ON THIS MACHINE: the dashboard is not tried in a browser.");
 }
 const HOSTILE = "<img src=x onerror=alert(1)>";
+const MADE = `Made here${HOSTILE}`;
 const TIMEOUT_MS = 30_000;
 
 let gateway: TestGateway;
@@ -98,14 +99,14 @@ browserTest(
   async () => {
     await open("Keys");
     await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByLabel("Name", { exact: true }).fill(HOSTILE);
+    await page.getByLabel("Name", { exact: true }).fill(MADE);
     await page.getByLabel("Requests per minute").fill("60");
     await page.getByLabel("Daily budget").fill("2.50");
     await page.getByRole("button", { name: "Create", exact: true }).click();
     const secret = await page.getByLabel("secret key", { exact: true }).inputValue();
     expect(secret).toStartWith("gateway_sk_");
     await page.getByRole("button", { name: "Done" }).click();
-    const row = page.getByRole("row").filter({ hasText: HOSTILE });
+    const row = page.getByRole("row").filter({ hasText: MADE });
     await row.getByText("$0.00 of $2.50").waitFor();
     expect(await row.getByRole("cell", { name: "60", exact: true }).count()).toBe(1);
     const chat = () =>
@@ -371,6 +372,7 @@ browserTest(
     await page.getByLabel("Amount").fill("5");
     await page.getByLabel("Description").fill("Goodwill");
     await page.getByRole("button", { name: "Adjust", exact: true }).click();
+    await page.getByRole("button", { name: "Add $5.00", exact: true }).click();
     await page.getByText(/^Adjusted the balance/).waitFor();
     const [account] = await gateway.sql<{ balance: bigint }[]>`
     SELECT balance_after_nano AS balance FROM transactions WHERE description = 'Goodwill'`;

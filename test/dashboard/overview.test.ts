@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { forecastOf } from "../../src/dashboard/overview.ts";
 import { type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
@@ -16,7 +17,7 @@ interface Overview {
   readonly hours: readonly (Sum & { readonly date: string; readonly p50_ms: number | null })[];
   readonly troubles: {
     readonly failures: readonly object[];
-    readonly webhooks: readonly { readonly id: string }[];
+    readonly webhooks: readonly object[];
     readonly provider_keys: readonly { readonly name: string }[];
   };
 }
@@ -80,21 +81,78 @@ test("the first page's figures are those of the ledger, of this organization alo
   expect(empty).toMatchObject({ month: { cost_usd: 0 }, troubles: { failures: [] } });
 });
 
-test("latency is taken from a sample where an hour has many requests", async () => {
-  const { organization, managementKey } = await gateway.addOrganization();
-  const [account] = await gateway.sql<{ sequence: bigint }[]>`
-    SELECT sequence FROM accounts WHERE id = ${`org:${organization.id}`}`;
-  const first = Number(account!.sequence);
-  const COUNT = 5_000;
-  // Within this hour: 1 ms for nine requests of ten, 1 s for the others.
-  await gateway.sql`
-    INSERT INTO transactions (organization_id, sequence, id, type, amount_nano, balance_after_nano,
-      description, request_id, model, status, latency_ms, created_at)
-    SELECT ${organization.id}, ${first}::int + i, 'txn_' || ${organization.id} || i, 'usage', 0, 0, 'chat',
-      'req_' || ${organization.id} || i, 'sandbox/chat', 200, CASE WHEN i % 10 = 0 THEN 1000 ELSE 1 END,
-      now()
-    FROM generate_series(1, ${COUNT}) i`;
+test("latencies and times to the first token are those of the hour", async () => {
+  const { secretKey, managementKey } = await gateway.addOrganization();
+  for (const stream of [false, true]) {
+    const body = { model: "sandbox/chat", messages: [{ role: "user", content: "hi" }], stream };
+    const answer = await gateway.request("POST", "/v1/chat/completions", body, { key: secretKey });
+    await answer.text();
+  }
   const { hours } = await overviewFor(managementKey);
-  const last = hours.filter(({ p50_ms: p50 }) => p50 !== null).at(-1);
-  expect(last).toMatchObject({ p50_ms: 1, p95_ms: 1_000 });
+  const [hour] = hours.filter(({ requests }) => requests > 0);
+  expect(hour).toMatchObject({
+    p50_ms: expect.any(Number),
+    p95_ms: expect.any(Number),
+    first_token_p50_ms: expect.any(Number),
+    first_token_p95_ms: expect.any(Number),
+  });
+  expect(hours[0]).toMatchObject({ p50_ms: null, first_token_p95_ms: null });
+});
+
+test("a webhook that fails is in the troubles from its first failed attempt on", async () => {
+  const { organization, managementKey } = await gateway.addOrganization();
+  const created = await gateway.request(
+    "POST",
+    "/v1/webhooks",
+    { url: "https://example.com/hook", events: ["key.deleted"] },
+    { key: managementKey },
+  );
+  const { id } = (await created.json()) as { id: string };
+  const troubled = async () => (await overviewFor(managementKey)).troubles.webhooks;
+  expect(await troubled()).toEqual([]);
+  const dueAt = "2031-01-01T00:00:00.000Z";
+  for (const [outboxId, attempts] of [
+    [1, 2],
+    [2, 0],
+  ]) {
+    await gateway.sql`
+      INSERT INTO deliveries (webhook_id, outbox_id, sequence, event_id, event_type, attempt_count, next_attempt_at)
+      VALUES (${id}, ${outboxId!}, ${outboxId!}, ${`evt_${organization.id}_${outboxId}`}, 'key.deleted',
+        ${attempts!}, ${attempts === 0 ? null : dueAt})`;
+  }
+  const url = "https://example.com/hook";
+  expect(await troubled()).toEqual([{ id, url, attempts: 2, next_attempt_at: dueAt }]);
+});
+
+const USD = 1_000_000_000n;
+const DAY_MS = 86_400_000;
+const NOW_MS = Date.UTC(2026, 10, 23, 12);
+
+describe("the forecast", () => {
+  const forecast = (left: bigint | null, day: bigint, week: bigint, weekMs = 6.5 * DAY_MS) =>
+    forecastOf({
+      ...{ nowMs: NOW_MS, leftNano: left === null ? null : left * USD },
+      day: { costNano: day * USD, overMs: DAY_MS },
+      week: { costNano: week * USD, overMs: weekMs },
+    });
+  const inDays = (days: number) => new Date(NOW_MS + days * DAY_MS).toISOString();
+
+  test.each([
+    ["the week's pace where that is faster", 10n, 1n, 13n, inDays(5), 2, "week"],
+    ["the day's where a quiet week ended today", 10n, 5n, 6n, inDays(2), 5, "day"],
+    ["a time that is too far away to be named", 1_000n, 1n, 6n, null, 1, "day"],
+  ] as const)("follows %s", (_, left, day, week, goneAt, usdADay, paceOf) => {
+    const wanted = { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf };
+    expect(forecast(left, day, week)).toEqual(wanted);
+  });
+
+  test("does not take two hours of a new organization for a day's pace", () => {
+    expect(forecast(10n, 1n, 1n, DAY_MS / 12)).toMatchObject({ usd_a_day: 1 });
+  });
+
+  test("is left out where nothing is used, nothing is left, or nothing runs out", () => {
+    expect(forecast(10n, 0n, 0n)).toBeNull();
+    expect(forecast(0n, 1n, 1n)).toBeNull();
+    expect(forecast(null, 1n, 1n)).toBeNull();
+  });
 });

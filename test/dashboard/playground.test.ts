@@ -69,7 +69,9 @@ const open = (name: string) => page.getByRole("link", { name, exact: true }).fir
 const button = (name: string) => page.getByRole("button", { name, exact: true });
 const rows = () => page.locator("tbody").getByRole("row");
 const found = (count: number) =>
-  page.getByRole("heading", { name: `${count} models`, exact: true }).waitFor();
+  page
+    .getByRole("heading", { name: count === 1 ? "1 model" : `${count} models`, exact: true })
+    .waitFor();
 
 async function useKey(key: string): Promise<void> {
   await page.getByRole("textbox", { name: "Secret key" }).fill(key);
@@ -115,7 +117,9 @@ browserTest(
   async () => {
     await open("Models");
     await page.getByRole("heading", { level: 1, name: "Models" }).waitFor();
-    await rows().first().waitFor();
+    await rows()
+      .nth(ROWS_OF_A_PAGE - 1)
+      .waitFor();
     expect(await rows().count()).toBe(ROWS_OF_A_PAGE);
     await page.getByLabel("Search").pressSequentially("bulk number-14");
     // 14, and 140 to 149.
@@ -312,6 +316,16 @@ browserTest(
     expect(
       await page.getByRole("textbox", { name: "Secret key" }).getAttribute("autocomplete"),
     ).toBe("off");
+  },
+);
+
+browserTest(
+  "a model's page shows how the organization's requests to its provider ended",
+  async () => {
+    await page.goto(`${gateway.baseUrl}/dashboard/models?id=sandbox/error-500`);
+    const provider = page.getByRole("row").filter({ hasText: "sandbox" });
+    await provider.getByRole("cell", { name: "100 %", exact: true }).waitFor();
+    await open("Playground");
   },
 );
 

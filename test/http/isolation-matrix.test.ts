@@ -136,7 +136,8 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "PATCH /v1/billing/payment_methods/{id}": [at("method", { is_default: true })],
   "DELETE /v1/billing/payment_methods/{id}": [at("method")],
   // Of the payer, who has the id of the payment.
-  "GET /v1/billing/test_payments/{id}": NONE,
+  "GET /v1/billing/test_payments/{id}/{token}": NONE,
+  "POST /v1/billing/test_payments/{id}/{token}": NONE,
   "GET /v1/billing/subscription": [LIST],
   "POST /v1/billing/subscription": NONE,
   "GET /v1/usage/latency": [LIST],

@@ -275,6 +275,12 @@ describe("GET /v1/keys", () => {
     expect(first.data.length).toBe(2);
     expect(first.data).not.toEqual(second.data);
     expect((await get("?active=false")).body.data).toEqual([]);
+    const { body: sought } = await create({ name: "100%_Found \\ here" });
+    for (const text of ["%_f", "\\ HERE", String(sought.key).slice(0, 15)]) {
+      const { body } = await get(`?search=${encodeURIComponent(text)}`);
+      expect(body).toMatchObject({ data: [{ id: sought.id }], total: 1 });
+    }
+    expect((await get("?search=no+such&active=true")).body).toMatchObject({ data: [], total: 0 });
     for (const query of [
       "?limit=1e2",
       "?limit=0",
@@ -283,6 +289,8 @@ describe("GET /v1/keys", () => {
       "?active=yes",
       "?nope=1",
       "?offset=1.5",
+      "?search=",
+      "?search=%00",
     ]) {
       expect({ query, status: (await get(query)).status }).toEqual({ query, status: 400 });
     }

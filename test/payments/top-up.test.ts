@@ -104,8 +104,20 @@ describe("a top-up with the test processor", () => {
     expect(error.message).toContain(error.authentication_url!);
     expect((await refused(await ask(), 402)).payment_id).toBe(error.payment_id!);
     expect(await balanceNano(gateway, organization.id)).toBe(1_000_000_000n);
-    expect((await fetch(error.authentication_url!)).status).toBe(200);
-    expect((await fetch(error.authentication_url!)).status).toBe(404);
+    const page = error.authentication_url!;
+    expect((await refused(await ask(), 402)).authentication_url).toBe(page);
+    const shown = await fetch(page);
+    expect(shown.headers.get("content-type")).toStartWith("text/html");
+    expect(await shown.text()).toContain("<form method=post>");
+    for (const wrong of [page.slice(0, page.lastIndexOf("/")), `${page}0`, page.slice(0, -1)]) {
+      for (const method of ["GET", "POST"]) {
+        expect((await fetch(wrong, { method })).status).toBe(404);
+      }
+    }
+    expect(await balanceNano(gateway, organization.id)).toBe(1_000_000_000n);
+    expect((await fetch(page, { method: "POST" })).status).toBe(200);
+    expect((await fetch(page, { method: "POST" })).status).toBe(404);
+    expect((await fetch(page)).status).toBe(404);
     const answer = await ask();
     expect(answer.headers.get("x-gateway-idempotent-replay")).toBe("true");
     expect(await paid(answer)).toMatchObject({ amount_usd: 7.5, new_balance_usd: 8.5 });

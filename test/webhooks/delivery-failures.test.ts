@@ -11,6 +11,30 @@ afterEach(() => gateway.stopReceivers());
 afterAll(() => gateway.stop());
 
 describe("an event that fails", () => {
+  test("is named by those that wait behind it, with the time of its next attempt", async () => {
+    const owner = await addHookOwner(gateway);
+    const receiver = gateway.receive(500);
+    const hook = await owner.addHook(receiver);
+    await owner.emit("first");
+    await owner.emit("second");
+    const [first, second] = await until("the first has failed once", async () => {
+      const found = await owner.deliveries(hook);
+      return found.length === 2 && found[0]!.attempts.length > 0 && found;
+    });
+    expect(first).toMatchObject({ waits_behind: null });
+    expect(second!.waits_behind).toMatchObject({
+      id: first!.id,
+      event_id: first!.event_id,
+      event_type: "key.created",
+    });
+    receiver.answer = 200;
+    await until("both are delivered", async () =>
+      (await owner.deliveries(hook)).every(
+        ({ status, waits_behind: behind }) => status === "delivered" && behind === null,
+      ),
+    );
+  });
+
   test("for the sixth time is dropped, and disables its webhook; what is behind it is kept", async () => {
     const owner = await addHookOwner(gateway);
     const receiver = gateway.receive(500);

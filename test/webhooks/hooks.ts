@@ -21,6 +21,8 @@ export interface ListedDelivery {
     readonly latency_ms: number;
   }[];
   readonly next_attempt_at: string | null;
+  readonly created_at: string;
+  readonly waits_behind: { readonly id: string; readonly next_attempt_at: string | null } | null;
 }
 
 /** An organization of its own, and what its tests do with it. */

@@ -4,7 +4,7 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RecordedRouting, RequestFacts } from "../../lib/request-facts.ts";
 import { errorType, type TraceSpan } from "../../lib/trace.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { AbortNotice } from "../../providers/transport/call-abort.ts";
@@ -32,6 +32,8 @@ const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
 const BASE_DELAY_MS = 100;
 const MAX_DELAY_MS = 2_000;
+/** A request with a tool loop makes several calls. */
+const MAX_RECORDED_TRIES = 24;
 
 /**
  * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
@@ -84,6 +86,7 @@ export class CandidateTries {
     this.#abort = abort;
     this.#postponed = openOnes(dependencies, candidates);
     this.#tried = withLast(candidates, this.#postponed);
+    if (this.#postponed.length > 0) this.#routing().postponed = this.postponed;
   }
 
   /** Endpoints that came last because their circuit was open. */
@@ -146,6 +149,7 @@ export class CandidateTries {
         const answer = await call(candidate);
         this.#hasAnswered = true;
         this.#answeredMs = this.#dependencies.steadyClock.nowMs();
+        if (this.#log.routing !== undefined) this.#record("ok", this.#answeredMs);
         return answer;
       } catch (error) {
         this.#failed(failureOf(error));
@@ -182,6 +186,7 @@ export class CandidateTries {
     }
     this.#failures ??= [];
     this.#failures.push(`${endpointId}=${failure.kind}`);
+    this.#record(failure.kind, this.#dependencies.steadyClock.nowMs(), failure.status);
     if (this.#abort.aborted || failure.kind === "aborted") throw clientClosed();
     if (failure.lostUsedConnection) {
       this.#lostEndpoints ??= new Set();
@@ -192,6 +197,18 @@ export class CandidateTries {
       this.#refusedModels ??= new Set();
       this.#refusedModels.add(model.id);
     }
+  }
+
+  #routing(): RecordedRouting {
+    this.#log.routing ??= { tries: [] };
+    return this.#log.routing;
+  }
+
+  #record(result: string, nowMs: number, status?: number): void {
+    const { tries } = this.#routing();
+    if (tries.length >= MAX_RECORDED_TRIES) return;
+    const ms = Math.round(nowMs - this.#startedMs);
+    tries.push({ endpoint: this.candidate.endpointId, result, status, ms });
   }
 
   /**
@@ -262,6 +279,7 @@ export class CandidateTries {
     this.#full = [...this.#full, candidate];
     this.#fullIds ??= new Set();
     this.#fullIds.add(candidate.endpointId);
+    this.#routing().full = this.full;
     return false;
   }
 

@@ -115,7 +115,9 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #try(candidate: Candidate): Promise<StartedStream> {
-    const attempt = new Attempt(this.#admitted.requestId, true);
+    const { requestId, startedMs, log } = this.#admitted;
+    log.queuedMs ??= performance.now() - startedMs;
+    const attempt = new Attempt(requestId, true);
     attempt.aimAt(candidate, this.tries);
     this.#abort.addEventListener("abort", attempt);
     // An abort while the candidate was chosen emits no further event.
@@ -124,8 +126,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#running = attempt;
     try {
       const started = await this.#firstEvent(attempt, candidate);
-      const { request, log } = this.#admitted;
-      if (this.#form.keepsBody?.(request) !== true) log.releaseBody?.();
+      if (this.#form.keepsBody?.(this.#admitted.request) !== true) log.releaseBody?.();
       return started;
     } finally {
       this.#running = undefined;

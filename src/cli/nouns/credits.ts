@@ -1,6 +1,7 @@
 import type { PostedEntry } from "../../../db/queries/credit-list.ts";
-import { usdNumber, usdText } from "../../lib/money.ts";
+import { usdText } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
+import { postedEntryShape } from "../../money/posted-entry.ts";
 import { adjustCredit, organizationIdOf } from "../actions/organizations.ts";
 import { refundTransaction } from "../actions/refunds.ts";
 import { type Command, UsageError } from "../command.ts";
@@ -39,7 +40,7 @@ const adjust: Command = {
           interrupted: context.interrupted,
         },
       );
-      return { data: dataOf(entry), text: renderFields(fieldsOf(entry)) };
+      return { data: postedEntryShape(entry), text: renderFields(fieldsOf(entry)) };
     });
   },
 };
@@ -77,23 +78,12 @@ const refund: Command = {
         ["Card", "a running gateway, or the next one, has the processor pay it"],
       ] as const;
       return {
-        data: { ...dataOf(entry), ...toCard },
+        data: { ...postedEntryShape(entry), ...toCard },
         text: renderFields([...fieldsOf(entry), ...(entry.isToCard ? card : [])]),
       };
     });
   },
 };
-
-function dataOf(entry: PostedEntry) {
-  return {
-    id: entry.id,
-    type: entry.type,
-    amount_usd: usdNumber(entry.amountNano),
-    balance_after_usd: usdNumber(entry.balanceAfterNano),
-    description: entry.description,
-    created_at: isoTime(entry.createdAtMs),
-  };
-}
 
 function fieldsOf(entry: PostedEntry): (readonly [string, string])[] {
   return [

@@ -91,6 +91,15 @@ export function dateTime(iso: string): string {
   });
 }
 
+/** 14:05 */
+export function clock(iso: string): string {
+  return new Date(iso).toLocaleTimeString(LOCALE, {
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+  });
+}
+
 export function utc(iso: string): string {
   return `${new Date(iso).toISOString().replace("T", " ").slice(0, 19)} UTC`;
 }

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import type { ProviderCall } from "../../calls/call.ts";
+import { type ProviderCall, providerRequest } from "../../calls/call.ts";
 import {
   type AcceptedRequest,
   type AnswerFacts,
@@ -160,19 +160,13 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   async call(call: ProviderCall, candidate: Candidate, { request }) {
     const { dimensions } = request.fields;
     try {
-      return await candidate.provider.embed!({
-        model: call.model,
-        modelId: call.modelId,
-        requestId: call.requestId,
-        onNewConnection: call.onNewConnection,
-        get signal() {
-          return call.signal;
-        },
-        abortNotice: call,
-        inputs: request.inputs,
-        dimensions: dimensions ?? undefined,
-        fields: fieldsFor(request.fields, OWN_FIELDS),
-      });
+      return await candidate.provider.embed!(
+        providerRequest(call, {
+          inputs: request.inputs,
+          dimensions: dimensions ?? undefined,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
     } catch (error) {
       if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
       throw error;

@@ -1,4 +1,4 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
+import { type AdmittedCall, type ProviderCall, providerRequest } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { GeneratedImages, ImageCall, ImageStream } from "../../providers/media.ts";
 import { streamsImages } from "./plan-images.ts";
@@ -17,25 +17,19 @@ export function callForImages(
   );
   const further = Object.entries(asked).filter(([name]) => !CALL_FIELDS.has(name));
   const stream = streamsImages(request, candidate);
-  return candidate.provider.image!({
-    model: call.model,
-    modelId: call.modelId,
-    requestId: call.requestId,
-    onNewConnection: call.onNewConnection,
-    get signal() {
-      return call.signal;
-    },
-    abortNotice: call,
-    task: request.task,
-    prompt: request.prompt,
-    count: request.count,
-    ...callFields(asked),
-    images: request.images,
-    mask: request.mask,
-    stream,
-    ...(!stream && { partialImages: undefined }),
-    fields: Object.fromEntries(further),
-  });
+  return candidate.provider.image!(
+    providerRequest(call, {
+      task: request.task,
+      prompt: request.prompt,
+      count: request.count,
+      ...callFields(asked),
+      images: request.images,
+      mask: request.mask,
+      stream,
+      ...(!stream && { partialImages: undefined }),
+      fields: Object.fromEntries(further),
+    }),
+  );
 }
 
 /** The request's schema has checked them. */

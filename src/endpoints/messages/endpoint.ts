@@ -1,4 +1,4 @@
-import { type ProviderCall, sentLimit } from "../../calls/call.ts";
+import { type ProviderCall, providerRequest, sentLimit } from "../../calls/call.ts";
 import {
   type AnswerFacts,
   assertRecordable,
@@ -230,16 +230,8 @@ export function passedCall(
   request: AcceptedMessages,
   maxTokens?: number,
 ): MessagesCall {
-  return {
-    model: call.model,
-    modelId: call.modelId,
-    requestId: call.requestId,
-    onNewConnection: call.onNewConnection,
+  return providerRequest(call, {
     stream: call.stream,
-    get signal() {
-      return call.signal;
-    },
-    abortNotice: call,
     body: request.source.shapedAs({
       wire: "messages",
       maxTokens,
@@ -248,7 +240,7 @@ export function passedCall(
     }),
     version: request.version,
     betas: request.betasFor(candidate),
-  };
+  });
 }
 
 /** At any other one. */

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { providerRequest } from "../../calls/call.ts";
 import {
   type AcceptedRequest,
   assertRecordable,
@@ -144,16 +145,12 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
   async call(call, candidate, { request }) {
     const { moderate } = candidate.provider as Required<Pick<Provider, "moderate">>;
     try {
-      return await moderate({
-        model: call.model,
-        onNewConnection: call.onNewConnection,
-        get signal() {
-          return call.signal;
-        },
-        abortNotice: call,
-        input: request.input,
-        fields: fieldsFor(request.fields, OWN_FIELDS),
-      });
+      return await moderate(
+        providerRequest(call, {
+          input: request.input,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
     } catch (error) {
       if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
       throw error;

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { providerRequest } from "../../calls/call.ts";
 import {
   type AcceptedRequest,
   assertRecordable,
@@ -133,19 +134,13 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   async call(call, candidate, { request }) {
     const { rerank } = candidate.provider as Required<Pick<Provider, "rerank">>;
     try {
-      return await rerank({
-        model: call.model,
-        modelId: call.modelId,
-        requestId: call.requestId,
-        onNewConnection: call.onNewConnection,
-        get signal() {
-          return call.signal;
-        },
-        abortNotice: call,
-        query: request.fields.query,
-        documents: request.texts,
-        fields: fieldsFor(request.fields, OWN_FIELDS),
-      });
+      return await rerank(
+        providerRequest(call, {
+          query: request.fields.query,
+          documents: request.texts,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
     } catch (error) {
       if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
       throw error;

@@ -1,4 +1,4 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
+import { type AdmittedCall, type ProviderCall, providerRequest } from "../../calls/call.ts";
 import {
   type AcceptedRequest,
   type AnswerFacts,
@@ -173,24 +173,18 @@ function speak(
   { fields, format }: AcceptedSpeech,
 ): Promise<Speech> {
   const { voice, instructions, speed } = fields;
-  return candidate.provider.speak!({
-    model: call.model,
-    modelId: call.modelId,
-    requestId: call.requestId,
-    onNewConnection: call.onNewConnection,
-    get signal() {
-      return call.signal;
-    },
-    abortNotice: call,
-    input: fields.input,
-    voice: typeof voice === "string" ? voice : voice.id,
-    isCustomVoice: typeof voice !== "string",
-    format,
-    speed: speed ?? undefined,
-    instructions: instructions ?? undefined,
-    needsUsage: isByToken(candidate.terms),
-    fields: providerFields(fields),
-  });
+  return candidate.provider.speak!(
+    providerRequest(call, {
+      input: fields.input,
+      voice: typeof voice === "string" ? voice : voice.id,
+      isCustomVoice: typeof voice !== "string",
+      format,
+      speed: speed ?? undefined,
+      instructions: instructions ?? undefined,
+      needsUsage: isByToken(candidate.terms),
+      fields: providerFields(fields),
+    }),
+  );
 }
 
 /** Throws ProviderFailure where there is no sound, or more than is kept in memory. */

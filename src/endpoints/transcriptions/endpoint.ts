@@ -1,4 +1,4 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
+import { type AdmittedCall, type ProviderCall, providerRequest } from "../../calls/call.ts";
 import {
   type AcceptedRequest,
   assertRecordable,
@@ -247,26 +247,20 @@ async function transcribe(
   { fields, file, size, needs }: AcceptedSound,
   stream: boolean,
 ): Promise<Transcript | TranscriptStream> {
-  const answer = await candidate.provider.transcribe!({
-    model: call.model,
-    modelId: call.modelId,
-    requestId: call.requestId,
-    onNewConnection: call.onNewConnection,
-    get signal() {
-      return call.signal;
-    },
-    abortNotice: call,
-    task,
-    file,
-    durationMs: size.durationMs,
-    language: fields.language ?? undefined,
-    prompt: fields.prompt ?? undefined,
-    temperature: fields.temperature ?? undefined,
-    needs,
-    logprobs: asksLogprobs(fields),
-    stream,
-    fields: providerFields(fields),
-  });
+  const answer = await candidate.provider.transcribe!(
+    providerRequest(call, {
+      task,
+      file,
+      durationMs: size.durationMs,
+      language: fields.language ?? undefined,
+      prompt: fields.prompt ?? undefined,
+      temperature: fields.temperature ?? undefined,
+      needs,
+      logprobs: asksLogprobs(fields),
+      stream,
+      fields: providerFields(fields),
+    }),
+  );
   if (answer.kind === "transcript") assertComplete(answer, needs);
   return answer;
 }

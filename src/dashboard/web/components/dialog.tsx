@@ -44,13 +44,22 @@ interface FormProps {
   readonly submit: string;
   readonly children: ComponentChildren;
   readonly isDanger?: boolean;
+  /** In place of "Cancel". */
+  readonly cancel?: string;
   onCancel?(): void;
   /** What it rejects with is shown. */
   onSubmit(): Promise<unknown>;
 }
 
 /** Fields with a button, which waits for what it began. */
-export function Form({ submit, children, isDanger = false, onCancel, onSubmit }: FormProps) {
+export function Form({
+  submit,
+  children,
+  isDanger = false,
+  cancel = "Cancel",
+  onCancel,
+  onSubmit,
+}: FormProps) {
   const [isBusy, setBusy] = useState(false);
   const [fault, setFault] = useState<string>();
   const send = async (event: Event) => {
@@ -70,7 +79,7 @@ export function Form({ submit, children, isDanger = false, onCancel, onSubmit }:
       {children}
       {fault !== undefined && <Notice tone="bad">{fault}</Notice>}
       <footer>
-        {onCancel && <Button onClick={onCancel}>Cancel</Button>}
+        {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
         <Button type="submit" variant={isDanger ? "danger" : "primary"} isBusy={isBusy}>
           {submit}
         </Button>

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { date, dateTime, relative, utc } from "../format.ts";
+import { clock, date, dateTime, relative, utc } from "../format.ts";
 
 interface PageHeadProps {
   readonly title: string;
@@ -112,13 +112,13 @@ export function Empty({ title, children }: EmptyProps) {
 
 interface FactProps {
   readonly name: string;
-  /** Null where there is none: then the name is left out too. */
+  /** Null, false or empty where there is none: then the name is left out too. */
   readonly value: ComponentChildren;
 }
 
 /** A name with its value, in a `<dl class="facts">`. */
 export function Fact({ name, value }: FactProps) {
-  if (value === null) return null;
+  if (value === null || value === false || value === "") return null;
   return (
     <>
       <dt>{name}</dt>
@@ -131,7 +131,7 @@ const MINUTE_MS = 60_000;
 
 interface TimeProps {
   readonly iso: string | null;
-  readonly form?: "relative" | "exact" | "date";
+  readonly form?: "relative" | "exact" | "date" | "clock";
   /** Instead of a time that there is none of. */
   readonly otherwise?: string;
 }
@@ -148,6 +148,7 @@ export function Time({ iso, form = "relative", otherwise = "—" }: TimeProps) {
     relative: (at: string) => relative(at, Math.max(nowMs, Date.now())),
     exact: dateTime,
     date,
+    clock,
   };
   return (
     <time dateTime={iso} title={utc(iso)}>

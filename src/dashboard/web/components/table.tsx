@@ -8,6 +8,8 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
   /** Left out where there is little room. */
   readonly isSecondary?: boolean;
+  /** A badge: where rows are cards it stands in their corner, without its title. */
+  readonly isCorner?: boolean;
   /** Of buttons: its title is for screen readers. */
   readonly isAction?: boolean;
   cell(row: Row): ComponentChildren;
@@ -77,8 +79,13 @@ export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableP
   );
 }
 
-function classOf({ isNumber, isSecondary, isAction }: Column<never>): string {
-  return [isNumber && "number", isSecondary && "secondary", isAction && "action"]
+function classOf({ isNumber, isSecondary, isCorner, isAction }: Column<never>): string {
+  return [
+    isNumber && "number",
+    isSecondary && "secondary",
+    isCorner && "corner",
+    isAction && "action",
+  ]
     .filter(Boolean)
     .join(" ");
 }

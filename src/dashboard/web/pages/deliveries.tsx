@@ -1,8 +1,9 @@
 import { useState } from "preact/hooks";
-import { call } from "../api.ts";
+import { EVENT_TYPES } from "../../../events/event-types.ts";
+import { ApiError, call } from "../api.ts";
 import { Button, Choice, Link } from "../components/controls.tsx";
-import { Confirm, perform } from "../components/dialog.tsx";
-import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
+import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";
+import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { duration } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -22,55 +23,52 @@ interface Delivery {
   readonly status: "pending" | "delivered" | "failed" | "dropped";
   readonly attempts: readonly Attempt[];
   readonly next_attempt_at: string | null;
+  readonly created_at: string;
+  readonly waits_behind: {
+    readonly event_id: string;
+    readonly event_type: string;
+    readonly attempts: number;
+    readonly next_attempt_at: string | null;
+  } | null;
 }
 
 const PAGE = 50;
-const TESTED = "completion.success";
 const TONES = { pending: "warn", delivered: "good", failed: "bad", dropped: "bad" } as const;
+/** Contract of webhooks: so long an event is kept for a webhook that is off. */
+const KEPT_MS = 3 * 86_400_000;
 
 /** One webhook, and what became of the events that were sent to it. */
 export function DeliveriesPage({ id }: { readonly id: string }) {
   const [status, setStatus] = useState("");
   /** The last delivery of each page before. */
   const [before, setBefore] = useState<readonly string[]>([]);
+  const [asked, setAsked] = useState<"rotate" | "test">();
   const [secret, setSecret] = useState<string>();
-  const [isRotating, setRotating] = useState(false);
-  const webhook = useResource<Webhook>(`v1/webhooks/${encodeURIComponent(id)}`);
   const base = `v1/webhooks/${encodeURIComponent(id)}`;
+  const webhook = useResource<Webhook>(base, true);
   const parameters = new URLSearchParams({ limit: String(PAGE) });
   if (status !== "") parameters.set("status", status);
   if (before.length > 0) parameters.set("after", before.at(-1)!);
   const path = `${base}/deliveries?${parameters}`;
   const { data, error, reload } = useResource<{ data: Delivery[]; has_more: boolean }>(path, true);
+  const close = () => setAsked(undefined);
   const redeliver = (delivery: Delivery) =>
-    perform("Sent the event again.", async () => {
+    perform("The receiver took the event.", async () => {
       const sent = await call<Sent>("POST", `${base}/deliveries/${delivery.id}/redeliver`);
       reload();
       assertDelivered(sent);
     });
-  const test = () =>
-    perform("The receiver took the test event.", async () =>
-      assertDelivered(await call<Sent>("POST", `${base}/test`, { body: { type: TESTED } })),
-    );
   return (
     <>
       <p>
         <Link page="webhooks">← Webhooks</Link>
       </p>
       <PageHead title="Deliveries">
-        <Button onClick={() => setRotating(true)}>Rotate secret</Button>
-        <Button onClick={() => void test()}>Send test event</Button>
+        <Button onClick={() => setAsked("rotate")}>Rotate secret</Button>
+        <Button onClick={() => setAsked("test")}>Send test event</Button>
       </PageHead>
-      {webhook.data !== undefined && (
-        <Panel title="Webhook" aside={<WebhookState webhook={webhook.data} />}>
-          <dl class="facts">
-            <dt>Address</dt>
-            <dd class="code">{webhook.data.url}</dd>
-            <dt>Events</dt>
-            <dd>{webhook.data.events.includes("*") ? "All" : webhook.data.events.join(", ")}</dd>
-          </dl>
-        </Panel>
-      )}
+      {webhook.error !== undefined && <Notice tone="bad">{webhook.error}</Notice>}
+      {webhook.data !== undefined && <About webhook={webhook.data} />}
       <div class="filters">
         <Choice
           label="State"
@@ -91,17 +89,11 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
       <Panel isFlush>
         <Table
           label="Deliveries"
-          columns={columns(redeliver)}
+          columns={columns(webhook.data, redeliver)}
           rows={data?.data}
-          error={error ?? webhook.error}
+          error={error}
           keyOf={(delivery) => delivery.id}
-          empty={
-            <Empty title="Nothing was delivered yet.">
-              <p>
-                Events appear here as they happen. A test event shows whether the receiver answers.
-              </p>
-            </Empty>
-          }
+          empty={<NoDelivery isFiltered={status !== ""} onTest={() => setAsked("test")} />}
         />
         {data !== undefined && (
           <Pager
@@ -113,14 +105,15 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
           />
         )}
       </Panel>
-      {isRotating && (
+      {asked === "test" && <TestDialog base={base} webhook={webhook.data} onClose={close} />}
+      {asked === "rotate" && (
         <Confirm
           title="Rotate the signing secret?"
           action="Rotate secret"
-          onClose={() => setRotating(false)}
+          onClose={close}
           onConfirm={async () => {
             const rotated = await call<{ secret: string }>("POST", `${base}/rotate_secret`);
-            setRotating(false);
+            close();
             setSecret(rotated.secret);
           }}
         >
@@ -134,66 +127,135 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
   );
 }
 
+function About({ webhook }: { readonly webhook: Webhook }) {
+  return (
+    <Panel title="Webhook" aside={<WebhookState webhook={webhook} />}>
+      <dl class="facts">
+        <dt>Address</dt>
+        <dd class="code">{webhook.url}</dd>
+        {webhook.description && (
+          <>
+            <dt>Description</dt>
+            <dd>{webhook.description}</dd>
+          </>
+        )}
+        <dt>Events</dt>
+        <dd>{webhook.events.includes("*") ? "All" : webhook.events.join(", ")}</dd>
+        {webhook.disabled_at !== null && (
+          <>
+            <dt>Off since</dt>
+            <dd>
+              <Time iso={webhook.disabled_at} form="exact" />
+              {webhook.disabled_by === "failures" && ", because six attempts at one event failed"}
+            </dd>
+          </>
+        )}
+      </dl>
+    </Panel>
+  );
+}
+
+interface NoDeliveryProps {
+  readonly isFiltered: boolean;
+  onTest(): void;
+}
+
+function NoDelivery({ isFiltered, onTest }: NoDeliveryProps) {
+  if (isFiltered) return <Empty title="No delivery is in this state." />;
+  return (
+    <Empty title="Nothing was delivered yet.">
+      <p>Events appear here as they happen. A test event shows whether the receiver answers.</p>
+      <Button onClick={onTest}>Send a test event</Button>
+    </Empty>
+  );
+}
+
 interface Sent {
   readonly delivered: boolean;
   readonly status_code: number | null;
+  readonly latency_ms: number;
   readonly error: string | null;
 }
 
 function assertDelivered({ delivered, status_code: status, error }: Sent): void {
-  if (!delivered) throw new Error(error ?? `the receiver answered with status ${status}`);
+  if (delivered) return;
+  const why = error ?? `the receiver answered with status ${status}`;
+  throw new ApiError(0, "not_delivered", `Not delivered: ${why}.`, null);
 }
 
-function columns(onRedeliver: (delivery: Delivery) => void): Column<Delivery>[] {
+interface TestProps {
+  readonly base: string;
+  readonly webhook: Webhook | undefined;
+  onClose(): void;
+}
+
+function TestDialog({ base, webhook, onClose }: TestProps) {
+  const [type, setType] = useState<string>(
+    EVENT_TYPES.find((one) => webhook?.events.includes(one)) ?? EVENT_TYPES[0]!,
+  );
+  const [sent, setSent] = useState<Sent>();
+  const test = async () => {
+    setSent(undefined);
+    const answer = await call<Sent>("POST", `${base}/test`, { body: { type } });
+    setSent(answer);
+    if (answer.delivered) toast("The receiver took the test event.");
+  };
+  return (
+    <Dialog title="Send a test event" onClose={onClose}>
+      <Form submit="Send" onCancel={onClose} onSubmit={test}>
+        <Choice
+          label="Event"
+          value={type}
+          options={EVENT_TYPES.map((one) => [one, one] as const)}
+          onChange={setType}
+        />
+        <p class="quiet">
+          It carries made-up data with <code>test: true</code>, is signed like any other, sent once,
+          and not in the list.
+        </p>
+        {sent !== undefined && (
+          <Notice tone={sent.delivered ? "good" : "bad"}>
+            {sent.delivered
+              ? `Delivered: status ${sent.status_code}`
+              : `Not delivered: ${sent.error ?? `status ${sent.status_code}`}`}{" "}
+            in {duration(sent.latency_ms)}.
+          </Notice>
+        )}
+      </Form>
+    </Dialog>
+  );
+}
+
+function columns(
+  webhook: Webhook | undefined,
+  onRedeliver: (delivery: Delivery) => void,
+): Column<Delivery>[] {
   return [
     {
       title: "Event",
       cell: ({ event_type, event_id }) => (
         <span>
           <span class="strong">{event_type}</span>
-          <span class="sub code">{event_id}</span>
+          <span class="sub code short-id" title={event_id}>
+            {event_id}
+          </span>
         </span>
       ),
     },
-    { title: "State", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
     {
-      title: "Attempts",
-      cell: ({ attempts }) =>
-        attempts.length === 0 ? (
-          <span class="quiet">None yet</span>
-        ) : (
-          <details>
-            <summary>{attempts.length}</summary>
-            <ol>
-              {attempts.map((attempt) => (
-                <li key={attempt.at}>
-                  <Time iso={attempt.at} form="exact" />: {attempt.status_code ?? attempt.error},{" "}
-                  {duration(attempt.latency_ms)}
-                </li>
-              ))}
-            </ol>
-          </details>
-        ),
+      title: "State",
+      isCorner: true,
+      cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge>,
+    },
+    { title: "Attempts", cell: ({ attempts }) => <Attempts attempts={attempts} /> },
+    {
+      title: "Next",
+      cell: (delivery) => <Next delivery={delivery} webhook={webhook} />,
     },
     {
-      title: "Last attempt",
-      cell: ({ attempts }) => {
-        const last = attempts.at(-1);
-        if (last === undefined) return <Time iso={null} />;
-        return (
-          <span>
-            <Time iso={last.at} />
-            <span class={last.error === null ? "sub" : "sub bad"}>
-              {last.error ?? `${last.status_code} in ${duration(last.latency_ms)}`}
-            </span>
-          </span>
-        );
-      },
-    },
-    {
-      title: "Next attempt",
+      title: "Happened",
       isSecondary: true,
-      cell: ({ next_attempt_at: next }) => <Time iso={next} />,
+      cell: ({ created_at: at }) => <Time iso={at} />,
     },
     {
       title: "Actions",
@@ -209,4 +271,73 @@ function columns(onRedeliver: (delivery: Delivery) => void): Column<Delivery>[] 
       ),
     },
   ];
+}
+
+/** The last one, with those before it folded away. */
+function Attempts({ attempts }: Pick<Delivery, "attempts">) {
+  const last = attempts.at(-1);
+  if (last === undefined) return <span class="quiet">None</span>;
+  if (attempts.length === 1) return <OneAttempt attempt={last} />;
+  return (
+    <details class="fold">
+      <summary>
+        <OneAttempt attempt={last} /> <span class="quiet">and {attempts.length - 1} before</span>
+      </summary>
+      <ol>
+        {attempts.map((attempt) => (
+          <li key={attempt.at}>
+            <Time iso={attempt.at} form="exact" />:{" "}
+            {attempt.error ?? `status ${attempt.status_code}`}, {duration(attempt.latency_ms)}
+          </li>
+        ))}
+      </ol>
+    </details>
+  );
+}
+
+function OneAttempt({ attempt }: { readonly attempt: Attempt }) {
+  const { at, error, status_code: status, latency_ms: latencyMs } = attempt;
+  return (
+    <span>
+      <Time iso={at} />
+      <span class={error === null ? "sub" : "sub bad"}>
+        {error ?? `Status ${status}`}, {duration(latencyMs)}
+      </span>
+    </span>
+  );
+}
+
+interface NextProps {
+  readonly delivery: Delivery;
+  readonly webhook: Webhook | undefined;
+}
+
+/** What a delivery waits for, and until when. */
+function Next({ delivery, webhook }: NextProps) {
+  const { status, attempts, next_attempt_at: nextAt, waits_behind: head } = delivery;
+  if (status !== "pending") return <span class="quiet">—</span>;
+  if (webhook?.disabled_at) {
+    const sinceMs = Math.max(Date.parse(webhook.disabled_at), Date.parse(delivery.created_at));
+    return (
+      <span>
+        The webhook is off
+        <span class="sub">
+          kept <Time iso={new Date(sinceMs + KEPT_MS).toISOString()} />
+        </span>
+      </span>
+    );
+  }
+  if (head === null) {
+    return nextAt === null || attempts.length === 0 ? <span>Sent now</span> : <Time iso={nextAt} />;
+  }
+  return (
+    <span title={head.event_id}>
+      Waits behind {head.event_type}
+      <span class="sub">
+        {head.attempts > 0 && "which failed, and is sent again "}
+        {head.attempts > 0 && head.next_attempt_at && <Time iso={head.next_attempt_at} />}
+        {head.attempts === 0 && "which is sent now"}
+      </span>
+    </span>
+  );
 }

@@ -1,12 +1,13 @@
 import { useState } from "preact/hooks";
-import { call } from "../api.ts";
-import { Button, Choice, Link } from "../components/controls.tsx";
+import { call, session } from "../api.ts";
+import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Confirm, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Meter, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { integer, usd } from "../format.ts";
+import { integer, short, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { KeyDialog } from "./key-dialog.tsx";
+import { KeyRotation } from "./key-rotation.tsx";
 
 /** An API key as GET /v1/keys lists it. */
 export interface ListedKey {
@@ -15,8 +16,10 @@ export interface ListedKey {
   readonly key_prefix: string;
   readonly scopes: readonly string[];
   readonly rate_limit_rpm: number | null;
+  readonly rate_limit_tpm: number | null;
   readonly daily_budget_usd: number | null;
   readonly monthly_budget_usd: number | null;
+  readonly budget_includes_byok: boolean;
   readonly allowed_models: readonly string[] | null;
   readonly is_active: boolean;
   readonly created_at: string;
@@ -26,31 +29,48 @@ export interface ListedKey {
   readonly usage_month_usd: number;
 }
 
-const PAGE = 50;
+const PAGE = 25;
+
+type Asked = { readonly kind: "edit" | "rotate" | "revoke"; readonly key: ListedKey };
 
 export function KeysPage() {
   const [offset, setOffset] = useState(0);
   const [state, setState] = useState("");
-  const [edited, setEdited] = useState<ListedKey | "new">();
-  const [revoked, setRevoked] = useState<ListedKey>();
-  const filter = state === "" ? "" : `&active=${state}`;
+  const [search, setSearch] = useState("");
+  const [asked, setAsked] = useState<Asked | "new">();
+  const close = () => setAsked(undefined);
+  const parameters = new URLSearchParams({ limit: String(PAGE), offset: String(offset) });
+  if (state !== "") parameters.set("active", state);
+  if (search !== "") parameters.set("search", search);
   const { data, error, reload } = useResource<{ data: ListedKey[]; total: number }>(
-    `v1/keys?limit=${PAGE}&offset=${offset}${filter}`,
+    `v1/keys?${parameters}`,
     true,
   );
+  const first = (set: (value: string) => void) => (value: string) => {
+    set(value);
+    setOffset(0);
+  };
   const toggle = (key: ListedKey) =>
     perform(key.is_active ? `Switched ${key.name} off.` : `Switched ${key.name} on.`, async () => {
       await call("PATCH", `v1/keys/${key.id}`, { body: { is_active: !key.is_active } });
       reload();
     });
+  const isFiltered = state !== "" || search !== "";
   return (
     <>
       <PageHead title="Keys">
-        <Button variant="primary" onClick={() => setEdited("new")}>
+        <Button variant="primary" onClick={() => setAsked("new")}>
           Create key
         </Button>
       </PageHead>
       <div class="filters">
+        <Field
+          label="Search"
+          type="search"
+          value={search}
+          onInput={first(setSearch)}
+          placeholder="Name or beginning"
+        />
         <Choice
           label="State"
           value={state}
@@ -59,26 +79,17 @@ export function KeysPage() {
             ["true", "Switched on"],
             ["false", "Switched off"],
           ]}
-          onChange={(value) => {
-            setState(value);
-            setOffset(0);
-          }}
+          onChange={first(setState)}
         />
       </div>
       <Panel isFlush>
         <Table
           label="API keys"
-          columns={columns({ onEdit: setEdited, onRevoke: setRevoked, onToggle: toggle })}
+          columns={columns(setAsked, toggle)}
           rows={data?.data}
           error={error}
           keyOf={(key) => key.id}
-          empty={
-            <Empty title={state === "" ? "There is no key yet." : "No key is in this state."}>
-              <p>
-                A program calls models with a secret key. Create one for each program or person.
-              </p>
-            </Empty>
-          }
+          empty={isFiltered ? <NoMatch /> : <NoKey onCreate={() => setAsked("new")} />}
         />
         {data !== undefined && (
           <Pager
@@ -91,39 +102,64 @@ export function KeysPage() {
           />
         )}
       </Panel>
-      {edited !== undefined && (
-        <KeyDialog
-          edited={edited === "new" ? undefined : edited}
-          onChanged={reload}
-          onClose={() => setEdited(undefined)}
-        />
-      )}
-      {revoked !== undefined && (
-        <Confirm
-          title="Revoke this key?"
-          action="Revoke key"
-          onClose={() => setRevoked(undefined)}
-          onConfirm={async () => {
-            await call("DELETE", `v1/keys/${revoked.id}`);
-            toast(`Revoked ${revoked.name}.`);
-            setRevoked(undefined);
-            reload();
-          }}
-        >
-          Requests with <b>{revoked.name}</b> are refused from now on. This cannot be undone.
-        </Confirm>
-      )}
+      <Asking asked={asked} onChanged={reload} onClose={close} />
     </>
   );
 }
 
-interface RowActions {
-  onEdit(key: ListedKey): void;
-  onRevoke(key: ListedKey): void;
-  onToggle(key: ListedKey): void;
+function NoMatch() {
+  return (
+    <Empty title="No key matches.">
+      <p>
+        Search for a part of the name, or for what the key begins with, such as gateway_sk_Ab3d.
+      </p>
+    </Empty>
+  );
 }
 
-function columns({ onEdit, onRevoke, onToggle }: RowActions): Column<ListedKey>[] {
+function NoKey({ onCreate }: { onCreate(): void }) {
+  return (
+    <Empty title="There is no key yet.">
+      <p>A program calls models with a secret key. Create one for each program or person.</p>
+      <Button onClick={onCreate}>Create the first key</Button>
+    </Empty>
+  );
+}
+
+interface AskingProps {
+  readonly asked: Asked | "new" | undefined;
+  onChanged(): void;
+  onClose(): void;
+}
+
+function Asking({ asked, onChanged, onClose }: AskingProps) {
+  if (asked === undefined) return null;
+  if (asked === "new") return <KeyDialog edited={undefined} {...{ onChanged, onClose }} />;
+  const { kind, key } = asked;
+  if (kind === "edit") return <KeyDialog edited={key} {...{ onChanged, onClose }} />;
+  if (kind === "rotate") return <KeyRotation rotated={key} {...{ onChanged, onClose }} />;
+  return (
+    <Confirm
+      title="Revoke this key?"
+      action="Revoke key"
+      onClose={onClose}
+      onConfirm={async () => {
+        await call("DELETE", `v1/keys/${key.id}`);
+        toast(`Revoked ${key.name}.`);
+        onClose();
+        onChanged();
+      }}
+    >
+      Requests with <b>{key.name}</b> are refused from now on. This cannot be undone: to end it for
+      a while, switch it off.
+    </Confirm>
+  );
+}
+
+function columns(
+  onAsk: (asked: Asked) => void,
+  onToggle: (key: ListedKey) => void,
+): Column<ListedKey>[] {
   return [
     {
       title: "Name",
@@ -136,7 +172,7 @@ function columns({ onEdit, onRevoke, onToggle }: RowActions): Column<ListedKey>[
         </span>
       ),
     },
-    { title: "State", cell: stateBadge },
+    { title: "State", isCorner: true, cell: stateBadge },
     {
       title: "Today",
       isNumber: true,
@@ -147,17 +183,7 @@ function columns({ onEdit, onRevoke, onToggle }: RowActions): Column<ListedKey>[
       isNumber: true,
       cell: (key) => spent(key.usage_month_usd, key.monthly_budget_usd, `${key.name}, this month`),
     },
-    {
-      title: "Requests per minute",
-      isNumber: true,
-      isSecondary: true,
-      cell: (key) =>
-        key.rate_limit_rpm === null ? (
-          <span class="quiet">No limit</span>
-        ) : (
-          integer(key.rate_limit_rpm)
-        ),
-    },
+    { title: "Per minute", isNumber: true, isSecondary: true, cell: limits },
     {
       title: "Last used",
       isSecondary: true,
@@ -166,31 +192,81 @@ function columns({ onEdit, onRevoke, onToggle }: RowActions): Column<ListedKey>[
     {
       title: "Actions",
       isAction: true,
-      cell: (key) => (
-        <>
-          <Button variant="quiet" label={`Edit ${key.name}`} onClick={() => onEdit(key)}>
-            Edit
-          </Button>
-          <Button
-            variant="quiet"
-            label={`${key.is_active ? "Switch off" : "Switch on"} ${key.name}`}
-            onClick={() => onToggle(key)}
-          >
-            {key.is_active ? "Switch off" : "Switch on"}
-          </Button>
-          <Button variant="quiet" onClick={() => onRevoke(key)}>
-            Revoke
-          </Button>
-        </>
-      ),
+      cell: (key) =>
+        key.id === session.value?.key.id ? (
+          <span class="quiet">You are signed in with it</span>
+        ) : (
+          <Actions listed={key} onAsk={onAsk} onToggle={onToggle} />
+        ),
     },
   ];
 }
 
+interface ActionsProps {
+  readonly listed: ListedKey;
+  onAsk(asked: Asked): void;
+  onToggle(key: ListedKey): void;
+}
+
+function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
+  const toggle = key.is_active ? "Switch off" : "Switch on";
+  return (
+    <>
+      <Button
+        variant="quiet"
+        label={`Edit ${key.name}`}
+        onClick={() => onAsk({ kind: "edit", key })}
+      >
+        Edit
+      </Button>
+      {!isManagement(key) && (
+        <Button
+          variant="quiet"
+          label={`Rotate ${key.name}`}
+          onClick={() => onAsk({ kind: "rotate", key })}
+        >
+          Rotate
+        </Button>
+      )}
+      <Button variant="quiet" label={`${toggle} ${key.name}`} onClick={() => onToggle(key)}>
+        {toggle}
+      </Button>
+      <Button variant="quiet" onClick={() => onAsk({ kind: "revoke", key })}>
+        Revoke
+      </Button>
+    </>
+  );
+}
+
+/** The API makes no others, so such a key is replaced by the command line. */
+const isManagement = ({ key_prefix: prefix }: ListedKey) => prefix.startsWith("gateway_mgmt_");
+
+const DAY_MS = 86_400_000;
+const SOON_DAYS = 7;
+
 function stateBadge(key: ListedKey) {
   if (!key.is_active) return <Badge>Off</Badge>;
-  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= Date.now();
-  return isExpired ? <Badge tone="bad">Expired</Badge> : <Badge tone="good">On</Badge>;
+  if (key.expires_at === null) return <Badge tone="good">On</Badge>;
+  const leftMs = Date.parse(key.expires_at) - Date.now();
+  if (leftMs <= 0) return <Badge tone="bad">Expired</Badge>;
+  return (
+    <span class="stacked">
+      <Badge tone={leftMs < SOON_DAYS * DAY_MS ? "warn" : "good"}>On</Badge>
+      <span class="sub">
+        ends <Time iso={key.expires_at} />
+      </span>
+    </span>
+  );
+}
+
+function limits({ rate_limit_rpm: rpm, rate_limit_tpm: tpm }: ListedKey) {
+  if (rpm === null && tpm === null) return <span class="quiet">No limit</span>;
+  return (
+    <span>
+      {rpm !== null && <span title="Requests a minute">{integer(rpm)}</span>}
+      {tpm !== null && <span class="sub">{short(tpm)} tokens</span>}
+    </span>
+  );
 }
 
 function spent(amountUsd: number, budgetUsd: number | null, what: string) {

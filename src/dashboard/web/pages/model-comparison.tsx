@@ -88,9 +88,9 @@ function Comparison({ models, onRemove }: Omit<ModelComparisonProps, "isLoading"
       <tbody>
         {row("Use", useTitle)}
         {row("Provider", ({ provider }) => provider)}
-        {row("Context", ({ context_length: tokens }) => `${integer(tokens)} tokens`)}
-        {row("Longest answer", ({ top_provider: { max_completion_tokens: tokens } }) =>
-          tokens === null ? NONE : `${integer(tokens)} tokens`,
+        {row("Context, tokens", ({ context_length: tokens }) => integer(tokens))}
+        {row("Longest answer, tokens", ({ top_provider: { max_completion_tokens: tokens } }) =>
+          tokens === null ? NONE : integer(tokens),
         )}
         {row("Takes", ({ architecture }) => architecture.input_modalities.join(", "))}
         {row("Answers with", ({ architecture }) => architecture.output_modalities.join(", "))}

@@ -113,7 +113,7 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
           type="search"
           value={text}
           onInput={(value) => change({ q: value })}
-          placeholder="Name, provider, description"
+          placeholder="Name or provider"
         />
         <Choice
           label="Use"
@@ -146,7 +146,11 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
         ))}
       </fieldset>
       <Panel
-        title={isFirstLoad ? "Models" : `${integer(found.length)} models`}
+        title={
+          isFirstLoad
+            ? "Models"
+            : `${integer(found.length)} ${found.length === 1 ? "model" : "models"}`
+        }
         aside={
           <span class="quiet" role="status">
             {isLoading ? "Loading…" : "Prices of tokens are per million"}

@@ -1,19 +1,26 @@
 import { useState } from "preact/hooks";
 import { call } from "../api.ts";
-import { Button, Field } from "../components/controls.tsx";
-import { Confirm, Dialog, Form, toast } from "../components/dialog.tsx";
+import { Button } from "../components/controls.tsx";
+import { Confirm, toast } from "../components/dialog.tsx";
 import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
-import { numberIn } from "./key-dialog.tsx";
+import { AdjustmentDialog, OrganizationDialog } from "./organization-dialogs.tsx";
 
 /** An organization as GET /v1/admin/organizations lists it. */
-interface Organization {
+export interface Organization {
   readonly id: string;
   readonly name: string;
   readonly plan: string;
   readonly fee_percent: number;
+  readonly file_quota_bytes: number;
+  readonly max_keys: number;
+  readonly max_webhooks: number;
+  readonly credit_limit_usd: number | null;
+  readonly computer_use: boolean;
+  /** Fields that are set for it alone. */
+  readonly overrides: readonly string[];
   readonly balance_usd: number;
   readonly key_count: number;
   readonly suspended: boolean;
@@ -22,25 +29,38 @@ interface Organization {
 
 const PAGE = 50;
 
+type Asked = {
+  readonly kind: "edit" | "adjust" | "suspend";
+  readonly organization: Organization;
+};
+
 /** Every organization of the gateway, for its operators. */
 export function OrganizationsPage() {
   const [offset, setOffset] = useState(0);
-  const [adjusted, setAdjusted] = useState<Organization>();
-  const [switched, setSwitched] = useState<Organization>();
+  const [asked, setAsked] = useState<Asked | "new">();
   const { data, error, reload } = useResource<{ data: Organization[]; total: number }>(
     `v1/admin/organizations?limit=${PAGE}&offset=${offset}`,
   );
   return (
     <>
-      <PageHead title="Organizations" />
+      <PageHead title="Organizations">
+        <Button onClick={reload}>Refresh</Button>
+        <Button variant="primary" onClick={() => setAsked("new")}>
+          Create organization
+        </Button>
+      </PageHead>
       <Panel isFlush>
         <Table
           label="Organizations"
-          columns={columns(setAdjusted, setSwitched)}
+          columns={columns(setAsked)}
           rows={data?.data}
           error={error}
           keyOf={({ id }) => id}
-          empty={<Empty title="There is no organization." />}
+          empty={
+            <Empty title="There is no organization.">
+              <p>An organization has keys and a balance of its own, and sees nothing of others.</p>
+            </Empty>
+          }
         />
         {data !== undefined && (
           <Pager
@@ -53,41 +73,49 @@ export function OrganizationsPage() {
           />
         )}
       </Panel>
-      {adjusted !== undefined && (
-        <AdjustmentDialog
-          organization={adjusted}
-          onChanged={reload}
-          onClose={() => setAdjusted(undefined)}
-        />
-      )}
-      {switched !== undefined && (
-        <Confirm
-          title={
-            switched.suspended ? "Let this organization in again?" : "Suspend this organization?"
-          }
-          action={switched.suspended ? "Let in" : "Suspend"}
-          onClose={() => setSwitched(undefined)}
-          onConfirm={async () => {
-            const body = { suspended: !switched.suspended };
-            await call("PATCH", `v1/admin/organizations/${switched.id}`, { body });
-            toast(`Changed ${switched.name}.`);
-            setSwitched(undefined);
-            reload();
-          }}
-        >
-          {switched.suspended
-            ? `The keys of ${switched.name} can be used again.`
-            : `Every request with a key of ${switched.name} is refused from now on.`}
-        </Confirm>
-      )}
+      <Asking asked={asked} onChanged={reload} onClose={() => setAsked(undefined)} />
     </>
   );
 }
 
-function columns(
-  onAdjust: (organization: Organization) => void,
-  onSwitch: (organization: Organization) => void,
-): Column<Organization>[] {
+interface AskingProps {
+  readonly asked: Asked | "new" | undefined;
+  onChanged(): void;
+  onClose(): void;
+}
+
+function Asking({ asked, onChanged, onClose }: AskingProps) {
+  if (asked === undefined) return null;
+  if (asked === "new") return <OrganizationDialog edited={undefined} {...{ onChanged, onClose }} />;
+  const { kind, organization } = asked;
+  if (kind === "edit") {
+    return <OrganizationDialog edited={organization} {...{ onChanged, onClose }} />;
+  }
+  if (kind === "adjust") {
+    return <AdjustmentDialog {...{ organization, onChanged, onClose }} />;
+  }
+  const { id, name, suspended } = organization;
+  return (
+    <Confirm
+      title={suspended ? "Let this organization in again?" : "Suspend this organization?"}
+      action={suspended ? "Let in" : "Suspend"}
+      onClose={onClose}
+      onConfirm={async () => {
+        const body = { suspended: !suspended };
+        await call("PATCH", `v1/admin/organizations/${id}`, { body });
+        toast(`Changed ${name}.`);
+        onClose();
+        onChanged();
+      }}
+    >
+      {suspended
+        ? `The keys of ${name} can be used again.`
+        : `Every request with a key of ${name} is refused from now on; what runs goes on and is charged.`}
+    </Confirm>
+  );
+}
+
+function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
   return [
     {
       title: "Name",
@@ -100,11 +128,33 @@ function columns(
     },
     {
       title: "State",
+      isCorner: true,
       cell: ({ suspended }) =>
         suspended ? <Badge tone="bad">Suspended</Badge> : <Badge tone="good">Active</Badge>,
     },
-    { title: "Plan", cell: ({ plan, fee_percent: fee }) => `${plan}, ${fee} % fee` },
-    { title: "Balance", isNumber: true, cell: ({ balance_usd: balance }) => usd(balance) },
+    {
+      title: "Plan",
+      cell: ({ plan, fee_percent: fee }) => (
+        <span>
+          {plan}
+          <span class="sub">{fee} % fee</span>
+        </span>
+      ),
+    },
+    {
+      title: "Balance",
+      isNumber: true,
+      cell: ({ balance_usd: balance, credit_limit_usd: limit }) => (
+        <span>
+          <span class={balance < 0 ? "bad" : undefined}>{usd(balance)}</span>
+          {limit !== 0 && (
+            <span class="sub">
+              {limit === null ? "credit without limit" : `${usd(limit)} credit`}
+            </span>
+          )}
+        </span>
+      ),
+    },
     {
       title: "Keys",
       isNumber: true,
@@ -119,60 +169,42 @@ function columns(
     {
       title: "Actions",
       isAction: true,
-      cell: (organization) => (
-        <>
-          <Button
-            variant="quiet"
-            label={`Adjust the balance of ${organization.name}`}
-            onClick={() => onAdjust(organization)}
-          >
-            Adjust
-          </Button>
-          <Button
-            variant="quiet"
-            label={`${organization.suspended ? "Let in" : "Suspend"} ${organization.name}`}
-            onClick={() => onSwitch(organization)}
-          >
-            {organization.suspended ? "Let in" : "Suspend"}
-          </Button>
-        </>
-      ),
+      cell: (organization) => <Actions organization={organization} onAsk={onAsk} />,
     },
   ];
 }
 
-interface AdjustmentProps {
+interface ActionsProps {
   readonly organization: Organization;
-  onChanged(): void;
-  onClose(): void;
+  onAsk(asked: Asked): void;
 }
 
-function AdjustmentDialog({ organization, onChanged, onClose }: AdjustmentProps) {
-  const [amount, setAmount] = useState("");
-  const [description, setDescription] = useState("");
-  /** The same for every attempt: an adjustment whose answer was lost is not made twice. */
-  const [idempotencyKey] = useState(() => crypto.randomUUID());
-  const adjust = async () => {
-    const body = { amount_usd: numberIn(amount, "Amount"), description };
-    const headers = { "idempotency-key": idempotencyKey };
-    await call("POST", `v1/admin/organizations/${organization.id}/adjustments`, { body, headers });
-    toast(`Adjusted the balance of ${organization.name}.`);
-    onClose();
-    onChanged();
-  };
+function Actions({ organization, onAsk }: ActionsProps) {
+  const { name, suspended } = organization;
+  const suspend = suspended ? "Let in" : "Suspend";
   return (
-    <Dialog title={`Adjust the balance of ${organization.name}`} onClose={onClose}>
-      <Form submit="Adjust" onCancel={onClose} onSubmit={adjust}>
-        <Field
-          label="Amount"
-          value={amount}
-          onInput={setAmount}
-          inputMode="decimal"
-          isRequired
-          hint={`USD; a negative amount takes away. The balance is ${usd(organization.balance_usd)}.`}
-        />
-        <Field label="Description" value={description} onInput={setDescription} isRequired />
-      </Form>
-    </Dialog>
+    <>
+      <Button
+        variant="quiet"
+        label={`Edit ${name}`}
+        onClick={() => onAsk({ kind: "edit", organization })}
+      >
+        Edit
+      </Button>
+      <Button
+        variant="quiet"
+        label={`Adjust the balance of ${name}`}
+        onClick={() => onAsk({ kind: "adjust", organization })}
+      >
+        Adjust
+      </Button>
+      <Button
+        variant="quiet"
+        label={`${suspend} ${name}`}
+        onClick={() => onAsk({ kind: "suspend", organization })}
+      >
+        {suspend}
+      </Button>
+    </>
   );
 }

@@ -7,6 +7,7 @@ import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
 import type { UsageRow } from "./usage.tsx";
+import { WhatIsWrong } from "./what-is-wrong.tsx";
 
 interface Sum {
   readonly requests: number;
@@ -18,20 +19,32 @@ interface Hour extends Sum {
   readonly date: string;
   readonly p50_ms: number | null;
   readonly p95_ms: number | null;
+  readonly first_token_p50_ms: number | null;
+  readonly first_token_p95_ms: number | null;
 }
 
 interface Troubles {
   readonly failures: readonly { readonly error_code: string; readonly count: number }[];
-  readonly webhooks: readonly { readonly id: string; readonly url: string }[];
+  readonly webhooks: readonly {
+    readonly id: string;
+    readonly url: string;
+    readonly attempts: number;
+    readonly next_attempt_at: string | null;
+  }[];
   readonly provider_keys: readonly { readonly provider: string; readonly name: string }[];
 }
 
-interface Overview {
+export interface Overview {
   readonly today: Sum;
   readonly yesterday: Sum;
   readonly month: Sum;
   readonly balance_usd: number;
-  readonly lasts_until: string | null;
+  readonly forecast: {
+    readonly gone_at: string | null;
+    readonly usd_a_day: number;
+    readonly pace_of: "day" | "week";
+  } | null;
+  readonly replenishing: "off" | "active" | "retrying" | "stopped";
   readonly hours: readonly Hour[];
   readonly troubles: Troubles;
 }
@@ -45,8 +58,8 @@ export function OverviewPage() {
     <>
       <PageHead title="Overview" />
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
-      {data !== undefined && <WhatIsWrong overview={data} />}
-      <Totals overview={data} />
+      {(data !== undefined || error === undefined) && <Totals overview={data} />}
+      {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
       {!isUnused && <Largest />}
     </>
@@ -55,7 +68,6 @@ export function OverviewPage() {
 
 function Totals({ overview }: { readonly overview: Overview | undefined }) {
   const { today, yesterday, month } = overview ?? {};
-  const latency = overview?.hours.findLast(({ p50_ms: p50 }) => p50 !== null);
   return (
     <Figures>
       <Figure
@@ -63,36 +75,76 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
         value={today && usd(today.cost_usd)}
         note={yesterday && `${usd(yesterday.cost_usd)} yesterday`}
       />
-      <Figure label="Spend this month" value={month && usd(month.cost_usd)} />
+      <Figure
+        label="Spend this month"
+        value={month && usd(month.cost_usd)}
+        note={month && `${integer(month.requests)} requests`}
+      />
       <Figure
         label="Balance"
         value={overview && usd(overview.balance_usd)}
-        note={
-          overview?.lasts_until ? (
-            <>
-              Lasts until <Time iso={overview.lasts_until} form="date" />
-            </>
-          ) : undefined
-        }
+        note={overview && <Forecast overview={overview} />}
       />
       <Figure
         label="Requests today"
         value={today && integer(today.requests)}
         note={today && errorsNote(today)}
       />
-      <Figure
-        label="Latency, p50"
-        value={overview && (latency?.p50_ms ? duration(latency.p50_ms) : "—")}
-        note={latency?.p95_ms ? `p95 ${duration(latency.p95_ms)}` : undefined}
+      <LatestTimes label="Latency, p50" hours={overview?.hours} of={["p50_ms", "p95_ms"]} />
+      <LatestTimes
+        label="First token, p50"
+        hours={overview?.hours}
+        of={["first_token_p50_ms", "first_token_p95_ms"]}
       />
     </Figures>
+  );
+}
+
+/** When the balance is gone, and what that is concluded from. */
+function Forecast({ overview: { forecast, replenishing } }: { readonly overview: Overview }) {
+  if (replenishing === "active") return <>Topped up automatically</>;
+  if (forecast === null) return null;
+  const { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf } = forecast;
+  const pace = `${usd(usdADay)} a day, as in the last ${paceOf === "day" ? "24 hours" : "7 days"}`;
+  if (goneAt === null) return <>Lasts over a year at {pace}</>;
+  return (
+    <>
+      Gone <Time iso={goneAt} /> at {pace}
+    </>
+  );
+}
+
+interface LatestTimesProps {
+  readonly label: string;
+  readonly hours: readonly Hour[] | undefined;
+  readonly of: readonly [p50: TimeName, p95: TimeName];
+}
+
+type TimeName = "p50_ms" | "p95_ms" | "first_token_p50_ms" | "first_token_p95_ms";
+
+/** Of the last hour that has any. */
+function LatestTimes({ label, hours, of: [p50, p95] }: LatestTimesProps) {
+  const hour = hours?.findLast((one) => one[p50] !== null);
+  if (hours === undefined || hour === undefined) {
+    return <Figure label={label} value={hours && "—"} note={hours && "None in 24 hours"} />;
+  }
+  return (
+    <Figure
+      label={label}
+      value={duration(hour[p50]!)}
+      note={
+        <>
+          p95 {duration(hour[p95]!)}, from <Time iso={hour.date} form="clock" />
+        </>
+      }
+    />
   );
 }
 
 function errorsNote({ requests, errors }: Sum) {
   if (requests === 0) return "None yet";
   if (errors === 0) return "No errors";
-  return `${integer(errors)} errors, ${percent(errors / requests)}`;
+  return `${integer(errors)} ${errors === 1 ? "error" : "errors"}, ${percent(errors / requests)}`;
 }
 
 const CHART_HEIGHT = 170;
@@ -104,10 +156,14 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
       <Chart label={label} times={times} series={series} height={CHART_HEIGHT} format={format} />
     </Panel>
   );
-  const of = (name: "requests" | "errors" | "cost_usd" | "p50_ms" | "p95_ms") =>
+  const of = (name: "requests" | "errors" | "cost_usd" | TimeName) =>
     hours.map((hour) => hour[name]);
+  const times95 = (p50: TimeName, p95: TimeName) => [
+    { label: "p50", values: of(p50), color: 5 },
+    { label: "p95", values: of(p95), color: 3 },
+  ];
   return (
-    <div class="columns three">
+    <div class="columns">
       {chart(
         "Spend by hour",
         [{ label: "Spend", values: of("cost_usd"), color: 1, isBars: true }],
@@ -121,51 +177,13 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
         ],
         integer,
       )}
+      {chart("Latency by hour", times95("p50_ms", "p95_ms"), duration)}
       {chart(
-        "Latency by hour",
-        [
-          { label: "p50", values: of("p50_ms"), color: 5 },
-          { label: "p95", values: of("p95_ms"), color: 3 },
-        ],
+        "Time to first token by hour",
+        times95("first_token_p50_ms", "first_token_p95_ms"),
         duration,
       )}
     </div>
-  );
-}
-
-function WhatIsWrong({ overview }: { readonly overview: Overview }) {
-  const { failures, webhooks, provider_keys: providerKeys } = overview.troubles;
-  const isEmpty = overview.balance_usd <= 0;
-  if (failures.length + webhooks.length + providerKeys.length === 0 && !isEmpty) return null;
-  return (
-    <Panel title="What is wrong now">
-      {isEmpty && (
-        <Notice tone="bad">
-          The balance is {usd(overview.balance_usd)}: requests may be refused until it is topped up.
-        </Notice>
-      )}
-      {failures.map(({ error_code: code, count }) => (
-        <Notice key={code} tone="warn">
-          {count === 1 ? "1 request" : `${integer(count)} requests`} failed in the last hour:{" "}
-          <Link page="requests" query={{ error_code: code }}>
-            {code}
-          </Link>
-        </Notice>
-      ))}
-      {webhooks.map(({ id, url }) => (
-        <Notice key={id} tone="warn">
-          A webhook was switched off because its receiver failed:{" "}
-          <Link page="webhooks" query={{ id }}>
-            {url}
-          </Link>
-        </Notice>
-      ))}
-      {providerKeys.map(({ provider, name }) => (
-        <Notice key={`${provider} ${name}`} tone="warn">
-          {provider} refuses your provider key {name}.
-        </Notice>
-      ))}
-    </Panel>
   );
 }
 
@@ -187,7 +205,11 @@ function Largest() {
         columns={[column, ...SUMS]}
         rows={rows?.toSorted((a, b) => b.cost_usd - a.cost_usd).slice(0, SHOWN)}
         keyOf={(row) => `${row.model} ${row.key_id}`}
-        empty={<Empty title="Nothing was used this month." />}
+        empty={
+          <Empty title="Nothing was used this month.">
+            <p>What requests cost appears here within seconds.</p>
+          </Empty>
+        }
       />
     </Panel>
   );

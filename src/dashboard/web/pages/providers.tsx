@@ -1,3 +1,4 @@
+import { Button } from "../components/controls.tsx";
 import { Badge, Empty, PageHead, Panel } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer } from "../format.ts";
@@ -20,7 +21,11 @@ const TONES = { ok: "good", degraded: "warn", down: "bad" } as const;
 
 const COLUMNS: readonly Column<ProviderHealth>[] = [
   { title: "Provider", cell: ({ id }) => <span class="strong">{id}</span> },
-  { title: "State", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+  {
+    title: "State",
+    isCorner: true,
+    cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge>,
+  },
   { title: "Models", isNumber: true, cell: ({ models }) => integer(models) },
   {
     title: "Running calls",
@@ -28,35 +33,47 @@ const COLUMNS: readonly Column<ProviderHealth>[] = [
     cell: ({ endpoints }) => integer(endpoints.reduce((sum, { running }) => sum + running, 0)),
   },
   {
-    title: "Slowest endpoint",
-    isNumber: true,
-    isSecondary: true,
-    cell: ({ endpoints }) => {
-      const known = endpoints.flatMap(({ latency_ms: ms }) => ms ?? []);
-      return known.length === 0 ? "—" : duration(Math.max(...known));
-    },
-  },
-  {
-    title: "Open circuits",
-    cell: ({ endpoints }) => {
-      const open = endpoints.filter(({ circuit }) => circuit !== "closed");
-      return open.length === 0 ? (
-        <span class="quiet">None</span>
-      ) : (
-        open.map(({ id }) => id).join(", ")
-      );
-    },
+    title: "Endpoints",
+    cell: ({ endpoints }) => <Endpoints endpoints={endpoints} />,
   },
 ];
 
+/** Those in trouble by name, the others folded away. */
+function Endpoints({ endpoints }: Pick<ProviderHealth, "endpoints">) {
+  const open = endpoints.filter(({ circuit }) => circuit !== "closed");
+  if (endpoints.length === 0) return <span class="quiet">None</span>;
+  return (
+    <details class="fold" open={open.length > 0}>
+      <summary>
+        {endpoints.length === 1 ? "1 endpoint" : `${integer(endpoints.length)} endpoints`}
+        {open.length > 0 && <span class="bad">, {open.length} failing</span>}
+      </summary>
+      <ul class="plain">
+        {[...open, ...endpoints.filter((one) => !open.includes(one))].map((one) => (
+          <li key={one.id}>
+            <span class="code">{one.id}</span>{" "}
+            {one.circuit !== "closed" && <Badge tone="bad">circuit {one.circuit}</Badge>}
+            <span class="sub">
+              {one.latency_ms === null ? "No answer yet" : duration(one.latency_ms)},{" "}
+              {integer(one.running)} running
+            </span>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 /** The health of providers, as the instance that answers sees it. */
 export function ProvidersPage() {
-  const { data, error } = useResource<{ instance_id: string; data: ProviderHealth[] }>(
+  const { data, error, reload } = useResource<{ instance_id: string; data: ProviderHealth[] }>(
     "v1/admin/providers",
   );
   return (
     <>
-      <PageHead title="Providers" />
+      <PageHead title="Providers">
+        <Button onClick={reload}>Refresh</Button>
+      </PageHead>
       <Panel
         title="Health"
         aside={data && <span class="quiet">As {data.instance_id} sees it</span>}
@@ -68,7 +85,14 @@ export function ProvidersPage() {
           rows={data?.data}
           error={error}
           keyOf={({ id }) => id}
-          empty={<Empty title="No provider is enabled." />}
+          empty={
+            <Empty title="No provider is enabled.">
+              <p>
+                Set the key of a provider in the gateway's environment, such as{" "}
+                <code>OPENAI_API_KEY</code>, and start it again.
+              </p>
+            </Empty>
+          }
         />
       </Panel>
     </>

@@ -1,11 +1,12 @@
 import { useState } from "preact/hooks";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
-import { Badge, Empty, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { duration, integer, usdExact, usdFine } from "../format.ts";
+import { duration, integer, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
+import { OneRequest } from "./request.tsx";
 
 interface RequestUsage {
   readonly prompt_tokens: number;
@@ -17,7 +18,7 @@ interface RequestUsage {
   readonly [quantity: string]: number | null;
 }
 
-interface ListedRequest {
+export interface ListedRequest {
   readonly id: string;
   readonly key_id: string | null;
   readonly model: string | null;
@@ -170,7 +171,7 @@ function columns(keyName: (id: string | null) => string): Column<ListedRequest>[
         </Link>
       ),
     },
-    { title: "Status", cell: (request) => <Status request={request} /> },
+    { title: "Status", isCorner: true, cell: (request) => <Status request={request} /> },
     {
       title: "Model",
       cell: ({ model, provider }) => (
@@ -201,70 +202,16 @@ function columns(keyName: (id: string | null) => string): Column<ListedRequest>[
   ];
 }
 
-function Status({ request: { status, error_code: code } }: { readonly request: ListedRequest }) {
+interface StatusProps {
+  readonly request: Pick<ListedRequest, "status" | "error_code">;
+}
+
+export function Status({ request: { status, error_code: code } }: StatusProps) {
   const tone = status === null || status < 400 ? "good" : status >= 500 ? "bad" : "warn";
   return (
-    <span>
+    <span class="stacked">
       <Badge tone={tone}>{status ?? "—"}</Badge>
       {code && <span class="sub">{code}</span>}
     </span>
-  );
-}
-
-/** One request: who asked, what served it, what it used and cost. */
-function OneRequest({ id }: { readonly id: string }) {
-  const { data, error } = useResource<ListedRequest>(`v1/requests/${encodeURIComponent(id)}`);
-  const keyName = useKeyNames();
-  return (
-    <>
-      <p>
-        <Link page="requests">← Requests</Link>
-      </p>
-      <PageHead title="Request" />
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
-      {data !== undefined && (
-        <>
-          <Panel title="Request" aside={<Status request={data} />}>
-            <dl class="facts">
-              <Fact name="Id" value={<span class="code">{data.id}</span>} />
-              <Fact name="Ended" value={<Time iso={data.created_at} form="exact" />} />
-              <Fact name="Model" value={data.model} />
-              <Fact name="Provider" value={data.provider} />
-              <Fact
-                name="Key"
-                value={
-                  <Link page="requests" query={{ key_id: data.key_id ?? undefined }}>
-                    {keyName(data.key_id)}
-                  </Link>
-                }
-              />
-              <Fact name="User" value={data.user} />
-              <Fact name="Session" value={data.session_id} />
-              <Fact name="Error" value={data.error_code} />
-              <Fact
-                name="Latency"
-                value={data.latency_ms === null ? null : duration(data.latency_ms)}
-              />
-              <Fact name="Cost" value={usdExact(data.cost_usd)} />
-            </dl>
-          </Panel>
-          <Panel title="What was used">
-            {data.usage === null ? (
-              <p class="quiet">Nothing was charged.</p>
-            ) : (
-              <dl class="facts">
-                {Object.entries(data.usage).map(([quantity, count]) => (
-                  <Fact
-                    key={quantity}
-                    name={quantity.replaceAll("_", " ")}
-                    value={count === null ? null : integer(count)}
-                  />
-                ))}
-              </dl>
-            )}
-          </Panel>
-        </>
-      )}
-    </>
   );
 }

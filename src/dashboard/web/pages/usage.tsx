@@ -115,13 +115,15 @@ export function UsagePage() {
         />
       </div>
       {page.error !== undefined && <Notice tone="bad">{page.error}</Notice>}
-      <Figures>
-        <Figure label="Spend" value={shownSum(sum("cost_usd"), usd)} />
-        <Figure label="Requests" value={shownSum(sum("requests"), integer)} />
-        <Figure label="Errors" value={shownSum(sum("errors"), integer)} />
-        <Figure label="Prompt tokens" value={shownSum(sum("prompt_tokens"), short)} />
-        <Figure label="Completion tokens" value={shownSum(sum("completion_tokens"), short)} />
-      </Figures>
+      {(rows !== undefined || total.error === undefined) && (
+        <Figures>
+          <Figure label="Spend" value={shownSum(sum("cost_usd"), usd)} />
+          <Figure label="Requests" value={shownSum(sum("requests"), integer)} />
+          <Figure label="Errors" value={shownSum(sum("errors"), integer)} />
+          <Figure label="Prompt tokens" value={shownSum(sum("prompt_tokens"), short)} />
+          <Figure label="Completion tokens" value={shownSum(sum("completion_tokens"), short)} />
+        </Figures>
+      )}
       <Tabs
         label="Group by"
         tabs={GROUPS}

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
-import { call } from "../api.ts";
-import { Area, Button, Check, CopyText, Field, Link } from "../components/controls.tsx";
+import { EVENT_TYPES } from "../../../events/event-types.ts";
+import { ApiError, call } from "../api.ts";
+import { Button, Check, CopyText, Field, Link } from "../components/controls.tsx";
 import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
@@ -62,6 +63,7 @@ function WebhookList() {
                 The gateway sends signed events to your address: budgets that run out, keys that
                 change, requests that fail.
               </p>
+              <Button onClick={() => setEdited("new")}>Create the first webhook</Button>
             </Empty>
           }
         />
@@ -112,7 +114,7 @@ function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] 
         </span>
       ),
     },
-    { title: "State", cell: (webhook) => <WebhookState webhook={webhook} /> },
+    { title: "State", isCorner: true, cell: (webhook) => <WebhookState webhook={webhook} /> },
     {
       title: "Events",
       isSecondary: true,
@@ -175,13 +177,13 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
   const [url, setUrl] = useState(edited?.url ?? "");
   const [description, setDescription] = useState(edited?.description ?? "");
   const [isAll, setAll] = useState(edited?.events.includes("*") ?? true);
-  const [events, setEvents] = useState(
-    edited?.events.filter((one) => one !== "*").join("\n") ?? "",
-  );
+  const [events, setEvents] = useState(edited?.events.filter((one) => one !== "*") ?? []);
   const [secret, setSecret] = useState<string>();
   const save = async () => {
-    const named = events.split(/[\s,]+/).filter((one) => one !== "");
-    const body = { url, description: description || null, events: isAll ? ["*"] : named };
+    if (!isAll && events.length === 0) {
+      throw new ApiError(400, "invalid_body", "Choose one event at least.", "events");
+    }
+    const body = { url, description: description || null, events: isAll ? ["*"] : events };
     if (edited === undefined) {
       const created = await call<{ secret: string }>("POST", "v1/webhooks", { body });
       setSecret(created.secret);
@@ -209,12 +211,19 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
         <Field label="Description" value={description} onInput={setDescription} />
         <Check label="Send all events" isChecked={isAll} onChange={setAll} />
         {!isAll && (
-          <Area
-            label="Events"
-            value={events}
-            onInput={setEvents}
-            placeholder={"budget.threshold\ncompletion.error"}
-          />
+          <fieldset class="checks">
+            <legend class="unseen">Events</legend>
+            {EVENT_TYPES.map((type) => (
+              <Check
+                key={type}
+                label={type}
+                isChecked={events.includes(type)}
+                onChange={(isOn) =>
+                  setEvents(isOn ? [...events, type] : events.filter((one) => one !== type))
+                }
+              />
+            ))}
+          </fieldset>
         )}
       </Form>
     </Dialog>

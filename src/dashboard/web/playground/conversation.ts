@@ -72,6 +72,7 @@ const MANAGEMENT_PREFIX = "gateway_mgmt_";
 /** Keeps a key if the gateway takes it for calls of models. Throws ApiError where it does not. */
 export async function useKey(text: string): Promise<void> {
   if (!KEY.test(text)) throw new ApiError(0, "invalid_api_key", "This is no key.", null);
+  const askedIn = session.value;
   const response = await fetchWithKey("v1/key", text).catch(() => {
     throw new ApiError(0, "unreachable", "The gateway cannot be reached.", null);
   });
@@ -85,6 +86,8 @@ export async function useKey(text: string): Promise<void> {
       null,
     );
   }
+  // Who has signed in meanwhile gets no key that another has typed.
+  if (session.value !== askedIn) return;
   secret = text;
   keyName.value = name;
 }
@@ -101,7 +104,9 @@ export function removeSide(side: number): void {
   const others = <Item>(items: readonly Item[]) => items.filter((_, at) => at !== side);
   sides.value = others(sides.value);
   for (const { answers } of turns.value) answers[side]?.stop();
-  turns.value = turns.value.map(({ text, answers }) => ({ text, answers: others(answers) }));
+  turns.value = turns.value
+    .map(({ text, answers }) => ({ text, answers: others(answers) }))
+    .filter(({ answers }) => answers.some((answer) => answer !== undefined));
 }
 
 /** The fields that the viewer typed, or undefined where they are no JSON object. */

@@ -1,0 +1,243 @@
+import { Link } from "../components/controls.tsx";
+import { Badge, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { type Column, Table } from "../components/table.tsx";
+import { duration, integer, usdExact } from "../format.ts";
+import { useResource } from "../resource.ts";
+import { meaningOf } from "./error-codes.ts";
+import { useKeyNames } from "./key-names.ts";
+import { type ListedRequest, Status } from "./requests.tsx";
+
+interface Try {
+  readonly endpoint: string;
+  readonly result: string;
+  readonly status?: number;
+  readonly ms: number;
+}
+
+/** A request as GET /v1/requests/:id shows it. */
+interface ShownRequest extends ListedRequest {
+  readonly transaction_id: string | null;
+  readonly estimated: boolean | null;
+  readonly provider_key_id: string | null;
+  readonly list_price_usd: number | null;
+  readonly queue_ms: number | null;
+  readonly first_token_ms: number | null;
+  readonly routing: {
+    readonly tries: readonly Try[];
+    readonly postponed?: readonly string[];
+    readonly full?: readonly string[];
+  } | null;
+}
+
+/** One request: who asked, which route it took and why, how long that took, what it used and cost. */
+export function OneRequest({ id }: { readonly id: string }) {
+  const { data, error } = useResource<ShownRequest>(`v1/requests/${encodeURIComponent(id)}`);
+  return (
+    <>
+      <p>
+        <Link page="requests">← Requests</Link>
+      </p>
+      <PageHead title="Request" />
+      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {data !== undefined && (
+        <>
+          <div class="columns">
+            <Outcome request={data} />
+            <Used request={data} />
+          </div>
+          <Route request={data} />
+          <Times request={data} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface PartProps {
+  readonly request: ShownRequest;
+}
+
+function Outcome({ request }: PartProps) {
+  const keyName = useKeyNames();
+  const { error_code: code, key_id: keyId, provider_key_id: ownKeyId } = request;
+  const meaning = code === null ? undefined : meaningOf(code);
+  return (
+    <Panel title="Outcome" aside={<Status request={{ ...request, error_code: null }} />}>
+      {code !== null && (
+        <Notice tone={(request.status ?? 0) >= 500 ? "bad" : "warn"}>
+          <code>{code}</code>
+          {meaning && `: ${meaning.text} `}
+          {meaning?.page !== undefined && <Link page={meaning.page}>{meaning.action}</Link>}
+        </Notice>
+      )}
+      <dl class="facts">
+        <Fact name="Id" value={<span class="code">{request.id}</span>} />
+        <Fact name="Ended" value={<Time iso={request.created_at} form="exact" />} />
+        <Fact name="Model" value={request.model} />
+        <Fact name="Provider" value={request.provider} />
+        <Fact
+          name="Key"
+          value={
+            <Link page="requests" query={{ key_id: keyId ?? undefined }}>
+              {keyName(keyId)}
+            </Link>
+          }
+        />
+        <Fact
+          name="User"
+          value={
+            request.user && (
+              <Link page="requests" query={{ user: request.user }}>
+                {request.user}
+              </Link>
+            )
+          }
+        />
+        <Fact
+          name="Session"
+          value={
+            request.session_id && (
+              <Link page="requests" query={{ session_id: request.session_id }}>
+                {request.session_id}
+              </Link>
+            )
+          }
+        />
+        <Fact name="Own provider key" value={ownKeyId && <span class="code">{ownKeyId}</span>} />
+      </dl>
+    </Panel>
+  );
+}
+
+function Times({ request }: PartProps) {
+  const { queue_ms: queueMs, first_token_ms: firstTokenMs, latency_ms: latencyMs } = request;
+  const wasCalled = request.provider !== null || request.routing !== null;
+  return (
+    <Panel title="Times">
+      <dl class="facts">
+        <Fact
+          name="Waited in the gateway"
+          value={queueMs === null ? wasCalled && "Under 20 ms" : duration(queueMs)}
+        />
+        <Fact name="First token" value={firstTokenMs !== null && duration(firstTokenMs)} />
+        <Fact name="Total" value={latencyMs !== null && duration(latencyMs)} />
+      </dl>
+      {firstTokenMs !== null && queueMs !== null && (
+        <p class="quiet under">First token and total of a stream begin behind the wait.</p>
+      )}
+    </Panel>
+  );
+}
+
+const QUANTITIES: Readonly<Record<string, string>> = {
+  prompt_tokens: "Prompt tokens",
+  cached_tokens: "… read from the cache",
+  completion_tokens: "Completion tokens",
+  reasoning_tokens: "… of them reasoning",
+  total_tokens: "Tokens in all",
+};
+const ORDER = Object.keys(QUANTITIES);
+
+function Used({ request }: PartProps) {
+  const { usage, cost_usd: costUsd, list_price_usd: listUsd, transaction_id: charge } = request;
+  if (usage === null) {
+    return (
+      <Panel title="Used and charged">
+        <p class="quiet">Nothing was charged.</p>
+      </Panel>
+    );
+  }
+  const others = Object.keys(usage).filter((name) => !ORDER.includes(name));
+  return (
+    <Panel title="Used and charged">
+      <dl class="facts">
+        {[...ORDER, ...others].map((name) => (
+          <Fact
+            key={name}
+            name={QUANTITIES[name] ?? titled(name)}
+            value={usage[name] != null && integer(usage[name])}
+          />
+        ))}
+        <Fact name="Cost" value={usdExact(costUsd)} />
+        <Fact name="Billed by the provider" value={listUsd !== null && usdExact(listUsd)} />
+        <Fact name="Transaction" value={charge && <span class="code">{charge}</span>} />
+      </dl>
+      {request.estimated && (
+        <p class="quiet under">
+          The provider reported no usage, so the gateway counted the tokens.
+        </p>
+      )}
+    </Panel>
+  );
+}
+
+const titled = (name: string) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+
+const REASONS: Readonly<Record<string, string>> = {
+  ok: "It answered.",
+  rejected: "It rejected the request as invalid.",
+  misconfigured: "It refused the gateway's key, or does not know the model.",
+  rate_limited: "It takes no more requests for the moment.",
+  timeout: "It did not answer in time.",
+  unavailable: "It was out of reach, or its answer was an error.",
+  content_policy: "Its safety filter refused the prompt.",
+  aborted: "The client had gone.",
+};
+
+const TRIES: readonly Column<Try & { readonly place: number }>[] = [
+  { title: "Endpoint", cell: ({ endpoint }) => <span class="code">{endpoint}</span> },
+  {
+    title: "Result",
+    isCorner: true,
+    cell: ({ result }) => <Badge tone={result === "ok" ? "good" : "warn"}>{result}</Badge>,
+  },
+  {
+    title: "Reason",
+    cell: ({ result, status }) => (
+      <span>
+        {REASONS[result] ?? result}
+        {status !== undefined && <span class="quiet"> Status {status}</span>}
+      </span>
+    ),
+  },
+  { title: "Took", isNumber: true, cell: ({ ms }) => duration(ms) },
+];
+
+/** Which endpoints were tried, and why these. */
+function Route({ request: { routing, provider } }: PartProps) {
+  if (routing === null) {
+    return (
+      <Panel title="Route">
+        <p class="quiet">
+          {provider === null
+            ? "No provider was called: the gateway answered by itself."
+            : `The first endpoint of the plan answered at the first try: ${provider}.`}
+        </p>
+      </Panel>
+    );
+  }
+  const { tries, postponed = [], full = [] } = routing;
+  return (
+    <Panel title="Route" isFlush>
+      <Table
+        label="Tries"
+        columns={TRIES}
+        rows={tries.map((one, place) => ({ ...one, place }))}
+        keyOf={({ place }) => String(place)}
+        empty={<p class="empty">No provider was called.</p>}
+      />
+      {(postponed.length > 0 || full.length > 0) && (
+        <dl class="facts padded">
+          <Fact
+            name="Put last as unhealthy"
+            value={postponed.length > 0 && <span class="code">{postponed.join(", ")}</span>}
+          />
+          <Fact
+            name="Passed over as full"
+            value={full.length > 0 && <span class="code">{full.join(", ")}</span>}
+          />
+        </dl>
+      )}
+    </Panel>
+  );
+}
