@@ -3,12 +3,7 @@ import { Elysia } from "elysia";
 import { createCors } from "./http/cors.ts";
 import { type ClientWire, errorResponse } from "./http/error-response.ts";
 import { MissingRoutes } from "./http/missing-route.ts";
-import {
-  compileRoute,
-  IDLE_TIMEOUT_SECONDS,
-  type PipelineDependencies,
-  RequestRun,
-} from "./http/pipeline.ts";
+import { compileRoute, type PipelineDependencies, RequestRun } from "./http/pipeline.ts";
 import { type RouteDefinition, wireOf } from "./http/route.ts";
 import { GatewayError } from "./lib/errors.ts";
 import { newId } from "./lib/ids.ts";
@@ -27,7 +22,10 @@ export function createApp(
   // Bun has it for the whole process.
   Object.assign(http, { maxHeaderSize: MAX_HEADER_BYTES });
   const app = new Elysia({
-    serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES, idleTimeout: IDLE_TIMEOUT_SECONDS },
+    serve: {
+      maxRequestBodySize: MAX_REQUEST_BODY_BYTES,
+      idleTimeout: pipeline.connectionIdleSeconds,
+    },
     aot: true,
     normalize: false,
     // Else the path of a wildcard is found only behind a host of four letters or more.

@@ -4,6 +4,7 @@ import type { SubjectBudgetActors } from "../actors/subject-budget/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { auditRoutes } from "./audit/routes.ts";
 import type { Batches } from "./batches/batches.ts";
 import { batchRoutes } from "./batches/routes.ts";
 import { type BillingServices, billingRoutes } from "./billing/routes.ts";
@@ -16,6 +17,7 @@ import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
 import { type DashboardDependencies, dashboardRoutes } from "./dashboard/routes.ts";
+import type { Offers } from "./dashboard/settings.ts";
 import { Definitions } from "./definitions/definitions.ts";
 import type { KnownDefinitions } from "./definitions/known-definitions.ts";
 import type { FileLibrary } from "./files/file-library.ts";
@@ -90,7 +92,7 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
-  readonly dashboard: DashboardDependencies;
+  readonly dashboard: Omit<DashboardDependencies, "offers">;
 }
 
 /** Every route of the gateway. */
@@ -116,6 +118,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...requestRoutes(sql),
     ...usageRoutes(sql),
+    ...auditRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
@@ -145,7 +148,21 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     }),
     ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
   ];
-  return [...routes, ...dashboardRoutes(routes, dependencies.dashboard)];
+  return [
+    ...routes,
+    ...dashboardRoutes(routes, { ...dependencies.dashboard, offers: offersOf(dependencies) }),
+  ];
+}
+
+function offersOf({ config, billing, providerKeys }: RouteDependencies): Offers {
+  const { stripe, testPayments, moderationModel } = config;
+  const withoutStripe = testPayments ? "test" : undefined;
+  return {
+    planBilling: billing.planBilling,
+    paymentProcessor: stripe === undefined ? withoutStripe : "stripe",
+    providers: providerKeys.providers,
+    canModerate: moderationModel !== undefined,
+  };
 }
 
 /** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */

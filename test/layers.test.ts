@@ -50,6 +50,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/audit",
     "src/batches",
     "src/billing",
     "src/budgets",

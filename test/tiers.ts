@@ -6,6 +6,7 @@
 
 /** Folders and files that `bun run test` leaves out: long, and about more than one process. */
 export const LONG = [
+  "test/backup/",
   "test/clients/coding-agents.test.ts",
   "test/clients/compiled-clients.test.ts",
   "test/clients/python-clients.test.ts",
@@ -23,6 +24,7 @@ export const LONG = [
   "test/ownership/heartbeat-thread.test.ts",
   "test/simulation/",
   "test/start/",
+  "test/upgrade/",
   "test/webhooks/chaos.test.ts",
   "test/webhooks/tenants.test.ts",
 ] as const;

@@ -15,6 +15,7 @@ import {
   type ApiKeySettings,
   SETTING_FIELDS,
 } from "../../src/lib/api-key-record.ts";
+import type { Author } from "../../src/lib/author.ts";
 import {
   emptyPeriods,
   keepHolds,
@@ -46,6 +47,8 @@ export interface KeyUpdate {
   /** Scopes that the key must hold when the change is written, because who changes it could not grant them. */
   readonly keptScopes?: readonly string[] | undefined;
   readonly eventId: string;
+  /** Undefined: the gateway itself. */
+  readonly author?: Author | undefined;
 }
 
 /** One for all: most keys never exhaust a budget. */
@@ -103,7 +106,7 @@ export const apiKeyActor = defineActor({
     /** Replies false where the key does not exist any more. */
     update(
       state: ApiKeyState,
-      { changed, keptScopes, eventId }: KeyUpdate,
+      { changed, keptScopes, eventId, author }: KeyUpdate,
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
@@ -115,36 +118,45 @@ export const apiKeyActor = defineActor({
         state: spenderState({ ...rolled, record }),
         reply: true,
         effects: [
-          updateKeyEffect(
-            state.id,
-            changed,
-            [rolled.day.accountId, rolled.month.accountId],
-            keyUpdated.build(eventId, record.organizationId, {
-              key_id: record.id,
-              key_name: record.name,
-              changed: fieldsOf(changed),
-            }),
-            keptScopes,
-          ),
+          {
+            ...updateKeyEffect(
+              state.id,
+              changed,
+              [rolled.day.accountId, rolled.month.accountId],
+              keyUpdated.build(eventId, record.organizationId, {
+                key_id: record.id,
+                key_name: record.name,
+                changed: fieldsOf(changed),
+              }),
+              keptScopes,
+            ),
+            author,
+          },
         ],
       };
     },
 
     /** Replies false where the key does not exist any more. */
-    remove(state: ApiKeyState, { eventId }: { eventId: string }): Turn<ApiKeyState, boolean> {
+    remove(
+      state: ApiKeyState,
+      { eventId, author }: Pick<KeyUpdate, "eventId" | "author">,
+    ): Turn<ApiKeyState, boolean> {
       const { record } = state;
       if (record === undefined) return { state, reply: false };
       return {
         state: spenderState<ApiKeyRecord>({ ...state, record: undefined }),
         reply: true,
         effects: [
-          deleteKeyEffect(
-            record.id,
-            keyDeleted.build(eventId, record.organizationId, {
-              key_id: record.id,
-              key_name: record.name,
-            }),
-          ),
+          {
+            ...deleteKeyEffect(
+              record.id,
+              keyDeleted.build(eventId, record.organizationId, {
+                key_id: record.id,
+                key_name: record.name,
+              }),
+            ),
+            author,
+          },
         ],
       };
     },

@@ -9,6 +9,7 @@ import {
 } from "../../db/queries/credit-commands.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
 import { keyCreated } from "../../src/events/key-created.ts";
+import type { Author } from "../../src/lib/author.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";
 import {
@@ -93,19 +94,22 @@ export const organizationActor = defineActor({
 
     createKey: (
       state: OrganizationState,
-      { key, eventId }: { key: NewKey; eventId: string },
+      { key, eventId, author }: { key: NewKey; eventId: string; author: Author },
     ): Turn<OrganizationState, undefined> => ({
       state,
       reply: undefined,
       effects: [
-        insertKeyEffect(
-          key,
-          keyCreated.build(eventId, state.id, {
-            key_id: key.id,
-            key_name: key.name,
-            key_prefix: key.keyPrefix,
-          }),
-        ),
+        {
+          ...insertKeyEffect(
+            key,
+            keyCreated.build(eventId, state.id, {
+              key_id: key.id,
+              key_name: key.name,
+              key_prefix: key.keyPrefix,
+            }),
+          ),
+          author,
+        },
       ],
     }),
 

@@ -1,3 +1,4 @@
+import type { Author } from "../../src/lib/author.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 
@@ -19,6 +20,8 @@ export interface StatementEffect {
   /** Tables it writes and events it emits, checked against the permissions of the actor that asks. */
   readonly tables: readonly string[];
   readonly events: readonly string[];
+  /** Who asked for it, where that was not the gateway itself. */
+  readonly author?: Author | undefined;
   /** Set if it is owed to a caller: it is written regardless of the queue. There are no more than requests. */
   readonly isOwed?: true;
   /** Set where it does nothing but this: then the batch of its charge does it, and `run` is not called. */

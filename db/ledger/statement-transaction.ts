@@ -1,5 +1,7 @@
+import type { Author } from "../../src/lib/author.ts";
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { setAuthor } from "../authored.ts";
 import { type Database, type DatabaseTransaction, isOutcomeUnknown, sqlState } from "../client.ts";
 import { isCommitMarkLeft, leaveCommitMark } from "../queries/commit-marks.ts";
 import type { StatementEffect } from "./effects.ts";
@@ -63,9 +65,7 @@ export async function commitStatements(
         ]);
         if (!isFirst) throw new CommittedBeforeError();
         committed = await writeLedger(transaction, writer, units);
-        for (const unit of units) {
-          for (const statement of unit.statements) await statement.run(transaction);
-        }
+        await runStatements(transaction, units);
       });
       return committed;
     } catch (error) {
@@ -82,6 +82,21 @@ export async function commitStatements(
         throw error;
       }
     }
+  }
+}
+
+/** Each as an act of its own author. */
+async function runStatements(
+  sql: DatabaseTransaction,
+  units: readonly StatementUnit[],
+): Promise<void> {
+  let author: Author | undefined;
+  for (const statement of units.flatMap(({ statements }) => statements)) {
+    if (statement.author !== author) {
+      author = statement.author;
+      await setAuthor(sql, author);
+    }
+    await statement.run(sql);
   }
 }
 

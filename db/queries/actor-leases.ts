@@ -84,3 +84,20 @@ export async function leasesOf(sql: Database, instance: InstanceIdentity): Promi
     WHERE instance_id = ${instance.id} AND instance_epoch = ${instance.epoch.toString()}::bigint`;
   return rows.map(({ kind, id, epoch }) => ({ kind, id, epoch }));
 }
+
+const REMOVAL_BATCH = 1_000;
+
+/** Removes leases without an owner, of what has nothing left to do. True if there may be more. */
+export async function removeSpentLeases(sql: Database): Promise<boolean> {
+  const removed =
+    await sql`DELETE FROM actor_leases l WHERE l.instance_id IS NULL AND (l.kind, l.id) IN (
+    SELECT kind, id FROM actor_leases s WHERE s.instance_id IS NULL AND CASE s.kind
+      WHEN 'batch' THEN NOT EXISTS (SELECT FROM batches WHERE id = s.id AND due_at IS NOT NULL)
+      WHEN 'fine-tuning-job' THEN
+        NOT EXISTS (SELECT FROM fine_tuning_jobs WHERE id = s.id AND due_at IS NOT NULL)
+      WHEN 'vector-store-file' THEN
+        NOT EXISTS (SELECT FROM vector_store_files WHERE id = s.id AND due_at IS NOT NULL)
+      ELSE false END
+    LIMIT ${REMOVAL_BATCH})`;
+  return removed.count === REMOVAL_BATCH;
+}

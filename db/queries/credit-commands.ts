@@ -1,3 +1,4 @@
+import type { Author } from "../../src/lib/author.ts";
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import { postCredit } from "../ledger/credits.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
@@ -12,6 +13,8 @@ interface AdjustmentOrder {
   /** Negative takes from the balance, at most what is not held. */
   readonly amountNano: bigint;
   readonly description: string;
+  /** Undefined: the gateway itself. */
+  readonly author?: Author | undefined;
 }
 
 /** An operator's order to set how far a balance may go below zero. */
@@ -21,6 +24,7 @@ interface CreditLimitOrder {
   readonly organizationId: string;
   /** Null is without limit. */
   readonly creditLimitNano: bigint | null;
+  readonly author?: Author | undefined;
 }
 
 export type CreditOrder = AdjustmentOrder | CreditLimitOrder;
@@ -181,6 +185,7 @@ export function placeOrderEffect(order: CreditOrder): StatementEffect {
     name: "credit-command-place",
     tables: ["credit_commands", "changes"],
     events: [],
+    author: order.author,
     run: (sql) => insertCreditCommand(sql, order),
   };
 }

@@ -1,11 +1,21 @@
 import type { Database, Query } from "../client.ts";
+import { recordAct } from "./audit-log.ts";
 
 export type SessionKind = "organization" | "operator";
+
+/** Who signed in through the identity provider, and by what. */
+export interface SessionSubject {
+  readonly issuer: string;
+  readonly name: string;
+  /** The access rule, as the setting states it. */
+  readonly rule: string;
+}
 
 export interface SessionRecord {
   readonly tokenHash: string;
   readonly kind: SessionKind;
   readonly keyId: string;
+  readonly subject: SessionSubject | null;
   readonly createdAtMs: number;
   readonly lastUsedAtMs: number;
 }
@@ -14,17 +24,24 @@ export interface SessionRecord {
 const MAX_SESSIONS_OF_KEY = 50;
 const REMOVED_AT_ONCE = 1_000;
 
+/** Its token and what is derived from it stay out of the audit log. */
+const SESSION = { type: "session", id: null };
+
 /** Inserts a session, and removes what ended before `endedBeforeMs` or is above what a key may have. */
 export async function insertSession(
   sql: Database,
+  organizationId: string | null,
   session: Omit<SessionRecord, "lastUsedAtMs">,
   endedBeforeMs: number,
 ): Promise<void> {
   const createdAt = new Date(session.createdAtMs);
   await sql.begin(async (transaction) => {
     await transaction`
-      INSERT INTO dashboard_sessions (token_hash, kind, key_id, created_at, last_used_at)
-      VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId}, ${createdAt}, ${createdAt})`;
+      INSERT INTO dashboard_sessions (token_hash, kind, key_id, subject, created_at, last_used_at)
+      VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId},
+        ${session.subject && JSON.stringify(session.subject)}::text::jsonb, ${createdAt},
+        ${createdAt})`;
+    await recordAct(transaction, { organizationId, action: "session.started", object: SESSION });
     // Others remove at the same time: what they have locked is left to them.
     await transaction`
       DELETE FROM dashboard_sessions WHERE token_hash IN (
@@ -43,13 +60,14 @@ export function findSession(tokenHash: string): Query<SessionRecord | undefined>
     tables: ["dashboard_sessions"],
     async run(sql) {
       const [row] = await sql<SessionRow[]>`
-        SELECT token_hash, kind, key_id, created_at, last_used_at FROM dashboard_sessions
+        SELECT token_hash, kind, key_id, subject, created_at, last_used_at FROM dashboard_sessions
         WHERE token_hash = ${tokenHash}`;
       return (
         row && {
           tokenHash: row.token_hash,
           kind: row.kind,
           keyId: row.key_id,
+          subject: row.subject,
           createdAtMs: row.created_at.getTime(),
           lastUsedAtMs: row.last_used_at.getTime(),
         }
@@ -67,14 +85,90 @@ export async function noteSessionUse(
     WHERE token_hash = ${tokenHash} AND last_used_at < ${new Date(nowMs)}`;
 }
 
-export async function deleteSession(sql: Database, tokenHash: string): Promise<void> {
-  await sql`DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
+export async function deleteSession(
+  sql: Database,
+  organizationId: string | null,
+  tokenHash: string,
+): Promise<void> {
+  await sql.begin(async (transaction) => {
+    const deleted = await transaction`
+      DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
+    if (deleted.count === 0) return;
+    await recordAct(transaction, { organizationId, action: "session.ended", object: SESSION });
+  });
+}
+
+/** A key of an organization that can sign in. */
+export interface SignInKey {
+  readonly id: string;
+  readonly name: string;
+  readonly keyPrefix: string;
+  readonly isActive: boolean;
+  readonly expiresAtMs: number | null;
+  readonly createdAtMs: number;
+  /** Sessions that are open. */
+  readonly sessions: number;
+  /** Of its sessions that are open. */
+  readonly lastSeenAtMs: number | null;
+}
+
+/** How sessions end without anyone ending them. */
+export interface SessionBounds {
+  readonly createdAfterMs: number;
+  readonly usedAfterMs: number;
+}
+
+const MAX_SIGN_IN_KEYS = 200;
+
+/** The newest first. */
+export async function listSignInKeys(
+  sql: Database,
+  organizationId: string,
+  { createdAfterMs, usedAfterMs }: SessionBounds,
+): Promise<SignInKey[]> {
+  const rows = await sql<
+    {
+      id: string;
+      name: string;
+      key_prefix: string;
+      is_active: boolean;
+      expires_at: Date | null;
+      created_at: Date;
+      sessions: number;
+      last_seen_at: Date | null;
+    }[]
+  >`
+    SELECT k.id, k.name, k.key_prefix, k.is_active, k.expires_at, k.created_at,
+      s.sessions, s.last_seen_at
+    FROM (
+      SELECT * FROM api_keys
+      WHERE organization_id = ${organizationId} AND kind = 'management' AND deleted_at IS NULL
+      ORDER BY created_at DESC, id DESC LIMIT ${MAX_SIGN_IN_KEYS}
+    ) k
+    CROSS JOIN LATERAL (
+      SELECT count(*)::integer AS sessions, max(last_used_at) AS last_seen_at
+      FROM dashboard_sessions
+      WHERE key_id = k.id AND created_at > ${new Date(createdAfterMs)}
+        AND last_used_at > ${new Date(usedAfterMs)}
+    ) s
+    ORDER BY k.created_at DESC, k.id DESC`;
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    keyPrefix: row.key_prefix,
+    isActive: row.is_active,
+    expiresAtMs: row.expires_at?.getTime() ?? null,
+    createdAtMs: row.created_at.getTime(),
+    sessions: row.sessions,
+    lastSeenAtMs: row.last_seen_at?.getTime() ?? null,
+  }));
 }
 
 interface SessionRow {
   readonly token_hash: string;
   readonly kind: SessionKind;
   readonly key_id: string;
+  readonly subject: SessionSubject | null;
   readonly created_at: Date;
   readonly last_used_at: Date;
 }

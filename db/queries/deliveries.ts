@@ -3,6 +3,7 @@ import type { Database } from "../client.ts";
 import type { Effect, StatementEffect } from "../ledger/effects.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import type { Lease } from "./actor-leases.ts";
+import { recordAct } from "./audit-log.ts";
 import { recordChange } from "./changes.ts";
 
 export interface ListedDelivery {
@@ -112,6 +113,14 @@ export async function findOutboxEvent(
 /** Attempts that are kept of one delivery, however often it is delivered again. */
 const MAX_KEPT_ATTEMPTS = 50;
 
+interface RedeliveredDelivery {
+  readonly webhookId: string;
+  readonly outboxId: bigint;
+  readonly organizationId: string;
+  /** As the organization names it. */
+  readonly deliveryId: string;
+}
+
 /**
  * Notes an attempt outside the order. A success ends the delivery, also one that was given up, and what
  * stood behind one that was to be sent again goes out now; a failure changes nothing but the list. Returns
@@ -119,7 +128,7 @@ const MAX_KEPT_ATTEMPTS = 50;
  */
 export function noteRedelivery(
   sql: Database,
-  { webhookId, outboxId }: { readonly webhookId: string; readonly outboxId: bigint },
+  { webhookId, outboxId, organizationId, deliveryId }: RedeliveredDelivery,
   attempt: AttemptRecord,
 ): Promise<ListedDelivery | undefined> {
   const isDelivered = attempt.error === null;
@@ -141,6 +150,12 @@ export function noteRedelivery(
         UPDATE webhook_queues SET due_at = webhook_due_at(webhook_id) WHERE webhook_id = ${webhookId}`;
       await recordChange(transaction, "webhook", webhookId);
     }
+    await recordAct(transaction, {
+      organizationId,
+      action: "delivery.redelivered",
+      object: { type: "delivery", id: deliveryId },
+      after: { webhook_id: webhookId, event_type: row!.event_type, delivered: isDelivered },
+    });
     return listedDelivery(row!);
   });
 }

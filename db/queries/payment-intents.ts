@@ -43,27 +43,29 @@ const MAX_LOOK_SECONDS = 900;
  * Writes a payment down before the processor is asked for it. False, and nothing is written, where its id or
  * its idempotency key is taken. The key of a payment that succeeded is free after a day.
  */
-export async function insertPaymentIntent(
+export function insertPaymentIntent(
   sql: Database,
   instanceId: string,
   intent: NewPaymentIntent,
 ): Promise<boolean> {
-  if (intent.keyId !== null && intent.idempotencyKey !== null) {
-    await sql`UPDATE payment_intents SET idempotency_key = NULL
-      WHERE key_id = ${intent.keyId} AND idempotency_key = ${intent.idempotencyKey}
-        AND state = 'succeeded' AND created_at < clock_timestamp() - interval '24 hours'`;
-  }
-  const inserted = await sql`
-    INSERT INTO payment_intents (id, organization_id, key_id, idempotency_key, body_hash, purpose,
-      amount_nano, description, processor, customer, method_id, method, return_url, instance_id,
-      busy_until, next_look_at)
-    SELECT ${intent.id}, ${intent.organizationId}, ${intent.keyId}, ${intent.idempotencyKey},
-      ${intent.bodyHash}, ${intent.purpose}, ${intent.amountNano.toString()}::bigint,
-      ${intent.description}, ${intent.processor}, ${intent.customer}, ${intent.methodId},
-      ${intent.method}, ${intent.returnUrl}, ${instanceId}, until, until
-    FROM (SELECT clock_timestamp() + make_interval(secs => ${PAYMENT_BUSY_SECONDS}) AS until) AS busy
-    ON CONFLICT DO NOTHING`;
-  return inserted.count > 0;
+  return sql.begin(async (transaction) => {
+    if (intent.keyId !== null && intent.idempotencyKey !== null) {
+      await transaction`UPDATE payment_intents SET idempotency_key = NULL
+        WHERE key_id = ${intent.keyId} AND idempotency_key = ${intent.idempotencyKey}
+          AND state = 'succeeded' AND created_at < clock_timestamp() - interval '24 hours'`;
+    }
+    const inserted = await transaction`
+      INSERT INTO payment_intents (id, organization_id, key_id, idempotency_key, body_hash, purpose,
+        amount_nano, description, processor, customer, method_id, method, return_url, instance_id,
+        busy_until, next_look_at)
+      SELECT ${intent.id}, ${intent.organizationId}, ${intent.keyId}, ${intent.idempotencyKey},
+        ${intent.bodyHash}, ${intent.purpose}, ${intent.amountNano.toString()}::bigint,
+        ${intent.description}, ${intent.processor}, ${intent.customer}, ${intent.methodId},
+        ${intent.method}, ${intent.returnUrl}, ${instanceId}, until, until
+      FROM (SELECT clock_timestamp() + make_interval(secs => ${PAYMENT_BUSY_SECONDS}) AS until) AS busy
+      ON CONFLICT DO NOTHING`;
+    return inserted.count > 0;
+  });
 }
 
 interface IntentRow {

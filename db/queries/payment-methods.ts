@@ -58,9 +58,12 @@ export async function insertPendingMethod(
   sql: Database,
   method: MethodOwner & { readonly id: string; readonly setupReference: string },
 ): Promise<void> {
-  await sql`INSERT INTO payment_methods (id, organization_id, processor, state, setup_reference)
-    VALUES (${method.id}, ${method.organizationId}, ${method.processor}, 'pending',
-      ${method.setupReference})`;
+  await sql.begin(
+    (transaction) => transaction`
+      INSERT INTO payment_methods (id, organization_id, processor, state, setup_reference)
+      VALUES (${method.id}, ${method.organizationId}, ${method.processor}, 'pending',
+        ${method.setupReference})`,
+  );
 }
 
 export interface PendingMethod {
@@ -153,9 +156,12 @@ export async function detachPaymentMethod(
   { organizationId, processor }: MethodOwner,
   id: string,
 ): Promise<boolean> {
-  const detached = await sql`UPDATE payment_methods SET state = 'detached', is_default = false
-    WHERE id = ${id} AND organization_id = ${organizationId} AND processor = ${processor}
-      AND state = 'active'`;
+  const detached = await sql.begin(
+    (transaction) => transaction`
+      UPDATE payment_methods SET state = 'detached', is_default = false
+      WHERE id = ${id} AND organization_id = ${organizationId} AND processor = ${processor}
+        AND state = 'active'`,
+  );
   return detached.count > 0;
 }
 

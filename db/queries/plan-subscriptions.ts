@@ -63,11 +63,12 @@ const LOOK_SECONDS = 21_600;
  * False, and nothing is written, where the organization has one that has not ended, or is on a plan that it cannot
  * leave by itself.
  */
-export async function insertPlanSubscription(
+export function insertPlanSubscription(
   sql: Database,
   order: NewPlanSubscription,
 ): Promise<boolean> {
-  const written = await sql`
+  return sql.begin(async (transaction) => {
+    const written = await transaction`
     INSERT INTO plan_subscriptions AS s (organization_id, id, processor, plan, customer, method,
       next_look_at)
     SELECT o.id, ${order.id}, ${order.processor}, ${order.plan}, ${order.customer ?? null},
@@ -80,7 +81,8 @@ export async function insertPlanSubscription(
       period_end = NULL, version = s.version + 1, next_look_at = excluded.next_look_at,
       created_at = clock_timestamp()
     WHERE s.state = 'ended'`;
-  return written.count > 0;
+    return written.count > 0;
+  });
 }
 
 /** That of the organization which has not ended. */
@@ -121,15 +123,17 @@ export async function claimSubscriptions(
 }
 
 /** Says which plan follows; false where the subscription has changed meanwhile. */
-export async function setNextPlan(
+export function setNextPlan(
   sql: Database,
   { organizationId, id, version }: PlanSubscription,
   nextPlan: string | null,
 ): Promise<boolean> {
-  const written = await sql`UPDATE plan_subscriptions
+  return sql.begin(async (transaction) => {
+    const written = await transaction`UPDATE plan_subscriptions
     SET next_plan = ${nextPlan}, version = version + 1
     WHERE organization_id = ${organizationId} AND id = ${id} AND version = ${version.toString()}::bigint`;
-  return written.count > 0;
+    return written.count > 0;
+  });
 }
 
 /**

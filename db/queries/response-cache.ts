@@ -1,4 +1,5 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { recordAct } from "./audit-log.ts";
 import type { Seal } from "./master-key.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
@@ -220,6 +221,12 @@ export function purgeAnswers(
       WHERE organization_id = ${organizationId}
       RETURNING (SELECT count(*) FROM removed WHERE expires_at > ${new Date(nowMs)})::int AS entries`;
     await insertOutboxEvent(transaction, eventOf(row!.entries));
+    await recordAct(transaction, {
+      organizationId,
+      action: "cache.purged",
+      object: { type: "cache", id: null },
+      after: { entries: row!.entries, ...selection },
+    });
     return row!.entries;
   }) as Promise<number>;
 }

@@ -14,11 +14,11 @@ export async function isHalfRestored(sql: Session): Promise<boolean> {
   return row!.is_marked;
 }
 
+export const HALF_RESTORED =
+  "a restore into this database was broken off: run `bun run cli restore` with the archive again";
+
 export async function assertNotHalfRestored(sql: Session): Promise<void> {
-  if (!(await isHalfRestored(sql))) return;
-  throw new Error(
-    "a restore into this database was broken off: run `bun run cli restore` with the archive again",
-  );
+  if (await isHalfRestored(sql)) throw new Error(HALF_RESTORED);
 }
 
 export async function markRestore(sql: Session): Promise<void> {

@@ -259,6 +259,10 @@ export const creditCommands = pgTable("credit_commands", {
   transactionId: text("transaction_id"),
   /** Error code where it was refused. */
   refusedCode: text("refused_code"),
+  /** Who ordered it, for the audit log: another may carry it out. */
+  author: jsonb("author").default(sql`nullif(current_setting('gateway.author', true), '')::jsonb`),
+  /** The credit limit that it replaced. */
+  limitBeforeNano: bigint("limit_before_nano", { mode: "bigint" }),
 });
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });

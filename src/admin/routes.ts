@@ -272,13 +272,16 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       async handle(context) {
         const body = context.body as OrganizationBody & { starting_credit_usd?: number };
         const { starting_credit_usd: creditUsd } = body;
-        const { organization, prepared } = await organizations.create({
-          ...organizationChangeOf(body),
-          name: body.name!,
-          ...(creditUsd !== undefined && {
-            startingCreditNano: amountNano(creditUsd, "starting_credit_usd"),
-          }),
-        });
+        const { organization, prepared } = await organizations.create(
+          {
+            ...organizationChangeOf(body),
+            name: body.name!,
+            ...(creditUsd !== undefined && {
+              startingCreditNano: amountNano(creditUsd, "starting_credit_usd"),
+            }),
+          },
+          context.author,
+        );
         const answer = {
           organization: organizationShape(organization),
           management_key: prepared.managementKey,
@@ -302,7 +305,7 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       async handle(context) {
         const change = organizationChangeOf(context.body as OrganizationBody);
         return jsonResponse(
-          organizationShape(await organizations.change(context.params.id!, change)),
+          organizationShape(await organizations.change(context.params.id!, change, context.author)),
         );
       },
     },
@@ -369,9 +372,9 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
 }
 
 /** Throws 400. */
-function sourceOf({ request, operatorKeyId }: RequestContext): OrderSource {
+function sourceOf({ request, author }: RequestContext): OrderSource {
   const idempotencyKey = idempotencyKeyOf(request.headers.get("idempotency-key"), undefined);
-  return { operatorKeyId, idempotencyKey };
+  return { author, idempotencyKey };
 }
 
 interface OrganizationBody {

@@ -61,7 +61,9 @@ interface Member {
 export class ArchiveReader {
   readonly #members: AsyncGenerator<Member>;
   #next: Member | undefined;
-  readonly endings: Record<string, Ending> = {};
+  /** What was read so far. */
+  readonly tables = new Map<string, Ending>();
+  files = 0;
 
   constructor(path: string, tarBytes: number) {
     this.#members = membersOf(path, tarBytes);
@@ -80,7 +82,7 @@ export class ArchiveReader {
       const member = await this.#peek();
       const [kind, name] = member.name.split("/");
       if ((kind !== "tables" && kind !== "files") || name === undefined) return;
-      yield { kind, name, bytes: () => this.#bytesOf(`${kind}/${name}`) };
+      yield { kind, name, bytes: () => this.#bytesOf(kind, name) };
       if ((await this.#peek()).name.startsWith(`${kind}/${name}/`)) {
         throw new Error(`${kind}/${name} was not read to its end`);
       }
@@ -96,7 +98,8 @@ export class ArchiveReader {
     await this.#members.return(undefined);
   }
 
-  async *#bytesOf(item: string): AsyncGenerator<Uint8Array> {
+  async *#bytesOf(kind: ArchivedItem["kind"], name: string): AsyncGenerator<Uint8Array> {
+    const item = `${kind}/${name}`;
     const hash = createHash("sha256");
     let bytes = 0;
     let pieces = 0;
@@ -112,7 +115,8 @@ export class ArchiveReader {
     const isWhole =
       ending.bytes === bytes && ending.pieces === pieces && ending.sha256 === hash.digest("hex");
     if (!isWhole) throw wrongItem(item);
-    this.endings[item] = ending;
+    if (kind === "files") this.files++;
+    else this.tables.set(name, ending);
   }
 
   async #peek(): Promise<Member> {

@@ -19,14 +19,16 @@ export class ArchiveWriter {
   readonly #hash = createHash("sha256");
   readonly #written: Promise<void>;
   #bytes = 0;
+  #failure: Error | undefined;
 
   private constructor(path: string, partPath: string, file: FileHandle) {
     this.#path = path;
     this.#partPath = partPath;
     this.#file = file;
     this.#written = this.#writeOut();
-    // It is awaited with each member, and at the end.
-    this.#written.catch(() => {});
+    this.#written.catch((error: Error) => {
+      this.#failure = new Error(`cannot write the backup: ${error.message}`, { cause: error });
+    });
   }
 
   static async create(path: string): Promise<ArchiveWriter> {
@@ -39,15 +41,18 @@ export class ArchiveWriter {
   }
 
   async add(name: string, content: Uint8Array): Promise<void> {
+    const header = { name, size: content.byteLength, mode: FILE_MODE };
     const added = new Promise<void>((resolve, reject) => {
-      this.#pack.entry(
-        { name, size: content.byteLength, mode: FILE_MODE },
-        Buffer.from(content),
-        (error) => (error ? reject(error) : resolve()),
+      this.#pack.entry(header, Buffer.from(content), (error) =>
+        error ? reject(error) : resolve(),
       );
     });
-    // A disk that is full ends the writing, and with that the wait.
-    await Promise.race([added, this.#written.then(() => added)]);
+    try {
+      // A disk that is full ends the writing, and with that the wait.
+      await Promise.race([added, this.#written.then(() => added)]);
+    } catch (error) {
+      throw this.#failure ?? error;
+    }
   }
 
   /** Adds a table or a file in compressed pieces, and what they must amount to. */

@@ -70,3 +70,13 @@ export const TRAILER = {
   bytes: TRAILER_START.length + DIGEST_CHARACTERS + 1,
   text: (digest: string) => `${TRAILER_START}${digest}\n`,
 };
+
+export async function* untilAborted(
+  chunks: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  for await (const chunk of chunks) {
+    if (signal.aborted) throw new Error("interrupted");
+    yield chunk;
+  }
+}

@@ -1,4 +1,4 @@
-import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { applyMigrations, knowsMigrations, MIGRATION_LOCK } from "../../db/migrate.ts";
 import { replaceFileFolder } from "../../db/queries/file-backups.ts";
 import {
@@ -8,11 +8,16 @@ import {
   unmarkRestore,
 } from "../../db/queries/restore-mark.ts";
 import { quietRestored, settleRestored } from "../../db/queries/restored-rows.ts";
-import { copyIn, readTables, setSequence } from "../../db/queries/table-copies.ts";
+import {
+  type CopiedTable,
+  copyIn,
+  readTables,
+  setSequence,
+} from "../../db/queries/table-copies.ts";
 import { assertKeysOpen, type MasterKeys } from "../master-key/master-key.ts";
 import type { FileStorage } from "../storage/interface.ts";
-import { ArchiveError, type Head, type Manifest } from "./archive.ts";
-import { type ArchivedItem, ArchiveReader, verifyArchive } from "./archive-reader.ts";
+import { ArchiveError, type Head, type Manifest, untilAborted } from "./archive.ts";
+import { ArchiveReader, verifyArchive } from "./archive-reader.ts";
 
 /** What a restore would write into is not empty, or not the right one. The message is one line. */
 export class RestoreRefusedError extends Error {
@@ -48,7 +53,7 @@ export interface Restored {
  * files before it ends; where it is broken off, a mark stays in the database, with which no gateway starts, and a
  * further restore begins again.
  *
- * @param openTarget called once the archive is known to be whole and openable
+ * @param withTarget called once the archive is known to be whole and openable
  */
 export async function restore(
   options: RestoreOptions,
@@ -111,14 +116,12 @@ async function writeAll(
   const manifest = await sql.begin(async (transaction) => {
     const state = head.migrations.length;
     await applyMigrations(transaction, 0, state);
-    const tables = await readTables(
-      transaction,
-      head.tables.map(({ name }) => name),
-    );
+    const names = head.tables.map(({ name }) => name);
+    const present = new Set((await readTables(transaction, names)).map(({ name }) => name));
     for await (const item of reader.items()) {
-      options.interrupted.throwIfAborted();
-      if (item.kind === "files") await writeFile(storage, item);
-      else await writeTable(transaction, item, head, new Set(tables.map(({ name }) => name)));
+      const bytes = untilAborted(item.bytes(), options.interrupted);
+      if (item.kind === "files") await writeFile(storage, item.name, bytes);
+      else await copyIn(transaction, tableOf(item.name, head, present), bytes);
     }
     const written = await reader.manifest();
     assertAllThere(head, written, reader);
@@ -150,25 +153,22 @@ async function assertEmpty({ sql, storage }: RestoreTarget, head: Head): Promise
   );
 }
 
-async function writeTable(
-  transaction: DatabaseTransaction,
-  item: ArchivedItem,
-  head: Head,
-  present: ReadonlySet<string>,
-): Promise<void> {
-  const table = head.tables.find(({ name }) => name === item.name);
-  if (table === undefined || !present.has(item.name)) {
-    throw new ArchiveError(`the backup has a table ${item.name}, which this version does not know`);
-  }
-  await copyIn(transaction, table, item.bytes());
+function tableOf(name: string, head: Head, present: ReadonlySet<string>): CopiedTable {
+  const table = head.tables.find((one) => one.name === name);
+  if (table !== undefined && present.has(name)) return table;
+  throw new ArchiveError(`the backup has a table ${name}, which this version does not know`);
 }
 
-async function writeFile(storage: FileStorage, item: ArchivedItem): Promise<void> {
+async function writeFile(
+  storage: FileStorage,
+  key: string,
+  bytes: AsyncIterable<Uint8Array>,
+): Promise<void> {
   // Of an earlier try.
-  await storage.remove(item.name);
-  const writer = storage.write(item.name);
+  await storage.remove(key);
+  const writer = storage.write(key);
   try {
-    for await (const piece of item.bytes()) await writer.write(piece);
+    for await (const piece of bytes) await writer.write(piece);
     await writer.finish();
   } catch (error) {
     await writer.abort();
@@ -176,13 +176,12 @@ async function writeFile(storage: FileStorage, item: ArchivedItem): Promise<void
   }
 }
 
-function assertAllThere(head: Head, manifest: Manifest, { endings }: ArchiveReader): void {
-  const files = Object.keys(endings).filter((item) => item.startsWith("files/")).length;
+function assertAllThere(head: Head, manifest: Manifest, reader: ArchiveReader): void {
   const isWhole =
-    files === manifest.files.count &&
+    reader.files === manifest.files.count &&
     head.tables.every(({ name }) => {
-      const written = endings[`tables/${name}`];
-      return written !== undefined && written.sha256 === manifest.tables[name]?.sha256;
+      const read = reader.tables.get(name);
+      return read !== undefined && read.sha256 === manifest.tables[name]?.sha256;
     });
   if (!isWhole) throw new ArchiveError("the backup is not what its manifest says");
 }

@@ -16,7 +16,7 @@ import {
 } from "../../db/queries/table-copies.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { type FileStorage, ObjectMissingError } from "../storage/interface.ts";
-import { type Ending, FORMAT, type Head, type Manifest } from "./archive.ts";
+import { type Ending, FORMAT, type Head, type Manifest, untilAborted } from "./archive.ts";
 import type { ArchiveWriter } from "./archive-writer.ts";
 
 export interface BackupOptions {
@@ -39,6 +39,8 @@ export interface Backup {
 }
 
 const MAX_MISSING_LISTED = 1_000;
+/** A connection that is silent for long is dropped by what stands in between. */
+const LOOK_MS = 10_000;
 
 /**
  * Writes all rows of one moment, and the bytes of the files that they name, while gateways go on: stored bytes are
@@ -48,10 +50,10 @@ export async function takeBackup(
   options: BackupOptions,
   archive: Pick<ArchiveWriter, "addJson" | "addItem">,
 ): Promise<Backup> {
-  const { sql, storage, interrupted, log } = options;
+  const { sql, storage, interrupted, nowMs, log } = options;
   await sql`SELECT pg_advisory_lock_shared(${MIGRATION_LOCK})`;
   if (!(await holdFileRemovals(sql))) throw new Error("another backup of this database is running");
-  const rows = await inOneSnapshot(sql, (snapshot) => copyRows(options, snapshot, archive));
+  const rows = await inSnapshot(sql, (snapshot) => copyRows(options, snapshot, archive));
   if (rows.storageKeys.length > 0) {
     // A folder that is not the one with the files would look as if all were lost.
     await storage!.assertOurs();
@@ -59,8 +61,13 @@ export async function takeBackup(
   }
   const files = { count: 0, bytes: 0 };
   const missing: string[] = [];
+  let lookedMs = 0;
   for (const key of rows.storageKeys) {
-    interrupted.throwIfAborted();
+    if (interrupted.aborted) throw new Error("interrupted");
+    if (nowMs() - lookedMs > LOOK_MS) {
+      await assertStillHeld(sql);
+      lookedMs = nowMs();
+    }
     const ending = await copyFile(storage!, key, archive);
     if (ending === undefined) missing.push(key);
     else {
@@ -68,9 +75,7 @@ export async function takeBackup(
       files.bytes += ending.bytes;
     }
   }
-  if (!(await holdsFileRemovals(sql))) {
-    throw new Error("the connection to the database was lost while files were copied: try again");
-  }
+  await assertStillHeld(sql);
   const missingFiles = missing.slice(0, MAX_MISSING_LISTED);
   const manifest: Manifest = {
     tables: rows.endings,
@@ -86,6 +91,29 @@ export async function takeBackup(
     fileBytes: files.bytes,
     missingFiles: missing,
   };
+}
+
+/** Where the work fails, the session ends with it, because the rest of a table may be on its way. */
+async function inSnapshot<Result>(
+  sql: Database,
+  work: (snapshot: DatabaseTransaction) => Promise<Result>,
+): Promise<Result> {
+  let failure: unknown;
+  const noteFailure = (error: unknown): never => {
+    failure = error;
+    void sql.end({ timeout: 0 });
+    throw error;
+  };
+  try {
+    return await inOneSnapshot(sql, (snapshot) => work(snapshot).catch(noteFailure));
+  } catch (error) {
+    throw failure ?? error;
+  }
+}
+
+async function assertStillHeld(sql: Database): Promise<void> {
+  if (await holdsFileRemovals(sql)) return;
+  throw new Error("the connection to the database was lost while files were copied: try again");
 }
 
 interface CopiedRows {
@@ -152,14 +180,4 @@ async function copyFile(
     throw error;
   }
   return archive.addItem(`files/${key}`, bytes);
-}
-
-async function* untilAborted(
-  chunks: AsyncIterable<Uint8Array>,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
-  for await (const chunk of chunks) {
-    signal.throwIfAborted();
-    yield chunk;
-  }
 }

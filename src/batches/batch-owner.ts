@@ -1,10 +1,6 @@
-import {
-  guardLease,
-  type Lease,
-  LeaseLostError,
-  type Ownership,
-} from "../../actors/runtime/ownership.ts";
-import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import { OwnedRun, OwnedRuns } from "../../actors/runtime/owned-runs.ts";
+import { type Lease, LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
+import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { readContents, removeLines } from "../../db/queries/batch-lines.ts";
 import {
@@ -70,15 +66,18 @@ const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
 export class BatchOwner {
   readonly kind = BATCH;
   readonly #dependencies: BatchOwnerDependencies;
-  readonly #runs = new Map<string, Run>();
+  readonly #runs: OwnedRuns<Run>;
   readonly #slots = new FairSemaphore(MAX_CALLS_AT_A_TIME, LINES_AT_A_TIME * MAX_BATCHES_OF_ONE);
   readonly #checking = new Semaphore(MAX_CHECKED_AT_A_TIME);
-  #isStopped = false;
 
   constructor(dependencies: BatchOwnerDependencies) {
     this.#dependencies = dependencies;
-    dependencies.ownership.onLost((lease) => {
-      if (lease.kind === BATCH) this.#runs.get(lease.id)?.abandon();
+    this.#runs = new OwnedRuns<Run>(dependencies, {
+      kind: BATCH,
+      begin: (lease) => new Run(lease),
+      work: (run) => this.#work(run),
+      close: (run) => run.close(),
+      onRoom: () => dependencies.onRoom(),
     });
   }
 
@@ -86,35 +85,12 @@ export class BatchOwner {
   async findWork(limit: number): Promise<readonly string[]> {
     const room = Math.min(limit, MAX_BATCHES_AT_A_TIME - this.#runs.size);
     if (room <= 0) return [];
-    const counts = new Map<string, number>();
-    for (const { batch } of this.#runs.values()) {
-      if (batch === undefined) continue;
-      counts.set(batch.organizationId, (counts.get(batch.organizationId) ?? 0) + 1);
-    }
-    const without = [...counts].filter(([, runs]) => runs >= MAX_BATCHES_OF_ONE).map(([id]) => id);
+    const without = this.#runs.organizationsWith(MAX_BATCHES_OF_ONE);
     return findDueBatches(this.#dependencies.sql, room, { mostOfOne: MAX_BATCHES_OF_ONE, without });
   }
 
   start(lease: Lease): void {
-    const { ownership, onError, onRoom } = this.#dependencies;
-    const before = this.#runs.get(lease.id);
-    if (before !== undefined) {
-      // Its lease is given back already, or was lost, but it has not ended quite.
-      void before.over.then(() => this.start(lease));
-      return;
-    }
-    if (this.#isStopped) {
-      ownership.release([lease]).catch(onError);
-      return;
-    }
-    const run = new Run(lease);
-    this.#runs.set(lease.id, run);
-    run.over = this.#own(run)
-      .catch(onError)
-      .finally(() => {
-        this.#runs.delete(lease.id);
-        if (!this.#isStopped) onRoom();
-      });
+    this.#runs.start(lease);
   }
 
   /** A batch that may be in its hands has changed. */
@@ -125,34 +101,22 @@ export class BatchOwner {
     if (batch !== undefined) run.take(batch, this.#dependencies.clock);
   }
 
-  /** Leaves every batch where it stands, for its next owner. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    const runs = [...this.#runs.values()];
-    for (const run of runs) run.abandon();
-    await Promise.all(runs.map((run) => run.over));
+  stop(): Promise<void> {
+    return this.#runs.stop();
   }
 
-  async #own(run: Run): Promise<void> {
-    const { sql, ownership, clock } = this.#dependencies;
+  /** Each step leaves it in a later state. */
+  async #work(run: Run): Promise<void> {
+    const { sql, clock } = this.#dependencies;
+    let batch = await readBatch(sql, run.lease.id);
     try {
-      let batch = await readBatch(sql, run.lease.id);
-      try {
-        // Each step leaves it in a later state.
-        for (; batch !== undefined; batch = await readBatch(sql, run.lease.id)) {
-          run.take(batch, clock);
-          if (!(await this.#step(run, batch))) break;
-        }
-      } catch (error) {
-        if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
-        await this.#postpone(run, error);
+      for (; batch !== undefined; batch = await readBatch(sql, run.lease.id)) {
+        run.take(batch, clock);
+        if (!(await this.#step(run, batch))) break;
       }
     } catch (error) {
-      if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
-      else if (!run.abandoned.aborted) throw error;
-    } finally {
-      run.close();
-      await ownership.release([run.lease]);
+      if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
+      await this.#postpone(run, error);
     }
   }
 
@@ -171,7 +135,7 @@ export class BatchOwner {
   async #check(run: Run, batch: BatchRecord): Promise<void> {
     const input = await this.#readInput(batch);
     const checked = await checkInput(input, batch.endpoint);
-    await this.#guarded(run, (sql) => {
+    await this.#runs.guarded(run, (sql) => {
       return "faults" in checked
         ? failBatch(sql, batch.id, checked.faults)
         : beginLines(sql, batch.id, checked.total);
@@ -186,7 +150,7 @@ export class BatchOwner {
         calls: await calls,
         slots: this.#slots,
         readInput: () => this.#readInput(batch),
-        guarded: (write) => this.#guarded(run, write),
+        guarded: (write) => this.#runs.guarded(run, write),
         abandoned: run.abandoned,
         ended: run.ended,
       },
@@ -194,7 +158,7 @@ export class BatchOwner {
     );
     const endsAs = await lines.run();
     const made = { output: newId("file"), errors: newId("file") };
-    await this.#guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
+    await this.#runs.guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
   }
 
   async #writeFiles(run: Run, batch: BatchRecord): Promise<void> {
@@ -204,7 +168,7 @@ export class BatchOwner {
     if (batch.errorFile !== null) {
       await this.#writeFile(batch, batch.errorFile, { name: "error", isFailed: true });
     }
-    await this.#guarded(run, (sql) => endBatch(sql, batch.id));
+    await this.#runs.guarded(run, (sql) => endBatch(sql, batch.id));
   }
 
   async #writeFile(
@@ -230,52 +194,27 @@ export class BatchOwner {
   async #clear(run: Run, batch: BatchRecord): Promise<void> {
     await this.#dependencies.files.release(batch.id);
     let isMore = true;
-    while (isMore) isMore = await this.#guarded(run, (sql) => removeLines(sql, batch.id));
-    await this.#guarded(run, (sql) => restBatch(sql, batch.id));
+    while (isMore) isMore = await this.#runs.guarded(run, (sql) => removeLines(sql, batch.id));
+    await this.#runs.guarded(run, (sql) => restBatch(sql, batch.id));
   }
 
   /** It is tried again until it goes well: a file store that is away or full loses no answer. */
   async #postpone(run: Run, error: unknown): Promise<void> {
     const isRoom = error instanceof GatewayError && error.code === "quota_exceeded";
     if (!isRoom) this.#dependencies.onError(error);
-    await this.#guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
+    await this.#runs.guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
   }
 
   #readInput({ id, organizationId, inputFile }: BatchRecord): Promise<ReadableStream<Uint8Array>> {
     return this.#dependencies.files.read({ fileId: inputFile, organizationId, holder: id });
   }
-
-  #guarded<Result>(
-    run: Run,
-    write: (sql: DatabaseTransaction) => Promise<Result>,
-  ): Promise<Result> {
-    run.abandoned.throwIfAborted();
-    const { sql, instance } = this.#dependencies;
-    return sql.begin(async (transaction) => {
-      await guardLease(transaction, run.lease, instance);
-      return write(transaction);
-    }) as Promise<Result>;
-  }
 }
 
 /** One batch in the hands of this instance. */
-class Run {
-  readonly lease: Lease;
-  /** Once it is known. */
-  batch: BatchRecord | undefined;
-  over: Promise<void> = Promise.resolve();
-  readonly #abandoned = new AbortController();
+class Run extends OwnedRun {
   readonly #ended = new AbortController();
   #cancelExpiry: () => void = () => {};
   #isClosed = false;
-
-  constructor(lease: Lease) {
-    this.lease = lease;
-  }
-
-  get abandoned(): AbortSignal {
-    return this.#abandoned.signal;
-  }
 
   /** Aborts, with the end as its reason, where lines that were not called are not to be called any more. */
   get ended(): AbortSignal {
@@ -283,17 +222,13 @@ class Run {
   }
 
   take(batch: BatchRecord, clock: Clock): void {
-    this.batch = batch;
+    this.organizationId = batch.organizationId;
     this.#cancelExpiry();
     if (batch.status === "cancelling") this.#end("cancelled");
     else if (batch.leftMs <= 0) this.#end("expired");
     else if (!this.#isClosed) {
       this.#cancelExpiry = clock.after(batch.leftMs, () => this.#end("expired"));
     }
-  }
-
-  abandon(): void {
-    this.#abandoned.abort();
   }
 
   close(): void {

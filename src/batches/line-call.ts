@@ -110,6 +110,8 @@ export class LineCalls {
     };
     const route = this.#routes.get(request.endpoint)!;
     const caller = await admitAgain();
+    const { key } = caller;
+    const origin = { address: null, user_agent: null, request_id: requestId };
     log.asked = askedIn(request.body);
     const read = await readBody(route, request.body, request.organizationId, log);
     const response = await route.handle({
@@ -124,7 +126,9 @@ export class LineCalls {
       params: {},
       query: {},
       caller,
-      operatorKeyId: "",
+      operator: { id: "", name: "" },
+      origin,
+      author: { kind: "secret_key", id: key.id, name: key.name, via: "api", ...origin },
       address: "",
       admitAgain,
       takenRate: undefined,

@@ -132,6 +132,7 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
         const result = await payments.pay({
           organizationId: caller.key.organizationId,
           keyId: caller.key.id,
+          author: context.author,
           idempotency: key === undefined ? undefined : { key, bodyHash: hashOf(path, context) },
           purpose: "topup",
           amountNano: nanoFromUsd(body.amount_usd),
@@ -231,7 +232,11 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       async handle(context) {
         const { payment_method: name } = context.body as { payment_method?: string };
         const returnUrl = publicUrl("/", context.request, publicBase);
-        const added = await methods.add(organizationOf(context), { name, returnUrl });
+        const added = await methods.add(
+          organizationOf(context),
+          { name, returnUrl },
+          context.author,
+        );
         return jsonResponse({ id: added.id, setup_url: added.setupUrl }, 201);
       },
     },
@@ -247,7 +252,11 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         404: NO_METHOD,
       },
       async handle(context) {
-        const changed = await methods.makeDefault(organizationOf(context), context.params.id!);
+        const changed = await methods.makeDefault(
+          organizationOf(context),
+          context.params.id!,
+          context.author,
+        );
         return jsonResponse(methodShape(changed));
       },
     },
@@ -260,7 +269,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       responses: { 200: { description: "It is gone", schema: deletedMethod }, 404: NO_METHOD },
       async handle(context) {
         const id = context.params.id!;
-        await methods.remove(organizationOf(context), id);
+        await methods.remove(organizationOf(context), id, context.author);
         return jsonResponse({ id, deleted: true });
       },
     },

@@ -115,7 +115,8 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
         const body = context.body as StatedLimits & Pick<SubjectBudget, "subject">;
         const none = { dailyBudgetNano: null, monthlyBudgetNano: null };
         const stated = { ...none, ...limitsOf(body) };
-        const made = await budgets.create(organizationOf(context), body.subject, stated);
+        const { author } = context;
+        const made = await budgets.create(organizationOf(context), body.subject, stated, author);
         return jsonResponse(shapeOf(made), 201);
       },
     },
@@ -163,8 +164,11 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       responses: { 200: one },
       async handle(context) {
         const changed = limitsOf(context.body as StatedLimits);
-        const { id } = context.params;
-        return jsonResponse(shapeOf(await budgets.change(organizationOf(context), id!, changed)));
+        const { params, author } = context;
+        const organizationId = organizationOf(context);
+        return jsonResponse(
+          shapeOf(await budgets.change(organizationId, params.id!, changed, author)),
+        );
       },
     },
     {
@@ -175,7 +179,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       access,
       responses: { 200: { description: "It is gone", schema: deletedBudget } },
       async handle(context) {
-        await budgets.remove(organizationOf(context), context.params.id!);
+        await budgets.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },

@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import { type Database, sqlState } from "../../db/client.ts";
 import {
   type BudgetPage,
@@ -13,6 +14,7 @@ import {
   type SubjectLimits,
   TooManySubjectBudgetsError,
 } from "../../db/queries/subject-budgets.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -42,11 +44,12 @@ export class SubjectBudgets {
     organizationId: string,
     subject: Subject,
     limits: SubjectLimits,
+    author: Author,
   ): Promise<SubjectBudget> {
     const { sql, clock, budgetSubjects } = this.#dependencies;
     const budget = { id: newId("bud"), subject, ...limits, createdAtMs: clock.nowMs() };
     try {
-      await insertSubjectBudget(sql, organizationId, budget);
+      await insertSubjectBudget(authored(sql, author), organizationId, budget);
     } catch (error) {
       throw asRefusal(error, subject);
     } finally {
@@ -73,19 +76,22 @@ export class SubjectBudgets {
     organizationId: string,
     id: string,
     changed: Partial<SubjectLimits>,
+    author: Author,
   ): Promise<SubjectBudget> {
     const { sql, world } = this.#dependencies;
     try {
-      return found(await changeSubjectBudget(sql, this.#placeIn(organizationId), id, changed));
+      const place = this.#placeIn(organizationId);
+      return found(await changeSubjectBudget(authored(sql, author), place, id, changed));
     } finally {
       world.subjectBudgets.forget(id);
     }
   }
 
-  async remove(organizationId: string, id: string): Promise<void> {
+  async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql, world, budgetSubjects } = this.#dependencies;
     try {
-      if (!(await deleteSubjectBudget(sql, organizationId, id))) throw notFound();
+      const isDeleted = await deleteSubjectBudget(authored(sql, author), organizationId, id);
+      if (!isDeleted) throw notFound();
     } finally {
       budgetSubjects.forget(organizationId);
       world.subjectBudgets.forget(id);

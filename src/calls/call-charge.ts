@@ -67,7 +67,7 @@ export class CallCharge {
       : chargeNanoUsd(costFemto, fees.of(candidate));
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isOwn && hold.budgetNano !== undefined;
-    const spentNano = listNano + fullNano;
+    const spentNano = counts ? listNano + fullNano : 0n;
     const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
     const figures = {
       chargeNano,

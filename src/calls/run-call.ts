@@ -37,6 +37,7 @@ import type { CallTokens } from "./call-tokens.ts";
 import {
   type AcceptedRequest,
   type CostBound,
+  type KeptForm,
   type PaidEndpoint,
   recordedDetails,
 } from "./endpoint.ts";
@@ -212,11 +213,20 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     claim: IdempotencyClaim | undefined,
     order: CacheOrder | undefined,
   ): Promise<CallOutcome> {
-    const { endpoint } = this;
-    const { kept: form } = endpoint;
-    if (order === undefined || form === undefined) return this.#serve(call, plan, claim);
+    const { kept: form } = this.endpoint;
+    return order === undefined || form === undefined
+      ? this.#serve(call, plan, claim)
+      : this.#serveKept(call, plan, claim, { order, form });
+  }
+
+  #serveKept(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    asked: { readonly order: CacheOrder; readonly form: KeptForm<Request> },
+  ): Promise<CallOutcome> {
     return this.#dependencies.cache.serve({
-      ...{ order, endpoint, form, call, plan, claim },
+      ...{ ...asked, endpoint: this.endpoint, call, plan, claim },
       readmit: async () => {
         const current = { ...call, caller: await call.admitAgain() };
         return { call: current, plan: await this.route(current) };
@@ -225,14 +235,23 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     });
   }
 
-  async #serve(
+  #serve(
     call: ArrivedCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
     keeping?: AnswerKeeping,
   ): Promise<CallOutcome> {
-    if (call.caller.key.rateLimitTpm === null)
-      return this.#serveCounted(call, planned, claim, keeping);
+    return call.caller.key.rateLimitTpm === null
+      ? this.#serveCounted(call, planned, claim, keeping)
+      : this.#serveWithinTokens(call, planned, claim, keeping);
+  }
+
+  async #serveWithinTokens(
+    call: ArrivedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    keeping: AnswerKeeping | undefined,
+  ): Promise<CallOutcome> {
     const { admission } = this.#dependencies;
     const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
     const bounds = this.#bounds(call.request, planned);

@@ -1,3 +1,4 @@
+import { hostname, userInfo } from "node:os";
 import { resolve } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { DataFolderInUseError } from "../../db/data-folder-lock.ts";
@@ -7,6 +8,7 @@ import { migrate, readMigrationState } from "../../db/migrate.ts";
 import { isLeftAlone, joinAsGuest } from "../../db/queries/database-server.ts";
 import { type Environment, EnvironmentReader } from "../config/environment.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
+import type { Author } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { CommandContext } from "./command.ts";
 
@@ -67,7 +69,11 @@ async function connect(
   const deadlineMs = performance.now() + NEIGHBOUR_PATIENCE_MS;
   for (;;) {
     const database = await openDatabase(settings, log, deadlineMs);
-    const sql = connectDatabase(database.target, { poolSize: 1, applicationName: "gateway-cli" });
+    const sql = connectDatabase(database.target, {
+      ...{ poolSize: 1, applicationName: "gateway-cli" },
+      // Every act on this connection is the caller's.
+      settings: { "gateway.author": JSON.stringify(commandLineAuthor()) },
+    });
     try {
       await assertAnswers(sql);
       if (database.origin === "neighbour") await assertStays(sql);
@@ -78,6 +84,21 @@ async function connect(
       if (database.origin !== "neighbour" || performance.now() > deadlineMs) throw error;
       await Bun.sleep(NEIGHBOUR_RETRY_MS);
     }
+  }
+}
+
+function commandLineAuthor(): Author {
+  const user = userName();
+  const origin = { address: null, user_agent: null, request_id: null };
+  return { kind: "cli", id: user, name: `${user}@${hostname()}`, via: "cli", ...origin };
+}
+
+/** A user without an entry in the list of users, as in some containers, has a number alone. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? "unknown");
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
+import { removeSpentLeases } from "../../db/queries/actor-leases.ts";
 import { failOrphanedResponses } from "../../db/queries/background-responses.ts";
 import { removeOldChanges } from "../../db/queries/changes.ts";
 import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";
@@ -156,6 +157,7 @@ const REMOVALS = [
   removeExpiredAnswers,
   removeOldFlights,
   removeOldFailedRequests,
+  removeSpentLeases,
 ];
 
 /** Removes expired rows in bounded batches, on one instance at a time. */

@@ -9,7 +9,9 @@ import type { GatewayConfig } from "../config.ts";
 import { LiveFigures } from "../dashboard/live.ts";
 import type { PageBundle } from "../dashboard/pages.ts";
 import { DashboardSessions } from "../dashboard/sessions.ts";
+import { type SignInRefused, SingleSignOn } from "../dashboard/single-sign-on.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import { AdministrativeRate, LoadGate } from "../http/call-bounds.ts";
@@ -19,6 +21,7 @@ import type { RouteDefinition } from "../http/route.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
+import { networkCheck } from "../lib/public-address.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
 import { OrganizationAdministration } from "../organizations/organizations.ts";
@@ -79,6 +82,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { keys } = world;
   const { rates } = coordination;
   const { publicUrl } = config;
+  const isTrustedProxy = networkCheck(config.trustedProxies);
   const { admin, administrativeRate } = composeAdministration({
     config,
     definitions: parts.definitions,
@@ -95,7 +99,21 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     read,
   });
   const authentication = new Authentication({ keys, suspensions, clock, read });
+  const singleSignOn =
+    config.singleSignOn &&
+    new SingleSignOn({
+      config: config.singleSignOn,
+      egress: {
+        guard: new EgressGuard({
+          resolve: systemResolve,
+          allowedCidrs: config.egressAllow,
+          allowsHttp: false,
+        }),
+      },
+      clock,
+    });
   const sessions = new DashboardSessions({
+    singleSignOn,
     ...{ sql, clock, keys, suspensions, authentication, rates, publicUrl, read },
   });
   const live = new LiveFigures({
@@ -112,7 +130,10 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       publicUrl,
       sql,
       clock,
-      trustedProxies: config.trustedProxies,
+      isTrustedProxy,
+      singleSignOn,
+      onRefused: ({ message, cause }: SignInRefused) =>
+        telemetry.log.warn({ reason: reasonOf(cause) ?? message }, "single sign-on refused"),
     },
     config,
     telemetry,
@@ -148,10 +169,12 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       clock: steady(clock),
       minBytesPerSecond: config.uploadMinBytesPerSecond,
     },
+    isTrustedProxy,
     administrativeRate,
     admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     tracing: parts.tracing,
+    connectionIdleSeconds: config.connectionIdleSeconds,
     record(request) {
       telemetry.record(request);
       parts.note(request);
@@ -191,6 +214,12 @@ export function composeFailedRequests(
       failedRequests.note(request);
     },
   };
+}
+
+/** Messages alone: what hangs on these errors holds tokens and claims. */
+function reasonOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;

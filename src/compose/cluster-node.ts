@@ -2,6 +2,7 @@ import { PostgresOwnership, UnownedWork } from "../../actors/runtime/ownership.t
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import { removeOldActs } from "../../db/queries/audit-log.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";
 import { recentAdmissions } from "../../db/queries/recent-admissions.ts";
@@ -161,6 +162,9 @@ export function composeNode(
       ? new HeartbeatThread({ target: base.database, instance, onError })
       : undefined,
     cleaningTasks: [
+      async () => {
+        while (await removeOldActs(connections.background, base.config.auditLogDays));
+      },
       () =>
         cleanWebhooks(connections.webhooks, (webhookId, events) =>
           telemetry.log.warn(

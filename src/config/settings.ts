@@ -3,6 +3,7 @@ import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
+import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
 import {
   type MetricExportConfig,
   readMetricExport,
@@ -24,6 +25,8 @@ const REDIS_URL: DatabaseUrlForm = {
 const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
+/** Bun counts them in a byte. */
+const MAX_CONNECTION_IDLE_SECONDS = 255;
 const MAX_DURATION_MS = 86_400_000;
 const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
@@ -45,6 +48,7 @@ export interface Settings {
   readonly publicUrl: string | undefined;
   /** CIDRs. */
   readonly trustedProxies: readonly string[];
+  readonly auditLogDays: number;
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
@@ -84,6 +88,7 @@ export interface Settings {
   /** Without Stripe, a test processor takes the place of one. */
   readonly testPayments: boolean;
   readonly keepaliveMs: number;
+  readonly connectionIdleSeconds: number;
   /** Of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
@@ -108,6 +113,9 @@ interface UpstreamTimeouts {
   readonly fullMs: number;
 }
 
+/** A hundred years. */
+const MAX_AUDIT_LOG_DAYS = 36_500;
+
 /** Throws ConfigError. */
 export function readSettings(reader: EnvironmentReader): Settings {
   const host = reader.matching("HOST", HOST, "an IP address or a host name");
@@ -117,6 +125,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     hostIsLoopback: LOOPBACK.test(host),
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
     trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
+    auditLogDays: reader.integer("GATEWAY_AUDIT_LOG_DAYS", 1, MAX_AUDIT_LOG_DAYS),
     databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),
@@ -153,6 +162,11 @@ export function readSettings(reader: EnvironmentReader): Settings {
     codeInterpreter: codeInterpreter(reader),
     testPayments: reader.boolean("GATEWAY_TEST_PAYMENTS"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
+    connectionIdleSeconds: reader.integer(
+      "GATEWAY_CONNECTION_IDLE_SECONDS",
+      1,
+      MAX_CONNECTION_IDLE_SECONDS,
+    ),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
   };
@@ -245,6 +259,8 @@ export interface ExternalServices {
   /** Undefined: the gateway does not search the web. */
   readonly search: SearchConfig | undefined;
   readonly tracing: TracingConfig | undefined;
+  /** Undefined: people sign in by keys alone. */
+  readonly singleSignOn: SingleSignOnConfig | undefined;
   readonly metricExport: MetricExportConfig | undefined;
 }
 
@@ -259,6 +275,7 @@ export function readExternalServices(reader: EnvironmentReader): {
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     tracing: readTracing(reader),
+    singleSignOn: readSingleSignOn(reader),
     metricExport: readMetricExport(reader),
   };
   const warnings = [...searchWarnings];

@@ -21,7 +21,36 @@ const SETTINGS = [
     name: "GATEWAY_TRUSTED_PROXIES",
     default: null,
     meaning:
-      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an attempt to sign in to the dashboard comes from; unset, the connection says it",
+      "comma-separated CIDRs of proxies whose `X-Forwarded-For` says where an administrative call or an attempt to sign in to the dashboard comes from; unset, the connection says it",
+  },
+  {
+    name: "GATEWAY_OIDC_ISSUER",
+    default: null,
+    meaning:
+      "OpenID Connect issuer through which people sign in to the dashboard; unset: by keys alone",
+  },
+  { name: "GATEWAY_OIDC_CLIENT_ID", default: null, meaning: "the gateway's client id there" },
+  { name: "GATEWAY_OIDC_CLIENT_SECRET", default: null, meaning: "and its secret" },
+  {
+    name: "GATEWAY_OIDC_ACCESS",
+    default: null,
+    meaning:
+      "who may sign in, and as what: comma-separated `claim=value:operator` or `claim=value:org_…` over claims of the ID token; the first that fits counts",
+  },
+  {
+    name: "GATEWAY_OIDC_NAME",
+    default: "single sign-on",
+    meaning: "what the button says behind “Sign in with”",
+  },
+  {
+    name: "GATEWAY_OIDC_SCOPES",
+    default: "openid email profile",
+    meaning: "scopes that are asked for there",
+  },
+  {
+    name: "GATEWAY_AUDIT_LOG_DAYS",
+    default: "400",
+    meaning: "days for which entries of the audit log are kept",
   },
   {
     name: "DATA_DIR",
@@ -234,6 +263,12 @@ const SETTINGS = [
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",
+  },
+  {
+    name: "GATEWAY_CONNECTION_IDLE_SECONDS",
+    default: "30",
+    meaning:
+      "a client's connection on which nothing moves for so long, while it waits for no answer, is closed, 1 to 255; above the idle timeout of a load balancer in front",
   },
   {
     name: "GATEWAY_MAX_BACKGROUND_RESPONSES",

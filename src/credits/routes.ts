@@ -221,8 +221,9 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
         402: { description: "The organization has no default payment method" },
         404: { description: "The organization has no such payment method" },
       },
-      async handle({ caller: { key }, body }) {
-        await replenish.change(key.organizationId, replenishChangeOf(body as ChangeBody));
+      async handle({ caller: { key }, body, author }) {
+        const change = replenishChangeOf(body as ChangeBody);
+        await replenish.change(key.organizationId, change, author);
         return balanceResponse(services, key.organizationId);
       },
     },

@@ -1,4 +1,4 @@
-import { isLoopbackHost } from "../http/request-headers.ts";
+import { isLoopbackHost, senderAddress } from "../http/request-headers.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { siteOf } from "../lib/public-address.ts";
 
@@ -35,25 +35,13 @@ export function assertStatesOrigin({ headers }: Asked): void {
   if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
 }
 
-/**
- * Whose attempts are counted together: the address that a connection comes from, or that the operator's
- * proxies have seen. Each of them adds what it saw at the end of X-Forwarded-For; what stands before the first
- * address that is none of theirs, its sender wrote.
- *
- * @param address where the connection comes from
- */
+/** Whose attempts are counted together: an address, or of IPv6 the network that one client has. */
 export function senderOf(
   { headers }: Asked,
   address: string,
   isTrustedProxy: (address: string) => boolean,
 ): string {
-  const seen = headers.get("x-forwarded-for")?.split(",") ?? [];
-  let sender = address;
-  while (isTrustedProxy(sender)) {
-    const before = seen.pop()?.trim() ?? "";
-    if (siteOf(before) === undefined) break;
-    sender = before;
-  }
+  const sender = senderAddress(headers, address, isTrustedProxy);
   return siteOf(sender) ?? sender;
 }
 
@@ -79,9 +67,12 @@ function isPlain({ headers }: Asked, publicBase: string | undefined): boolean {
  * machine can set one for a longer path, which comes first and would be another's session.
  */
 export function cookieToken(request: Asked, publicBase: string | undefined): string | undefined {
+  return cookieValue(request, cookieName(isPlain(request, publicBase)));
+}
+
+function cookieValue(request: Asked, name: string): string | undefined {
   const cookies = request.headers.get("cookie");
   if (cookies === null || cookies.length > MAX_COOKIE_CHARACTERS) return undefined;
-  const name = cookieName(isPlain(request, publicBase));
   const values = cookies.split(";").flatMap((cookie) => {
     const [key, value = ""] = cookie.trim().split("=", 2);
     return key === name ? [value] : [];
@@ -101,6 +92,32 @@ export function sessionCookie(
   return `${cookieName(plain)}=${token}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Strict`;
 }
 
-function cookieName(plain: boolean): string {
-  return plain ? COOKIE_NAME : `__Host-${COOKIE_NAME}`;
+function cookieName(plain: boolean, name = COOKIE_NAME): string {
+  return plain ? name : `__Host-${name}`;
+}
+
+const FLOW_COOKIE_NAME = "gateway_sign_on";
+/** People may have to look for their second factor. */
+const FLOW_SECONDS = 600;
+
+/** Of a sign-in through the identity provider that this browser has begun. */
+export function flowSecret(request: Asked, publicBase: string | undefined): string | undefined {
+  return cookieValue(request, cookieName(isPlain(request, publicBase), FLOW_COOKIE_NAME));
+}
+
+/** Lax: the browser comes back from another site with it. */
+export function flowCookie(
+  request: Asked,
+  publicBase: string | undefined,
+  secret: string,
+  age = FLOW_SECONDS,
+): string {
+  const plain = isPlain(request, publicBase);
+  const name = cookieName(plain, FLOW_COOKIE_NAME);
+  const secure = plain ? "" : " Secure;";
+  return `${name}=${secret}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Lax`;
+}
+
+export function expiredFlow(request: Asked, publicBase: string | undefined): string {
+  return flowCookie(request, publicBase, "", 0);
 }

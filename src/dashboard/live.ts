@@ -46,7 +46,7 @@ export class LiveFigures {
   /** Throws 503 where too many are open. */
   open(context: RequestContext): Response {
     const organizationId = context.caller?.key.organizationId;
-    const owner = organizationId ?? context.operatorKeyId;
+    const owner = organizationId ?? context.operator.id;
     const session = this.#dependencies.sessions.idOf(context.request);
     if (!this.#roomOfSessions.tryTake(session)) throw tooManyPages();
     if (!this.#room.tryTake(owner)) {

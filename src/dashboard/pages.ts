@@ -78,9 +78,15 @@ async function build(): Promise<Assets> {
   return { js, css };
 }
 
+/** Each with where the assets are, relative to it: a proxy may put the gateway below a path. */
+const PAGES = [
+  ["/dashboard", "Dashboard", "dashboard/assets"],
+  ["/dashboard/:page", "Page of the dashboard", "assets"],
+  ["/dashboard/settings/:section", "Section of the dashboard's settings", "../assets"],
+] as const;
+
 /** The pages for people: the dashboard, and the way there from the gateway's address. */
 export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
-  const page = { description: "The page.", contentType: "text/html" };
   return [
     {
       ...publicGet("/", "The way to the dashboard, for people"),
@@ -90,22 +96,17 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
       },
       handle: ({ request }) => wayToDashboard(request),
     },
-    {
-      ...publicGet("/dashboard", "Dashboard"),
-      responses: {
-        200: page,
-        308: { description: "Without the slash at its end it is the page." },
-      },
-      handle: async ({ request }) =>
-        new URL(request.url).pathname.endsWith("/")
-          ? new Response(null, { status: 308, headers: { location: "../dashboard" } })
-          : pageResponse(await bundle.assets(), "dashboard/assets"),
-    },
-    {
-      ...publicGet("/dashboard/:page", "Page of the dashboard"),
-      responses: { 200: page },
-      handle: async () => pageResponse(await bundle.assets(), "assets"),
-    },
+    ...PAGES.map(
+      ([path, summary, base]): RouteDefinition => ({
+        ...publicGet(path, summary),
+        responses: {
+          200: { description: "The page.", contentType: "text/html" },
+          308: { description: "Without the slash at its end it is the page." },
+        },
+        handle: async ({ request }) =>
+          withoutSlash(request) ?? pageResponse(await bundle.assets(), base),
+      }),
+    ),
     {
       ...publicGet("/dashboard/assets/:name", "Script and style of the dashboard"),
       responses: {
@@ -144,7 +145,15 @@ function wayToDashboard({ method, headers }: Request): Response {
   );
 }
 
-/** @param base where the assets are, relative to the page: a proxy may put the gateway below a path */
+/** Paths are relative to where an address ends: with a slash the page would find nothing. */
+function withoutSlash({ url }: Request): Response | undefined {
+  const { pathname, search } = new URL(url);
+  const last = /([^/]+)\/+$/.exec(pathname)?.[1];
+  if (last === undefined) return undefined;
+  return new Response(null, { status: 308, headers: { location: `../${last}${search}` } });
+}
+
+/** @param base where the assets are, relative to the page */
 function pageResponse({ js, css }: Assets, base: string): Response {
   const html = `<!doctype html>
 <html lang="en">

@@ -4,12 +4,14 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { networkCheck } from "../lib/public-address.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
+import { type Offers, settingsRoutes } from "./settings.ts";
+import { signOnRoutes } from "./sign-on-routes.ts";
+import type { SignInRefused, SingleSignOn } from "./single-sign-on.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -18,8 +20,10 @@ export interface DashboardDependencies {
   readonly sql: Database;
   readonly clock: Clock;
   readonly publicUrl: string | undefined;
-  /** CIDRs. */
-  readonly trustedProxies: readonly string[];
+  isTrustedProxy(address: string): boolean;
+  readonly singleSignOn: SingleSignOn | undefined;
+  onRefused(error: SignInRefused): void;
+  readonly offers: Offers;
 }
 
 const PREFIX = "/dashboard/api";
@@ -48,9 +52,22 @@ export function dashboardRoutes(
   routes: readonly RouteDefinition[],
   dependencies: DashboardDependencies,
 ): RouteDefinition[] {
+  const { singleSignOn } = dependencies;
   return [
     ...pageRoutes(dependencies.bundle),
     ...sessionRoutes(dependencies),
+    ...(singleSignOn === undefined
+      ? []
+      : signOnRoutes({ ...dependencies, singleSignOn, senderOf: senderIn(dependencies) })),
+    {
+      method: "GET",
+      path: `${PREFIX}/sign_in`,
+      tag,
+      summary: "How people can sign in",
+      access: { kind: "public" },
+      responses: { 200: { description: "The name of the identity provider, or null" } },
+      handle: () => unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null })),
+    },
     {
       method: "GET",
       path: `${PREFIX}/events`,
@@ -60,9 +77,16 @@ export function dashboardRoutes(
       responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
       handle: (context) => dependencies.live.open(context),
     },
-    ...reachedBySession(overviewRoute("/overview", dependencies)),
-    ...routes.flatMap((route) => reachedBySession(route)),
+    ...[
+      overviewRoute("/overview", dependencies),
+      ...settingsRoutes("/settings", dependencies),
+      ...routes,
+    ].flatMap((route) => reachedBySession(route)),
   ];
+}
+
+function senderIn({ isTrustedProxy }: DashboardDependencies) {
+  return ({ request, address }: RequestContext) => senderOf(request, address, isTrustedProxy);
 }
 
 function reachedBySession(route: RouteDefinition): RouteDefinition[] {
@@ -80,8 +104,8 @@ function reachedBySession(route: RouteDefinition): RouteDefinition[] {
 
 function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   const { sessions, publicUrl } = dependencies;
+  const senderOfAttempt = senderIn(dependencies);
   const path = `${PREFIX}/session`;
-  const isTrustedProxy = networkCheck(dependencies.trustedProxies);
   const state = { description: "The session, with its CSRF token" };
   return [
     {
@@ -93,11 +117,13 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       maxBodyBytes: MAX_SIGN_IN_BYTES,
       body: signInBody,
       responses: { 200: state },
-      async handle({ request, body, address }) {
+      async handle(context) {
+        const { request, body, origin } = context;
         assertNotFromElsewhere(request, publicUrl);
         assertStatesOrigin(request);
-        const sender = senderOf(request, address, isTrustedProxy);
-        const { token, caller } = await sessions.begin((body as { key: string }).key, sender);
+        const sender = senderOfAttempt(context);
+        const { key } = body as { key: string };
+        const { token, caller } = await sessions.begin(key, sender, origin);
         return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
       },
     },
@@ -117,8 +143,9 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       summary: "Sign out",
       access: anySession,
       responses: { 200: { description: "The session has ended" } },
-      async handle({ request }) {
-        await sessions.end(request);
+      async handle(context) {
+        const { request } = context;
+        await sessions.end(context);
         const response = unstored(jsonResponse({ deleted: true }));
         response.headers.set("set-cookie", sessionCookie(request, publicUrl, ""));
         return response;
@@ -127,16 +154,16 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   ];
 }
 
-function callerIn({ caller, operatorKeyId }: RequestContext): SessionCaller {
+function callerIn({ caller, operator }: RequestContext): SessionCaller {
   return caller === undefined
-    ? { kind: "operator", operatorKeyId }
+    ? { kind: "operator", operator }
     : { kind: "organization", key: caller.key };
 }
 
 function stateOf(caller: SessionCaller, csrfToken: string, cookie?: string): Response {
   const key =
     caller.kind === "operator"
-      ? { id: caller.operatorKeyId, name: null }
+      ? { id: caller.operator.id, name: caller.operator.name }
       : { id: caller.key.id, name: caller.key.name };
   const response = unstored(jsonResponse({ kind: caller.kind, key, csrf_token: csrfToken }));
   if (cookie !== undefined) response.headers.set("set-cookie", cookie);

@@ -1,22 +1,36 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import { authored } from "../../db/authored.ts";
 import type { Database, Query } from "../../db/client.ts";
 import {
   deleteSession,
   findSession,
   insertSession,
+  listSignInKeys,
   noteSessionUse,
   type SessionRecord,
+  type SessionSubject,
+  type SignInKey,
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
+import { loadOrganization } from "../../db/queries/organizations.ts";
 import type { RateWindows } from "../cluster/interface.ts";
-import { type Authentication, type Suspensions, usableKey } from "../http/authentication.ts";
-import type { SessionCaller, Sessions } from "../http/pipeline.ts";
-import type { SessionAccess } from "../http/route.ts";
+import type { AccessRule } from "../config/single-sign-on.ts";
+import {
+  type Authentication,
+  type Suspensions,
+  usable,
+  usableKey,
+} from "../http/authentication.ts";
+import { identityOf, type SessionCaller, type Sessions } from "../http/pipeline.ts";
+import type { RequestContext, SessionAccess } from "../http/route.ts";
 import { parseApiKey } from "../lib/api-key-format.ts";
+import { ALL_SCOPES, type ApiKeyRecord } from "../lib/api-key-record.ts";
+import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, cookieToken } from "./browser.ts";
+import { SignInRefused, type SingleSignOn, type Subject } from "./single-sign-on.ts";
 
 export interface SessionDependencies {
   readonly sql: Database;
@@ -26,6 +40,8 @@ export interface SessionDependencies {
   readonly authentication: Authentication;
   readonly rates: RateWindows;
   readonly publicUrl: string | undefined;
+  /** Undefined: people sign in by keys alone. */
+  readonly singleSignOn: SingleSignOn | undefined;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
@@ -52,8 +68,34 @@ export class DashboardSessions implements Sessions {
   }
 
   /** Begins a session and returns its token. Throws 401 and 403 for keys that cannot, 429. */
-  async begin(secret: string, sender: string): Promise<{ token: string; caller: SessionCaller }> {
-    const { sql, clock, rates } = this.#dependencies;
+  async begin(
+    secret: string,
+    sender: string,
+    origin: Origin,
+  ): Promise<{ token: string; caller: SessionCaller }> {
+    await this.countAttempt(sender);
+    const caller = await this.#callerWith(secret);
+    return { token: await this.#insert(caller, origin, null), caller };
+  }
+
+  /** Begins a session of who signed in through the identity provider. Throws SignInRefused. */
+  async beginFor(subject: Subject, origin: Origin): Promise<string> {
+    const { singleSignOn, read } = this.#dependencies;
+    const { rule, name } = subject;
+    if (rule.to !== "operator" && (await read(loadOrganization(rule.to))) === undefined) {
+      throw new SignInRefused(403, "The organization of your account is not on this gateway.");
+    }
+    const caller = await this.#callerOfSubject(subject.id, name, rule).catch((error: unknown) => {
+      if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;
+      throw new SignInRefused(403, "The organization of your account is suspended.", error);
+    });
+    const { issuer } = singleSignOn!;
+    return this.#insert(caller, origin, { issuer, name, rule: rule.text });
+  }
+
+  /** Throws 429. */
+  async countAttempt(sender: string): Promise<void> {
+    const { rates } = this.#dependencies;
     const attempt = await rates.take(`dashboard sign-in ${sender}`, ATTEMPTS_A_MINUTE);
     if (!attempt.isAdmitted) {
       throw new GatewayError(
@@ -64,14 +106,29 @@ export class DashboardSessions implements Sessions {
         },
       );
     }
-    const caller = await this.#callerWith(secret);
+  }
+
+  async #insert(
+    caller: SessionCaller,
+    origin: Origin,
+    subject: SessionSubject | null,
+  ): Promise<string> {
+    const { sql, clock } = this.#dependencies;
     const token = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)));
     const text = token.toString("base64url");
     const createdAtMs = clock.nowMs();
-    const keyId = caller.kind === "operator" ? caller.operatorKeyId : caller.key.id;
-    const session = { tokenHash: hashOf(text), kind: caller.kind, keyId, createdAtMs };
-    await insertSession(sql, session, createdAtMs - MAX_AGE_MS);
-    return { token: text, caller };
+    const holder = caller.kind === "operator" ? caller.operator : caller.key;
+    const author: Author = { ...identityOf(holder), via: "dashboard", ...origin };
+    const session = {
+      tokenHash: hashOf(text),
+      kind: caller.kind,
+      keyId: holder.id,
+      subject,
+      createdAtMs,
+    };
+    const organizationId = caller.kind === "operator" ? null : caller.key.organizationId;
+    await insertSession(authored(sql, author), organizationId, session, createdAtMs - MAX_AGE_MS);
+    return text;
   }
 
   async callerOf(request: Request, access: SessionAccess): Promise<SessionCaller> {
@@ -110,9 +167,20 @@ export class DashboardSessions implements Sessions {
     await this.#callerBy(session);
   }
 
-  async end(request: Request): Promise<void> {
+  async end({ request, caller, author }: RequestContext): Promise<void> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
-    if (token !== undefined) await deleteSession(this.#dependencies.sql, hashOf(token));
+    if (token !== undefined) {
+      const sql = authored(this.#dependencies.sql, author);
+      await deleteSession(sql, caller?.key.organizationId ?? null, hashOf(token));
+    }
+  }
+
+  /** The keys by which people of an organization sign in, with their open sessions. */
+  signInKeys(organizationId: string): Promise<SignInKey[]> {
+    const { sql, clock } = this.#dependencies;
+    const nowMs = clock.nowMs();
+    const open = { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
+    return listSignInKeys(sql, organizationId, open);
   }
 
   /** Of a request that was let in. */
@@ -130,21 +198,34 @@ export class DashboardSessions implements Sessions {
     return session;
   }
 
-  async #callerBy({ kind, keyId }: SessionRecord): Promise<SessionCaller> {
+  async #callerBy({ kind, keyId, subject }: SessionRecord): Promise<SessionCaller> {
+    if (subject !== null) {
+      const rule = this.#dependencies.singleSignOn?.ruleOf(subject.issuer, subject.rule);
+      if (rule === undefined) throw noSession();
+      return this.#callerOfSubject(keyId, subject.name, rule);
+    }
     if (kind === "organization") {
       return { kind, key: await usableKey(this.#dependencies, keyId) };
     }
     const found = await this.#dependencies.read(findOperatorKey({ id: keyId }));
     if (found === undefined) throw noSession();
-    return { kind, operatorKeyId: found.id };
+    return { kind, operator: found };
+  }
+
+  /** With the authority of a management key, or of an operator. */
+  async #callerOfSubject(id: string, name: string, { to }: AccessRule): Promise<SessionCaller> {
+    if (to === "operator") return { kind: "operator", operator: { id, name } };
+    const { suspensions } = this.#dependencies;
+    while (!suspensions.isCurrent) await suspensions.refresh();
+    return { kind: "organization", key: usable(keyOfSubject(id, name, to), this.#dependencies) };
   }
 
   async #callerWith(secret: string): Promise<SessionCaller> {
     const { authentication } = this.#dependencies;
     const authorization = `Bearer ${secret}`;
     if (parseApiKey(secret)?.kind === "operator") {
-      const { id } = await authentication.authenticateOperator(authorization);
-      return { kind: "operator", operatorKeyId: id };
+      const operator = await authentication.authenticateOperator(authorization);
+      return { kind: "operator", operator };
     }
     const key = await authentication.authenticate(authorization);
     if (key.kind === "management") return { kind: "organization", key };
@@ -153,6 +234,16 @@ export class DashboardSessions implements Sessions {
       "A secret key cannot sign in. Use a management key (gateway_mgmt_…) or an operator key.",
     );
   }
+}
+
+/** What the checks of a management key are made of. It has no row: nothing can sign in with it. */
+function keyOfSubject(id: string, name: string, organizationId: string): ApiKeyRecord {
+  return {
+    ...{ id, organizationId, kind: "management", name, keyPrefix: "", createdAtMs: 0 },
+    ...{ scopes: ALL_SCOPES, allowedModels: null, isActive: true, expiresAtMs: null },
+    ...{ rateLimitRpm: null, rateLimitTpm: null, dailyBudgetNano: null, monthlyBudgetNano: null },
+    budgetIncludesByok: false,
+  };
 }
 
 export function csrfTokenOf(token: string): string {

@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import { type Database, sqlState } from "../../db/client.ts";
 import {
   changeDefinition,
@@ -9,6 +10,7 @@ import {
   insertDefinition,
   listDefinitions,
 } from "../../db/queries/definitions.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -64,6 +66,7 @@ export class Definitions {
   create(
     organizationId: string,
     { name, body }: Pick<DefinitionRecord, "name" | "body">,
+    author: Author,
   ): Promise<DefinitionRecord> {
     const { sql, clock } = this.#dependencies;
     const { prefix, limits } = KINDS[this.#kind];
@@ -71,7 +74,7 @@ export class Definitions {
     const definition = { name, body, createdAtMs: clock.nowMs() };
     return this.#write(
       organizationId,
-      insertDefinition(sql, place, definition, limits, () => this.#tooMany()),
+      insertDefinition(authored(sql, author), place, definition, limits, () => this.#tooMany()),
     );
   }
 
@@ -90,12 +93,13 @@ export class Definitions {
     organizationId: string,
     id: string,
     changed: (current: DefinitionRecord) => Pick<DefinitionRecord, "name" | "body">,
+    author: Author,
   ): Promise<DefinitionRecord> {
     const { sql, clock } = this.#dependencies;
     const record = await this.#write(
       organizationId,
       changeDefinition(
-        sql,
+        authored(sql, author),
         this.#place(organizationId, id),
         (current, isEnforced) => {
           if (isEnforced) throw inUse();
@@ -109,10 +113,11 @@ export class Definitions {
     return record;
   }
 
-  async remove(organizationId: string, id: string): Promise<void> {
+  async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql } = this.#dependencies;
     const place = this.#place(organizationId, id);
-    if (!(await this.#write(organizationId, deleteDefinition(sql, place)))) throw this.#notFound();
+    const deleting = deleteDefinition(authored(sql, author), place);
+    if (!(await this.#write(organizationId, deleting))) throw this.#notFound();
   }
 
   #place(organizationId: string, id: string) {

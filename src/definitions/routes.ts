@@ -57,7 +57,10 @@ export function definitionRoutes(
       async handle(context) {
         const { name: given, ...stated } = context.body as Fields & { readonly name: string };
         const definition = { name: given, body: group.bodyOf(stated) };
-        return answer(await definitions.create(organizationOf(context), definition), 201);
+        return answer(
+          await definitions.create(organizationOf(context), definition, context.author),
+          201,
+        );
       },
     },
     {
@@ -103,6 +106,7 @@ export function definitionRoutes(
             name: given ?? current.name,
             body: group.bodyOf(stated, current.body),
           }),
+          context.author,
         );
         return answer(record);
       },
@@ -115,7 +119,7 @@ export function definitionRoutes(
       access,
       responses: { 200: { description: "It is gone", schema: deleted } },
       async handle(context) {
-        await definitions.remove(organizationOf(context), context.params.id!);
+        await definitions.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },

@@ -1,5 +1,6 @@
 import type { fineTuningJobActor, JobMove } from "../../actors/fine-tuning-job/actor.ts";
 import { nextStep, type Step, type Trigger } from "../../actors/fine-tuning-job/state.ts";
+import { OwnedRun, OwnedRuns } from "../../actors/runtime/owned-runs.ts";
 import {
   guardLease,
   type Lease,
@@ -68,15 +69,17 @@ const LIGHT_STEPS_AT_A_TIME = 32;
 export class JobOwner {
   readonly kind = FINE_TUNING_JOB;
   readonly #dependencies: JobOwnerDependencies;
-  readonly #runs = new Map<string, JobRun>();
+  readonly #runs: OwnedRuns<JobRun>;
   readonly #heavy = new Semaphore(HEAVY_STEPS_AT_A_TIME);
   readonly #light = new Semaphore(LIGHT_STEPS_AT_A_TIME);
-  #isStopped = false;
 
   constructor(dependencies: JobOwnerDependencies) {
     this.#dependencies = dependencies;
-    dependencies.ownership.onLost((lease) => {
-      if (lease.kind === FINE_TUNING_JOB) this.#runs.get(lease.id)?.abandon();
+    this.#runs = new OwnedRuns<JobRun>(dependencies, {
+      kind: FINE_TUNING_JOB,
+      begin: (lease) => new JobRun(lease),
+      work: (run) => this.#work(run),
+      close: ({ lease }) => dependencies.jobs.forget(lease.id),
     });
   }
 
@@ -89,21 +92,7 @@ export class JobOwner {
   }
 
   start(lease: Lease): void {
-    const before = this.#runs.get(lease.id);
-    if (before !== undefined) {
-      // Its lease is given back already, or was lost, but it has not ended quite.
-      void before.ended.then(() => this.start(lease));
-      return;
-    }
-    if (this.#isStopped) {
-      this.#dependencies.ownership.release([lease]).catch(this.#dependencies.onError);
-      return;
-    }
-    const run = new JobRun(lease);
-    this.#runs.set(lease.id, run);
-    run.ended = this.#own(run)
-      .catch((error) => this.#dependencies.onError(error))
-      .finally(() => this.#runs.delete(lease.id));
+    this.#runs.start(lease);
   }
 
   /** Something about the job has changed. */
@@ -111,28 +100,20 @@ export class JobOwner {
     this.#runs.get(id)?.wake();
   }
 
-  /** Leaves every job where it stands; resolves when nothing is done about any. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    const runs = [...this.#runs.values()];
-    for (const run of runs) run.abandon();
-    await Promise.all(runs.map((run) => run.ended));
+  stop(): Promise<void> {
+    return this.#runs.stop();
   }
 
-  async #own(run: JobRun): Promise<void> {
-    const { ownership, jobs } = this.#dependencies;
+  async #work(run: JobRun): Promise<void> {
+    const { ownership, clock } = this.#dependencies;
     try {
-      while (!run.isAbandoned && ownership.isHeld(run.lease)) {
+      while (!run.abandoned.aborted && ownership.isHeld(run.lease)) {
         const waitMs = await this.#next(run);
         if (waitMs === null || waitMs > MAX_HELD_WAIT_MS) return;
-        if (waitMs > 0) await run.pause(this.#dependencies.clock, waitMs);
+        if (waitMs > 0) await run.pause(clock, waitMs);
       }
     } catch (error) {
-      if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
-      else if (!(error instanceof Abandoned)) throw error;
-    } finally {
-      jobs.forget(run.lease.id);
-      await ownership.release([run.lease]);
+      if (!(error instanceof Abandoned)) throw error;
     }
   }
 
@@ -149,7 +130,7 @@ export class JobOwner {
     return semaphore.pass(async () => {
       const context = this.#contextOf(run, job);
       try {
-        if (run.isAbandoned) throw new Abandoned();
+        if (run.abandoned.aborted) throw new Abandoned();
         return await (afterDeadline(context) ?? this.#take(step, context));
       } catch (error) {
         return await this.#recover(run, context, step, error);
@@ -185,7 +166,7 @@ export class JobOwner {
     step: Step,
     error: unknown,
   ): Promise<number | null> {
-    if (run.isAbandoned) throw new Abandoned();
+    if (run.abandoned.aborted) throw new Abandoned();
     if (error instanceof JobMovedError) return 0;
     if (error instanceof LeaseLostError || error instanceof Abandoned) throw error;
     if (!isExpected(error)) this.#dependencies.onError(error);
@@ -207,7 +188,7 @@ export class JobOwner {
     const provider = providers.get(job.providerId) ?? absentProvider(job.providerId);
     const cell = this.#dependencies.jobs.get(job.id);
     const { workThread } = this.#dependencies;
-    const isOwner = () => !run.isAbandoned && ownership.isHeld(run.lease);
+    const isOwner = () => !run.abandoned.aborted && ownership.isHeld(run.lease);
     return {
       job,
       provider,
@@ -279,24 +260,13 @@ function isExpected(error: unknown): boolean {
 class Abandoned extends Error {}
 
 /** One job in the hands of this instance. */
-class JobRun {
-  readonly lease: Lease;
-  ended: Promise<void> = Promise.resolve();
-  readonly #abandoned = new AbortController();
+class JobRun extends OwnedRun {
   #wake: (() => void) | undefined;
   /** Woken before it paused. */
   #isAwake = false;
 
-  constructor(lease: Lease) {
-    this.lease = lease;
-  }
-
-  get isAbandoned(): boolean {
-    return this.#abandoned.signal.aborted;
-  }
-
-  abandon(): void {
-    this.#abandoned.abort();
+  override abandon(): void {
+    super.abandon();
     this.wake();
   }
 
@@ -327,12 +297,12 @@ class JobRun {
     const controller = new AbortController();
     const abort = () => controller.abort();
     const stopTimer = clock.after(timeoutMs, abort);
-    this.#abandoned.signal.addEventListener("abort", abort, { once: true });
+    this.abandoned.addEventListener("abort", abort, { once: true });
     try {
       return await call(controller.signal);
     } finally {
       stopTimer();
-      this.#abandoned.signal.removeEventListener("abort", abort);
+      this.abandoned.removeEventListener("abort", abort);
     }
   }
 }

@@ -238,7 +238,8 @@ export async function usableKey(
   return usable(record, dependencies);
 }
 
-function usable(
+/** Throws 401, and 402 or 403 for a suspended organization; who is suspended must be known. */
+export function usable(
   record: ApiKeyRecord | undefined,
   { clock, suspensions }: Pick<AuthenticationDependencies, "clock" | "suspensions">,
 ): ApiKeyRecord {

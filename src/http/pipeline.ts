@@ -1,6 +1,12 @@
 import { asGatewayError } from "../../db/unavailable.ts";
 import type { CallAdmission, Caller } from "../calls/admission.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
+import {
+  type Author,
+  MAX_USER_AGENT_CHARACTERS,
+  type Origin,
+  SUBJECT_PREFIX,
+} from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
@@ -26,8 +32,10 @@ import {
   STRICT_JSON_LIMITS,
   textOfShared,
 } from "./read-body.ts";
+import { senderAddress } from "./request-headers.ts";
 import {
   type KeyAccess,
+  type OperatorIdentity,
   type RequestContext,
   type RouteDefinition,
   type SessionAccess,
@@ -38,7 +46,17 @@ import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } fro
 /** The key that a session of the dashboard was begun with, as it stands now. */
 export type SessionCaller =
   | { readonly kind: "organization"; readonly key: ApiKeyRecord }
-  | { readonly kind: "operator"; readonly operatorKeyId: string };
+  | { readonly kind: "operator"; readonly operator: OperatorIdentity };
+
+/** How the audit log names the holder of a key. */
+export function identityOf(
+  holder: ApiKeyRecord | OperatorIdentity,
+): Pick<Author, "kind" | "id" | "name"> {
+  const { id, name } = holder;
+  if (id.startsWith(SUBJECT_PREFIX)) return { kind: "subject", id, name };
+  if (!("kind" in holder)) return { kind: "operator", id, name };
+  return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
+}
 
 /** Sessions of the dashboard. */
 export interface Sessions {
@@ -60,10 +78,14 @@ export interface PipelineDependencies {
   readonly bodies: BodyBudget;
   readonly forms: FormDependencies;
   /** Throws 429 where the organization made too many administrative calls. */
+  /** Whether what an address says of where a request was sent from counts. */
+  isTrustedProxy(address: string): boolean;
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
   readonly tracing?: Tracing | undefined;
+  /** A connection on which nothing moves for so long is closed. */
+  readonly connectionIdleSeconds: number;
   /** Receives faults of the gateway and of its dependencies, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
@@ -109,9 +131,6 @@ export function compileRoute(
  * within a second, for requests on their way too.
  */
 const MAX_KEY_AGE_MS = 250;
-/** A connection on which nothing moves for so long is closed. */
-export const IDLE_TIMEOUT_SECONDS = 30;
-
 /** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
 interface Connections {
   timeout(request: Request, seconds: number): void;
@@ -136,7 +155,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   readonly #route: CompiledRoute;
   readonly #server: Connections | null;
   #caller: Caller | undefined;
-  #operatorKeyId: string | undefined;
+  #operator: OperatorIdentity | undefined;
   #isKeptForBody = false;
   #trace: RecordedTrace | undefined;
   /** The response that carries the request's id already. */
@@ -159,8 +178,26 @@ export class RequestRun implements RequestContext, BodyConnection {
     return this.#caller!;
   }
 
-  get operatorKeyId(): string {
-    return this.#operatorKeyId!;
+  get operator(): OperatorIdentity {
+    return this.#operator!;
+  }
+
+  get origin(): Origin {
+    const { headers } = this.request;
+    const { isTrustedProxy } = this.#route.dependencies;
+    const address = senderAddress(headers, this.address, isTrustedProxy);
+    const userAgent = headers.get("user-agent");
+    return {
+      address: address === "" ? null : address,
+      user_agent: userAgent?.slice(0, MAX_USER_AGENT_CHARACTERS) ?? null,
+      request_id: this.requestId,
+    };
+  }
+
+  get author(): Author {
+    const { kind } = this.#route.definition.access;
+    const via = kind === "session" ? "dashboard" : "api";
+    return { ...identityOf(this.#caller?.key ?? this.operator), via, ...this.origin };
   }
 
   /**
@@ -261,7 +298,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   #closeWhenIdle(): void {
-    this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
+    this.#server?.timeout(this.request, this.#route.dependencies.connectionIdleSeconds);
   }
 
   respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {
@@ -296,8 +333,8 @@ export class RequestRun implements RequestContext, BodyConnection {
     }
     const authorization = credentialsOf(this.request.headers);
     if (access.kind === "operator") {
-      return authentication.authenticateOperator(authorization).then(({ id }) => {
-        this.#operatorKeyId = id;
+      return authentication.authenticateOperator(authorization).then(({ id, name }) => {
+        this.#operator = { id, name };
       });
     }
     const found = authentication.authenticate(authorization);
@@ -318,7 +355,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       throw new GatewayError("wrong_key_kind", `Sign in with ${needed} to call this endpoint.`);
     }
     if (caller.kind === "organization") this.#accept(caller.key, access);
-    else this.#operatorKeyId = caller.operatorKeyId;
+    else this.#operator = caller.operator;
   }
 
   #isKeyOld(): boolean {
@@ -374,7 +411,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
-    const keyId = key?.id ?? this.#operatorKeyId;
+    const keyId = key?.id ?? this.#operator?.id;
     const record = requestRecord(this, definition, status, key?.organizationId, keyId);
     dependencies.record(record);
     this.#trace?.finish(record);

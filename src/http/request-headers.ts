@@ -1,4 +1,5 @@
 import { GatewayError } from "../lib/errors.ts";
+import { siteOf } from "../lib/public-address.ts";
 
 const MAX_RANGES = 32;
 
@@ -73,6 +74,28 @@ const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/
 /** Whether a request names this machine's loopback address as its host. */
 export function isLoopbackHost(headers: Headers): boolean {
   return LOOPBACK_HOST.test(headers.get("host") ?? "");
+}
+
+/**
+ * The address that a request was sent from: that of its connection, or the one that the operator's proxies have
+ * seen. Each of them adds what it saw at the end of X-Forwarded-For; what stands before the first address that is
+ * none of theirs, the sender wrote.
+ *
+ * @param address where the connection comes from
+ */
+export function senderAddress(
+  headers: Headers,
+  address: string,
+  isTrustedProxy: (address: string) => boolean,
+): string {
+  const seen = headers.get("x-forwarded-for")?.split(",") ?? [];
+  let sender = address;
+  while (isTrustedProxy(sender)) {
+    const before = seen.pop()?.trim() ?? "";
+    if (siteOf(before) === undefined) break;
+    sender = before;
+  }
+  return sender;
 }
 
 /**

@@ -2,6 +2,7 @@ import { type TSchema, Type } from "typebox";
 import type { Caller } from "../calls/admission.ts";
 import type { OwnIdempotency } from "../calls/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
+import type { Author, Origin } from "../lib/author.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { ClientWire } from "./error-response.ts";
@@ -50,11 +51,20 @@ export interface ResponseDescription {
   readonly eventSchema?: TSchema;
 }
 
+export interface OperatorIdentity {
+  readonly id: string;
+  readonly name: string;
+}
+
 export interface RequestContext {
   readonly request: Request;
   readonly requestId: string;
   /** Of the client, or of the proxy before it; empty where there is no connection. */
   readonly address: string;
+  /** For the audit log. */
+  readonly origin: Origin;
+  /** Who calls, for the audit log; on routes that a key or a session may call. */
+  readonly author: Author;
   /** Monotonic milliseconds at which the request arrived. */
   readonly startedMs: number;
   /** Path parameters, percent-decoded. */
@@ -64,7 +74,7 @@ export interface RequestContext {
   /** The caller's key; absent on public routes, on those of operators and in their sessions. */
   readonly caller: Caller;
   /** The operator key; absent on all other routes. */
-  readonly operatorKeyId: string;
+  readonly operator: OperatorIdentity;
   /** The same as it stands now, for who has waited. Rejects where the key may not call any more. */
   admitAgain(): Promise<Caller>;
   /** The parsed body, checked against the route's schema; a ReceivedForm where the route has a `modelForm`. */

@@ -23,6 +23,7 @@ import {
   isLimited,
   type KeyKind,
 } from "../lib/api-key-record.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -57,6 +58,7 @@ export class ApiKeys {
   async create(
     caller: ApiKeyRecord,
     settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">,
+    author: Author,
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
     const scopes = grantedToNew(caller, settings.scopes);
     const { organizations, clock } = this.#dependencies;
@@ -69,7 +71,7 @@ export class ApiKeys {
       settings: { ...settings, scopes },
     });
     const organization = organizations.get(caller.organizationId);
-    await asRefusal(organization.ask("createKey", { key: record, eventId: newId("evt") }));
+    await asRefusal(organization.ask("createKey", { key: record, eventId: newId("evt"), author }));
     return { record, secret };
   }
 
@@ -110,6 +112,7 @@ export class ApiKeys {
     caller: ApiKeyRecord,
     id: string,
     changed: Partial<ApiKeySettings>,
+    author: Author,
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
@@ -120,6 +123,7 @@ export class ApiKeys {
         changed: granted === undefined ? changed : { ...changed, scopes: granted.scopes },
         keptScopes: granted?.keptScopes,
         eventId: newId("evt"),
+        author,
       }),
     );
     if (!isChanged) throw notFound();
@@ -127,12 +131,12 @@ export class ApiKeys {
   }
 
   /** Revokes the key. Throws 403, 404. */
-  async remove(caller: ApiKeyRecord, id: string): Promise<void> {
+  async remove(caller: ApiKeyRecord, id: string, author: Author): Promise<void> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
     const isRemoved = await this.#dependencies.keys
       .get(id)
-      .ask("remove", { eventId: newId("evt") });
+      .ask("remove", { eventId: newId("evt"), author });
     if (!isRemoved) throw notFound();
   }
 

@@ -284,6 +284,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         const { record, secret } = await keys.create(
           context.caller.key,
           settings as Partial<ApiKeySettings> & { name: string },
+          context.author,
         );
         return jsonResponse(createdKeyShape(record, secret), 201);
       },
@@ -301,7 +302,12 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       },
       async handle(context) {
         const changed = settingsOf(context.body as KeyBody, clock.nowMs());
-        const key = await keys.change(context.caller.key, context.params.id!, changed);
+        const key = await keys.change(
+          context.caller.key,
+          context.params.id!,
+          changed,
+          context.author,
+        );
         return jsonResponse(keyItemShape(key));
       },
     },
@@ -313,7 +319,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       access: unlimited,
       responses: { 200: { description: "It is gone", schema: deletedKey } },
       async handle(context) {
-        await keys.remove(context.caller.key, context.params.id!);
+        await keys.remove(context.caller.key, context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },

@@ -39,16 +39,17 @@ export function traced<Result>(
   attributes?: SpanAttributes,
 ): Result {
   if (trace === undefined) return result;
-  if (!(result instanceof Promise)) {
-    trace.event(name);
-    return result;
-  }
-  const span = trace.begin(name, attributes);
-  result.then(
+  if (result instanceof Promise) endWith(result, trace.begin(name, attributes));
+  else trace.event(name);
+  return result;
+}
+
+/** On its own: a function with closures makes room for what they see whenever it is called. */
+function endWith(work: Promise<unknown>, span: TraceSpan): void {
+  work.then(
     () => span.end(),
     (error) => span.end(errorType(error)),
   );
-  return result;
 }
 
 /** What failed, in a word. */

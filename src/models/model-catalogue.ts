@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import {
   type CatalogueSearchEntry,
@@ -9,6 +10,7 @@ import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import { unknownModel } from "../calls/routing/unknown-model.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import type { Author } from "../lib/author.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
 import {
@@ -133,13 +135,14 @@ export class ModelCatalogue {
    * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns, and for one
    * that is not in the key's model list.
    */
-  async remove(key: ApiKeyRecord, name: string): Promise<string> {
+  async remove(key: ApiKeyRecord, name: string, author: Author): Promise<string> {
     const { organizationId } = key;
     const index = await this.#tunedModels.indexFor(organizationId, [name]);
     const model = findModel(index, name);
     if (key.kind === "secret") assertModelsAllowed(key, [model], "model", index);
     const { id } = model;
-    const isDeleted = (await deleteTunedModel(this.#sql, organizationId, id)) !== undefined;
+    const sql = authored(this.#sql, author);
+    const isDeleted = (await deleteTunedModel(sql, organizationId, id)) !== undefined;
     this.#tunedModels.forget(organizationId);
     if (isDeleted) return id;
     throw new GatewayError(

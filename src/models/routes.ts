@@ -91,7 +91,7 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
         404: { description: "There is no such model" },
       },
       async handle(context) {
-        const id = await catalogue.remove(context.caller.key, askedName(context));
+        const id = await catalogue.remove(context.caller.key, askedName(context), context.author);
         return jsonResponse({ id, object: "model", deleted: true });
       },
     },

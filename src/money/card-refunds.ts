@@ -17,6 +17,7 @@ import {
   noteRefundTaken,
   type PaymentRefund,
 } from "../../db/queries/payment-refunds.ts";
+import type { Author } from "../lib/author.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -36,6 +37,7 @@ export interface CardRefundsDependencies {
 export interface CardRefundOrder {
   /** Of the credit command; the same one is carried out once. */
   readonly orderId: string;
+  readonly author: Author;
   readonly organizationId: string;
   /** The top-up's. */
   readonly transactionId: string;
@@ -95,7 +97,7 @@ export class CardRefunds {
     const refund = await this.#required(id);
     if (refund.intentId !== intentId || refund.askedNano !== (askedNano ?? null)) throw reused();
     if (refund.state !== "ordered") return refund;
-    if (await this.#take(refund)) await this.#ask(await this.#required(id));
+    if (await this.#take(refund, order.author)) await this.#ask(await this.#required(id));
     const asked = await this.#awaitTaken(id);
     if (asked.state !== "failed") return asked;
     throw new GatewayError(
@@ -153,7 +155,7 @@ export class CardRefunds {
    * Takes it from the balance; false where that is done elsewhere. Throws 402, and 503 where it was not done in
    * time: then it was withdrawn.
    */
-  async #take(refund: PaymentRefund): Promise<boolean> {
+  async #take(refund: PaymentRefund, author?: Author): Promise<boolean> {
     const { background, orders } = this.#dependencies;
     const { id, orderId, organizationId, amountNano } = refund;
     try {
@@ -163,6 +165,7 @@ export class CardRefunds {
         organizationId,
         amountNano: -amountNano,
         description: refundDescription(refund),
+        author,
       });
       if (transactionId !== null) {
         return await noteRefundTaken(background, id, transactionId);

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { authored } from "../../db/authored.ts";
 import { type Database, type Query, sqlState } from "../../db/client.ts";
 import { refundPart } from "../../db/ledger/credits.ts";
 import {
@@ -12,6 +13,7 @@ import {
 import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-list.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import type { RefundState } from "../../db/queries/payment-refunds.ts";
+import type { Author } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";
@@ -28,7 +30,7 @@ export interface OperatorCreditDependencies {
 
 /** Who orders it. The same idempotency key of the same operator key orders it once. */
 export interface OrderSource {
-  readonly operatorKeyId: string;
+  readonly author: Author;
   readonly idempotencyKey: string | undefined;
 }
 
@@ -79,7 +81,7 @@ export class OperatorCredit {
       });
     }
     const id = orderId(source);
-    const { transactionId } = await this.#giveOnce({ ...adjustment, id });
+    const { transactionId } = await this.#giveOnce({ ...adjustment, id, author: source.author });
     if (transactionId !== null) return this.#posted(organizationId, transactionId);
     throw new GatewayError(
       "insufficient_credits",
@@ -96,21 +98,27 @@ export class OperatorCredit {
     await this.#requireOrganization(organizationId);
     const id = orderId(source);
     const { cardRefunds } = this.#dependencies;
-    const toCard = { organizationId, transactionId, amountNano, orderId: id };
+    const toCard = {
+      organizationId,
+      transactionId,
+      amountNano,
+      orderId: id,
+      author: source.author,
+    };
     const given = await cardRefunds.order(toCard);
-    if (given === undefined) return this.#refundCharge(id, refund);
+    if (given === undefined) return this.#refundCharge(id, refund, source.author);
     if (given.transactionId === null) throw busy();
     const entry = await this.#posted(organizationId, given.transactionId);
     return { ...entry, cardStatus: given.state };
   }
 
-  async #refundCharge(id: string, refund: Refund): Promise<PostedEntry> {
+  async #refundCharge(id: string, refund: Refund, author: Author): Promise<PostedEntry> {
     const { organizationId } = refund;
     for (let look = 0; look < MAX_LOOKS; look++) {
       const known = await this.#known(id, refundOrder(refund));
       if (known?.transactionId) return this.#posted(organizationId, known.transactionId);
       try {
-        const transactionId = await this.#refundNow(id, refund);
+        const transactionId = await this.#refundNow(id, refund, author);
         this.#dependencies.organizations.forget(organizationId);
         return await this.#posted(organizationId, transactionId);
       } catch (error) {
@@ -121,9 +129,9 @@ export class OperatorCredit {
   }
 
   /** All of it in one transaction: a second one of the same id waits for the first. */
-  #refundNow(id: string, refund: Refund): Promise<string> {
+  #refundNow(id: string, refund: Refund, author: Author): Promise<string> {
     const transactionId = newId("txn");
-    return this.#dependencies.sql.begin(async (transaction) => {
+    return authored(this.#dependencies.sql, author).begin(async (transaction) => {
       await insertDoneRefund(transaction, { ...refundOrder(refund), id, transactionId });
       const outcome = await refundPart(transaction, {
         ...refund,
@@ -144,7 +152,9 @@ export class OperatorCredit {
     });
   }
 
-  async #giveOnce(order: Adjustment & { readonly id: string }): Promise<CreditCommandOutcome> {
+  async #giveOnce(
+    order: Adjustment & { readonly id: string; readonly author: Author },
+  ): Promise<CreditCommandOutcome> {
     const { sql, orders } = this.#dependencies;
     const { id } = order;
     for (let look = 0; look < MAX_LOOKS; look++) {
@@ -196,9 +206,9 @@ export class OperatorCredit {
   }
 }
 
-function orderId({ operatorKeyId, idempotencyKey }: OrderSource): string {
+function orderId({ author, idempotencyKey }: OrderSource): string {
   if (idempotencyKey === undefined) return newId("cmd");
-  const digest = createHash("sha256").update(operatorKeyId).update("\n").update(idempotencyKey);
+  const digest = createHash("sha256").update(author.id).update("\n").update(idempotencyKey);
   return `cmd_${digest.digest("hex")}`;
 }
 

@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { authored } from "../../db/authored.ts";
 import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import { setGuardrailDefault } from "../../db/queries/definitions.ts";
 import { insertOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
@@ -17,6 +18,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import { newKey } from "../keys/api-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -96,6 +98,7 @@ export class OrganizationAdministration {
   /** Creates an organization with its first keys, which are shown this once, or nothing at all. */
   async create(
     request: OrganizationChange & { readonly name: string; readonly startingCreditNano?: bigint },
+    author: Author,
   ): Promise<{ organization: OperatedOrganization; prepared: PreparedOrganization }> {
     const { sql, clock, defaults } = this.#dependencies;
     const { creditLimitNano, startingCreditNano, name, plan, guardrails: _, ...settings } = request;
@@ -109,7 +112,7 @@ export class OrganizationAdministration {
     );
     const { id } = prepared.organization;
     const limit = creditLimitNano === undefined ? {} : { creditLimitNano };
-    await sql.begin(async (transaction) => {
+    await authored(sql, author).begin(async (transaction) => {
       await createOrganization(transaction, { ...prepared.organization, ...limit });
       await changeOrganization(transaction, id, settings);
     });
@@ -121,14 +124,18 @@ export class OrganizationAdministration {
    * Throws 404, 402 where the balance is below what the new credit limit allows, and 409 where the organization is just
    * subscribing to a plan: then nothing is changed. The limit is set first, so that a repeated call finishes one that was broken off.
    */
-  async change(id: string, change: OrganizationChange): Promise<OperatedOrganization> {
+  async change(
+    id: string,
+    change: OrganizationChange,
+    author: Author,
+  ): Promise<OperatedOrganization> {
     const { creditLimitNano: _, guardrails = {}, ...settings } = change;
     const before = await this.find(id);
     await assertNotSubscribing(this.#dependencies.sql, id, settings);
     const limit = creditLimitAfter(before, change);
-    if (limit !== before.creditLimitNano) await this.#setCreditLimit(before, limit);
+    if (limit !== before.creditLimitNano) await this.#setCreditLimit(before, limit, author);
     const { sql, definitions } = this.#dependencies;
-    await sql.begin(async (transaction) => {
+    await authored(sql, author).begin(async (transaction) => {
       await applySettings(transaction, id, settings);
       for (const [keyId, nameOrId] of Object.entries(guardrails)) {
         const isSet = await setGuardrailDefault(transaction, id, keyId, nameOrId);
@@ -143,12 +150,14 @@ export class OrganizationAdministration {
   async #setCreditLimit(
     { id, balanceNano }: OperatedOrganization,
     creditLimitNano: bigint | null,
+    author: Author,
   ): Promise<void> {
     const { isRefused } = await this.#dependencies.orders.give({
       kind: "credit-limit",
       id: newId("cmd"),
       organizationId: id,
       creditLimitNano,
+      author,
     });
     if (!isRefused) return;
     throw new GatewayError(

@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import {
   changeReplenishment,
@@ -13,6 +14,7 @@ import {
 import type { OutboxEvent } from "../../db/queries/outbox.ts";
 import { untilReachable } from "../../db/unavailable.ts";
 import { creditsReplenishFailed } from "../events/credits-replenish-failed.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -71,13 +73,19 @@ export class AutoReplenish {
    * Resumes after declines, and pays at once where the balance is below the threshold. Throws 400, and 402 or
    * 404 where there is no method to pay with.
    */
-  async change(organizationId: string, change: ReplenishChange): Promise<Replenishment> {
+  async change(
+    organizationId: string,
+    change: ReplenishChange,
+    author: Author,
+  ): Promise<Replenishment> {
     const { sql, methods } = this.#dependencies;
     const known = { ...(await this.find(organizationId)), ...change };
     if (known.isEnabled || change.methodId != null) {
       await methods.chosen(organizationId, known.methodId ?? undefined);
     }
-    await changeReplenishment(sql, organizationId, (before) => checked({ ...before, ...change }));
+    await changeReplenishment(authored(sql, author), organizationId, (before) =>
+      checked({ ...before, ...change }),
+    );
     this.nudge();
     return this.find(organizationId);
   }

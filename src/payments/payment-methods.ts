@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import {
@@ -15,6 +16,7 @@ import {
   pendingPaymentMethods,
   removePendingMethod,
 } from "../../db/queries/payment-methods.ts";
+import type { Author } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { type PaymentProcessor, PaymentProcessorError, type SavedMethod } from "./interface.ts";
@@ -81,8 +83,10 @@ export class PaymentMethods {
   async add(
     organizationId: string,
     { name, returnUrl }: { readonly name: string | undefined; readonly returnUrl: string },
+    author: Author,
   ): Promise<{ readonly id: string; readonly setupUrl: string | null }> {
-    const { sql, processor } = this.#dependencies;
+    const { processor } = this.#dependencies;
+    const sql = authored(this.#dependencies.sql, author);
     const owner = this.#owner(organizationId);
     if ((await this.list(organizationId)).length >= MAX_METHODS) {
       throw new GatewayError(
@@ -113,8 +117,8 @@ export class PaymentMethods {
   }
 
   /** Throws 404. */
-  async makeDefault(organizationId: string, id: string): Promise<PaymentMethod> {
-    const { sql } = this.#dependencies;
+  async makeDefault(organizationId: string, id: string, author: Author): Promise<PaymentMethod> {
+    const sql = authored(this.#dependencies.sql, author);
     const owner = this.#owner(organizationId);
     if (!(await makeDefaultMethod(sql, owner, id))) throw methodNotFound();
     const found = await findPaymentMethod(sql, owner, id);
@@ -123,13 +127,13 @@ export class PaymentMethods {
   }
 
   /** Throws 404, 502 and 503. */
-  async remove(organizationId: string, id: string): Promise<void> {
+  async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql, processor } = this.#dependencies;
     const owner = this.#owner(organizationId);
     const method = await findPaymentMethod(sql, owner, id);
     if (method?.id !== id) throw methodNotFound();
     await this.#asking(() => processor.detach(method.reference));
-    await detachPaymentMethod(sql, owner, id);
+    await detachPaymentMethod(authored(sql, author), owner, id);
   }
 
   /** The organization as the processor knows it, made where it is not known there yet. */

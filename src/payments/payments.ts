@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { authored } from "../../db/authored.ts";
 import { DatabaseDeadlineError } from "../../db/bounded-database.ts";
 import type { Database } from "../../db/client.ts";
 import type { PostedCredit } from "../../db/ledger/credits.ts";
@@ -19,6 +20,7 @@ import {
   type PaymentPurpose,
 } from "../../db/queries/payment-intents.ts";
 import { untilReachable } from "../../db/unavailable.ts";
+import type { Author } from "../lib/author.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -45,6 +47,8 @@ export interface PaymentOrder {
   readonly organizationId: string;
   /** Null: the gateway itself orders it. */
   readonly keyId: string | null;
+  /** Undefined: the gateway itself. */
+  readonly author?: Author;
   /** The same key of the same API key pays once; `bodyHash` tells another order under it. */
   readonly idempotency?: { readonly key: string; readonly bodyHash: string } | undefined;
   readonly purpose: PaymentPurpose;
@@ -135,7 +139,7 @@ export class Payments {
         method: method.reference,
         returnUrl: order.returnUrl ?? null,
       };
-      if (!(await this.#insert(intent))) continue;
+      if (!(await this.#insert(intent, order.author))) continue;
       return this.#carryOut(intent.id, () => processor.charge(chargeOf(intent)), intent);
     }
   }
@@ -219,10 +223,11 @@ export class Payments {
   }
 
   /** Of an order whose writing fails, nothing is paid: its caller has an error, and may order it again. */
-  async #insert(intent: NewPaymentIntent): Promise<boolean> {
+  async #insert(intent: NewPaymentIntent, author: Author | undefined): Promise<boolean> {
     const { sql, instance } = this.#dependencies;
+    const database = author === undefined ? sql : authored(sql, author);
     try {
-      return await insertPaymentIntent(sql, instance.id, intent);
+      return await insertPaymentIntent(database, instance.id, intent);
     } catch (error) {
       const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
       void ended.then(() => this.#withdraw(intent.id));

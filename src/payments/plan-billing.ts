@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import {
   claimSubscriptions,
@@ -10,13 +11,14 @@ import {
   type SubscriptionState,
   setNextPlan,
 } from "../../db/queries/plan-subscriptions.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { PlanName } from "../lib/plans.ts";
 import { PaymentProcessorError } from "./interface.ts";
 import { type PaymentMethods, processorFailed } from "./payment-methods.ts";
-import type { PlanProcessor, PlanStanding } from "./plan-processor.ts";
+import type { PlanPrice, PlanProcessor, PlanStanding } from "./plan-processor.ts";
 
 export interface PlanBillingDependencies {
   readonly sql: Database;
@@ -31,6 +33,7 @@ export interface PlanBillingDependencies {
 }
 
 const PAID_PLAN: PlanName = "pro";
+const PRICE_KEPT_MS = 600_000;
 const LOOK_MS = 30_000;
 const LOOKS_AT_A_TIME = 20;
 /** How often a standing is read again because the subscription changed meanwhile. */
@@ -43,6 +46,7 @@ const MAX_READS = 8;
  */
 export class PlanBilling {
   readonly #dependencies: PlanBillingDependencies;
+  #price: { readonly stated: PlanPrice; readonly untilMs: number } | undefined;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -55,22 +59,35 @@ export class PlanBilling {
     return this.#dependencies.plans !== undefined;
   }
 
+  /** Undefined where no paid plan is sold, or the processor did not say. */
+  async price(): Promise<PlanPrice | undefined> {
+    const { plans, clock } = this.#dependencies;
+    if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
+    const stated = await plans?.price();
+    this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
+    return stated;
+  }
+
   /** That of the organization which has not ended. */
   find(organizationId: string): Promise<PlanSubscription | undefined> {
     return findPlanSubscription(this.#dependencies.sql, organizationId);
   }
 
   /** Throws 402 where it is not paid, 408 where the processor did not say, 502. */
-  async subscribe(organizationId: string): Promise<void> {
+  async subscribe(organizationId: string, author: Author): Promise<void> {
     const { sql, methods, processorName } = this.#dependencies;
     const known = await this.find(organizationId);
     // What was not paid is given up for another try, perhaps with another card.
-    if (known !== undefined && GIVEN_UP.has(known.state)) await this.cancel(known);
+    if (known !== undefined && GIVEN_UP.has(known.state)) await this.cancel(known, author);
     if (known?.state !== "pending" && known?.state !== "active") {
       const method = await methods.chosen(organizationId, undefined);
       const customer = await asking(() => methods.customer(organizationId));
       const order = { organizationId, processor: processorName, plan: PAID_PLAN, customer };
-      await insertPlanSubscription(sql, { ...order, id: newId("sub"), method: method.reference });
+      await insertPlanSubscription(authored(sql, author), {
+        ...order,
+        id: newId("sub"),
+        method: method.reference,
+      });
     }
     const subscription = await this.find(organizationId);
     // An operator has changed the plan meanwhile.
@@ -87,22 +104,23 @@ export class PlanBilling {
   }
 
   /** The plan that is paid for lasts to the end of its period. Throws 502. */
-  endWith(subscription: PlanSubscription, nextPlan: PlanName): Promise<void> {
-    return this.#setEnding(subscription, nextPlan);
+  endWith(subscription: PlanSubscription, nextPlan: PlanName, author: Author): Promise<void> {
+    return this.#setEnding(subscription, nextPlan, author);
   }
 
   /** It goes on after all. Throws 502. */
-  resume(subscription: PlanSubscription): Promise<void> {
-    return this.#setEnding(subscription, undefined);
+  resume(subscription: PlanSubscription, author: Author): Promise<void> {
+    return this.#setEnding(subscription, undefined, author);
   }
 
   /** Ends what is not paid, or not wanted. Throws 409 while the processor is asked, 502. */
-  async cancel(subscription: PlanSubscription): Promise<void> {
+  async cancel(subscription: PlanSubscription, author: Author): Promise<void> {
     const { plans, sql, organizations } = this.#dependencies;
     const { reference, organizationId } = subscription;
     if (reference === undefined) throw changed();
     await asking(async () => plans?.cancel(reference));
-    if (!(await noteStanding(sql, subscription, { state: "ended" }))) throw changed();
+    const isEnded = await noteStanding(authored(sql, author), subscription, { state: "ended" });
+    if (!isEnded) throw changed();
     organizations.forget(organizationId);
   }
 
@@ -123,12 +141,17 @@ export class PlanBilling {
     await this.#looking;
   }
 
-  async #setEnding(subscription: PlanSubscription, nextPlan: PlanName | undefined): Promise<void> {
+  async #setEnding(
+    subscription: PlanSubscription,
+    nextPlan: PlanName | undefined,
+    author: Author,
+  ): Promise<void> {
     const { plans, sql } = this.#dependencies;
     const { reference } = subscription;
     if (reference === undefined) throw changed();
     await asking(async () => plans?.setEnding(reference, nextPlan !== undefined));
-    if (!(await setNextPlan(sql, subscription, nextPlan ?? null))) throw changed();
+    const isSet = await setNextPlan(authored(sql, author), subscription, nextPlan ?? null);
+    if (!isSet) throw changed();
   }
 
   /** Asks how it stands, and writes that down; undefined where the processor did not say. */

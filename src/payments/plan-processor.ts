@@ -1,6 +1,6 @@
 import type { SubscriptionStanding } from "../../db/queries/plan-subscriptions.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { NanoUsd } from "../lib/money.ts";
+import { type NanoUsd, usdNumber } from "../lib/money.ts";
 import { addUtcMonths } from "../lib/utc-time.ts";
 import type { PaymentProcessor } from "./interface.ts";
 
@@ -27,8 +27,21 @@ export interface PlanStanding extends SubscriptionStanding {
   readonly message?: string | undefined;
 }
 
+/** What a paid plan costs each time it is billed. */
+export interface PlanPrice {
+  /** In whole units of the currency. */
+  readonly amount: number;
+  /** ISO 4217, in capitals. */
+  readonly currency: string;
+  /** `month`; Stripe has others too. */
+  readonly interval: string;
+  readonly intervalCount: number;
+}
+
 /** What bills a paid plan month by month. Undefined standings: the processor did not say. */
 export interface PlanProcessor {
+  /** Undefined: the processor did not say. */
+  price(): Promise<PlanPrice | undefined>;
   subscribe(order: PlanOrder): Promise<PlanStanding | undefined>;
   read(order: EarlierPlanOrder): Promise<PlanStanding | undefined>;
   /** Whether it ends with its period. Throws PaymentProcessorError. */
@@ -50,6 +63,11 @@ export class TestPlans implements PlanProcessor {
     this.#processor = processor;
     this.#priceNano = priceNano;
     this.#clock = clock;
+  }
+
+  async price(): Promise<PlanPrice> {
+    const amount = usdNumber(this.#priceNano);
+    return { amount, currency: "USD", interval: "month", intervalCount: 1 };
   }
 
   async subscribe(order: PlanOrder): Promise<PlanStanding> {

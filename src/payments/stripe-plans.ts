@@ -1,9 +1,17 @@
 import Stripe from "stripe";
-import type { EarlierPlanOrder, PlanOrder, PlanProcessor, PlanStanding } from "./plan-processor.ts";
+import type {
+  EarlierPlanOrder,
+  PlanOrder,
+  PlanPrice,
+  PlanProcessor,
+  PlanStanding,
+} from "./plan-processor.ts";
 import { asked, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./stripe-processor.ts";
 
 const SUBSCRIPTION_FIELD = "gateway_subscription";
 const MS = 1_000;
+/** Someone waits for it before a page. */
+const PRICE_TIMEOUT_MS = 5_000;
 
 /** Bills paid plans by Stripe's subscriptions: our id is the idempotency key, and stands in the metadata. */
 export class StripePlans implements PlanProcessor {
@@ -16,6 +24,15 @@ export class StripePlans implements PlanProcessor {
     this.#stripe = stripe;
     this.#priceId = priceId;
     this.#nowMs = nowMs;
+  }
+
+  async price(): Promise<PlanPrice | undefined> {
+    try {
+      const options = { timeout: PRICE_TIMEOUT_MS };
+      return priceOf(await this.#stripe.prices.retrieve(this.#priceId, {}, options));
+    } catch {
+      return undefined;
+    }
   }
 
   async subscribe(order: PlanOrder): Promise<PlanStanding | undefined> {
@@ -85,6 +102,21 @@ export class StripePlans implements PlanProcessor {
     }
     return undefined;
   }
+}
+
+/** Where Stripe counts otherwise than ISO 4217 (https://docs.stripe.com/currencies). */
+const STRIPE_DECIMALS: Readonly<Record<string, number>> = { isk: 2, ugx: 2, mga: 0 };
+
+/** Undefined where it is no one amount, as that of tiers is not. */
+function priceOf({ unit_amount, currency, recurring }: Stripe.Price): PlanPrice | undefined {
+  if (unit_amount === null || recurring === null) return undefined;
+  const { interval, interval_count: intervalCount } = recurring;
+  const { maximumFractionDigits = 2 } = new Intl.NumberFormat("en", {
+    style: "currency",
+    currency,
+  }).resolvedOptions();
+  const amount = unit_amount / 10 ** (STRIPE_DECIMALS[currency] ?? maximumFractionDigits);
+  return { amount, currency: currency.toUpperCase(), interval, intervalCount };
 }
 
 const STATES: Readonly<Record<string, PlanStanding["state"]>> = {

@@ -1,3 +1,4 @@
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import {
   deleteProviderKey,
@@ -8,6 +9,7 @@ import {
 import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import type { OwnProviders } from "../calls/routing/own-providers.ts";
 import { type EgressGuard, EgressRefused, NameNotResolved } from "../egress/guard.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
@@ -44,17 +46,23 @@ export class ProviderKeys {
     this.#dependencies = dependencies;
   }
 
+  /** Ids of the providers that take keys, and whether a key has to come with an address. */
+  get providers(): { readonly id: string; readonly needsBaseUrl: boolean }[] {
+    const { ownProviders } = this.#dependencies;
+    return ownProviders.ids.map((id) => ({ id, needsBaseUrl: ownProviders.needsBaseUrl(id) }));
+  }
+
   /**
    * Stores a key that the provider takes. Throws 400 for one that it refuses, for an unknown provider and a
    * `base_url` that is not public, 403 where there are too many, 502 where the provider cannot be asked.
    */
-  async add(organizationId: string, key: NewKey): Promise<ProviderKeyRecord> {
+  async add(organizationId: string, key: NewKey, author: Author): Promise<ProviderKeyRecord> {
     const { sql, keyring, clock, ownKeys } = this.#dependencies;
     const baseUrl = key.baseUrl === undefined ? null : await this.#checkedUrl(key.baseUrl);
     await this.#assertTaken(key, baseUrl);
     const plain = new TextEncoder().encode(key.key);
     const record = await insertProviderKey(
-      sql,
+      authored(sql, author),
       {
         id: newId("pk"),
         organizationId,
@@ -81,9 +89,9 @@ export class ProviderKeys {
     return listProviderKeys(this.#dependencies.sql, organizationId);
   }
 
-  async remove(organizationId: string, id: string): Promise<void> {
+  async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql, ownKeys } = this.#dependencies;
-    const isDeleted = await deleteProviderKey(sql, { id, organizationId });
+    const isDeleted = await deleteProviderKey(authored(sql, author), { id, organizationId });
     ownKeys.forget(organizationId);
     if (isDeleted) return;
     throw new GatewayError("provider_key_not_found", "There is no such provider key.");

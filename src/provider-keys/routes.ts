@@ -68,12 +68,16 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       },
       async handle(context) {
         const { provider, key, name, base_url: baseUrl } = context.body as AddBody;
-        const added = await keys.add(organizationOf(context), {
-          provider,
-          key,
-          name: name ?? undefined,
-          baseUrl: baseUrl ?? undefined,
-        });
+        const added = await keys.add(
+          organizationOf(context),
+          {
+            provider,
+            key,
+            name: name ?? undefined,
+            baseUrl: baseUrl ?? undefined,
+          },
+          context.author,
+        );
         return jsonResponse(shapeOf(added), 201);
       },
     },
@@ -97,7 +101,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       access: unlimited,
       responses: { 200: { description: "It is gone", schema: deletedProviderKey } },
       async handle(context) {
-        await keys.remove(organizationOf(context), context.params.id!);
+        await keys.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import { purgeAnswers } from "../../db/queries/response-cache.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
@@ -52,7 +53,7 @@ export function responseCacheRoutes({
       access: { kind: "administration", scope: "cache:manage" },
       query: purgeQuery,
       responses: { 200: { description: "They are gone", schema: purged } },
-      async handle({ query, caller: { key } }) {
+      async handle({ query, caller: { key }, author }) {
         const { model: name, key: keyHash } = query as { model?: string; key?: string };
         const { organizationId } = key;
         // An alias, or a name without its author, stands for the model that answers have been kept for.
@@ -61,7 +62,13 @@ export function responseCacheRoutes({
         const eventOf = (entries: number) =>
           cachePurged.build(newId("evt"), organizationId, { purged_by: key.id, entries });
         const selection = { model, keyHash };
-        const count = await purgeAnswers(sql, organizationId, selection, eventOf, clock.nowMs());
+        const count = await purgeAnswers(
+          authored(sql, author),
+          organizationId,
+          selection,
+          eventOf,
+          clock.nowMs(),
+        );
         return jsonResponse({ purged: count });
       },
     },

@@ -75,7 +75,7 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
         // The processor may take longer than a quiet connection is kept.
         const closeWhenIdle = context.keepOpen();
         try {
-          const chosen = await subscriptions.choose(key.organizationId, plan);
+          const chosen = await subscriptions.choose(key.organizationId, plan, context.author);
           return jsonResponse(subscriptionShape(chosen));
         } finally {
           closeWhenIdle();

@@ -1,9 +1,11 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import type { PaymentMethod } from "../../db/queries/payment-methods.ts";
 import type { PlanSubscription } from "../../db/queries/plan-subscriptions.ts";
 import { chargedSince, choosePlan } from "../../db/queries/subscriptions.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { NanoUsd } from "../lib/money.ts";
@@ -76,40 +78,42 @@ export class Subscriptions {
    * within a second. A paid plan is left at the end of its period. Throws 403 where only an operator may make
    * the change, 402 where a paid plan is not paid, 408, 409 and 502.
    */
-  async choose(organizationId: string, plan: PlanName): Promise<Subscription> {
+  async choose(organizationId: string, plan: PlanName, author: Author): Promise<Subscription> {
     const { planBilling } = this.#dependencies;
     const { plan: before, billed } = await this.find(organizationId);
-    if (plan === before && billed?.nextPlan !== undefined) await planBilling.resume(billed);
-    else if (billed?.state === "active" && before === billed.plan) {
-      await this.#leavePaid(billed, plan);
+    if (plan === before && billed?.nextPlan !== undefined) {
+      await planBilling.resume(billed, author);
+    } else if (billed?.state === "active" && before === billed.plan) {
+      await this.#leavePaid(billed, plan, author);
     } else if (planOf(plan).chosenBy === "paid" && plan !== before) {
       if (!planBilling.sellsPlans || !SELF_SERVICE.includes(before as PlanName))
         throw ofOperators();
-      await planBilling.subscribe(organizationId);
-    } else await this.#take(organizationId, plan, billed);
+      await planBilling.subscribe(organizationId, author);
+    } else await this.#take(organizationId, plan, billed, author);
     return this.find(organizationId);
   }
 
-  async #leavePaid(billed: PlanSubscription, plan: PlanName): Promise<void> {
+  async #leavePaid(billed: PlanSubscription, plan: PlanName, author: Author): Promise<void> {
     if (plan === billed.plan) return;
     if (!SELF_SERVICE.includes(plan)) throw ofOperators();
-    await this.#dependencies.planBilling.endWith(billed, plan);
+    await this.#dependencies.planBilling.endWith(billed, plan, author);
   }
 
   async #take(
     organizationId: string,
     plan: PlanName,
     billed: PlanSubscription | undefined,
+    author: Author,
   ): Promise<void> {
     const { sql, organizations, planBilling } = this.#dependencies;
     const leavable = SELF_SERVICE.includes(plan) ? SELF_SERVICE : [];
-    const isOn = await sql.begin((transaction) =>
+    const isOn = await authored(sql, author).begin((transaction) =>
       choosePlan(transaction, organizationId, plan, leavable),
     );
     if (!isOn) throw ofOperators();
     organizations.forget(organizationId);
     // Otherwise a payment that was left open would bring the paid plan later.
-    if (billed !== undefined) await planBilling.cancel(billed);
+    if (billed !== undefined) await planBilling.cancel(billed, author);
   }
 }
 

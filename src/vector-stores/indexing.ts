@@ -1,10 +1,6 @@
-import {
-  guardLease,
-  type Lease,
-  LeaseLostError,
-  type Ownership,
-} from "../../actors/runtime/ownership.ts";
-import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import { OwnedRun, OwnedRuns } from "../../actors/runtime/owned-runs.ts";
+import { type Lease, LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
+import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { findDueStoreFiles, VECTOR_STORE_FILE } from "../../db/queries/vector-store-files.ts";
 import {
@@ -70,14 +66,16 @@ const FIRST_EMBEDDING_DELAY_MS = 15_000;
 export class Indexing {
   readonly kind = VECTOR_STORE_FILE;
   readonly #dependencies: IndexingDependencies;
-  readonly #runs = new Map<string, Run>();
+  readonly #runs: OwnedRuns<OwnedRun>;
   readonly #reading = new Semaphore(MAX_READ_AT_A_TIME);
-  #isStopped = false;
 
   constructor(dependencies: IndexingDependencies) {
     this.#dependencies = dependencies;
-    dependencies.ownership.onLost((lease) => {
-      if (lease.kind === VECTOR_STORE_FILE) this.#runs.get(lease.id)?.abandon();
+    this.#runs = new OwnedRuns<OwnedRun>(dependencies, {
+      kind: VECTOR_STORE_FILE,
+      begin: (lease) => new OwnedRun(lease),
+      work: (run) => this.#index(run),
+      onRoom: () => dependencies.onRoom(),
     });
   }
 
@@ -87,94 +85,59 @@ export class Indexing {
     const room = Math.min(limit, MAX_FILES_AT_A_TIME - this.#runs.size);
     if (room <= 0) return [];
     await clearExpiredStores(sql);
-    const without = this.#organizationsAtTheirMost();
+    // A provider of their own that never answers must not keep the files of others waiting.
+    const without = this.#runs.organizationsWith(MAX_FILES_OF_ONE);
     return findDueStoreFiles(sql, room, { mostOfOne: MAX_FILES_OF_ONE, without });
   }
 
-  /** A provider of their own that never answers must not keep the files of others waiting. */
-  #organizationsAtTheirMost(): string[] {
-    const counts = new Map<string, number>();
-    for (const { organizationId } of this.#runs.values()) {
-      if (organizationId !== undefined)
-        counts.set(organizationId, (counts.get(organizationId) ?? 0) + 1);
-    }
-    return [...counts].filter(([, runs]) => runs >= MAX_FILES_OF_ONE).map(([id]) => id);
-  }
-
   start(lease: Lease): void {
-    const { ownership, onError, onRoom } = this.#dependencies;
-    const before = this.#runs.get(lease.id);
-    if (before !== undefined) {
-      // Its lease is given back already, or was lost, but it has not ended quite.
-      void before.ended.then(() => this.start(lease));
-      return;
-    }
-    if (this.#isStopped) {
-      ownership.release([lease]).catch(onError);
-      return;
-    }
-    const run = new Run(lease);
-    this.#runs.set(lease.id, run);
-    run.ended = this.#own(run)
-      .catch(onError)
-      .finally(() => {
-        this.#runs.delete(lease.id);
-        if (!this.#isStopped) onRoom();
-      });
+    this.#runs.start(lease);
   }
 
   /** Leaves every file where it stands, for its next owner. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    const runs = [...this.#runs.values()];
-    for (const run of runs) run.abandon();
+    const stopped = this.#runs.stop();
     this.#dependencies.extraction.close();
-    await Promise.all(runs.map((run) => run.ended));
+    await stopped;
   }
 
-  async #own(run: Run): Promise<void> {
-    const { sql, ownership } = this.#dependencies;
-    try {
-      const file = await readIndexedFile(sql, run.lease.id);
-      run.organizationId = file?.organizationId;
-      if (file !== undefined) await this.#work(run, file);
-    } catch (error) {
-      if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
-      else if (!run.signal.aborted) throw error;
-    } finally {
-      await ownership.release([run.lease]);
-    }
+  async #index(run: OwnedRun): Promise<void> {
+    const file = await readIndexedFile(this.#dependencies.sql, run.lease.id);
+    run.organizationId = file?.organizationId;
+    if (file !== undefined) await this.#work(run, file);
   }
 
-  async #work(run: Run, file: IndexedFile): Promise<void> {
+  async #work(run: OwnedRun, file: IndexedFile): Promise<void> {
     if (file.status === "completed") return;
     if (file.status !== "in_progress") return this.#removeChunks(run, file);
     try {
       if (file.chunks === 0) await this.#reading.pass(() => this.#indexText(run, file));
     } catch (error) {
-      if (error instanceof LeaseLostError || run.signal.aborted) throw error;
+      if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       await this.#noteFailure(run, file, error);
       return;
     }
     if (file.embeddingModel !== null) await this.#embed(run, file);
   }
 
-  async #removeChunks(run: Run, file: IndexedFile): Promise<void> {
+  async #removeChunks(run: OwnedRun, file: IndexedFile): Promise<void> {
     let isMore = true;
-    while (isMore) isMore = await this.#guarded(run, (sql) => deleteChunks(sql, file.number));
-    await this.#guarded(run, (sql) => endRemoval(sql, file.id));
+    while (isMore) isMore = await this.#runs.guarded(run, (sql) => deleteChunks(sql, file.number));
+    await this.#runs.guarded(run, (sql) => endRemoval(sql, file.id));
   }
 
-  async #indexText(run: Run, file: IndexedFile): Promise<void> {
+  async #indexText(run: OwnedRun, file: IndexedFile): Promise<void> {
     const limits = {
       maxOfStore: MAX_CHUNKS_OF_STORE,
       maxOfOrganization: MAX_CHUNKS_OF_ORGANIZATION,
     };
     // What an owner before this one has written.
     let isMore = true;
-    while (isMore) isMore = await this.#guarded(run, (sql) => deleteChunks(sql, file.number));
+    while (isMore) isMore = await this.#runs.guarded(run, (sql) => deleteChunks(sql, file.number));
     const written = await this.#writeChunks(run, file);
-    const outcome = await this.#guarded(run, (sql) => completeText(sql, file, written, limits));
+    const outcome = await this.#runs.guarded(run, (sql) =>
+      completeText(sql, file, written, limits),
+    );
     if (outcome === "full") {
       throw new DocumentFault(
         "invalid_file",
@@ -183,7 +146,10 @@ export class Indexing {
     }
   }
 
-  async #writeChunks(run: Run, file: IndexedFile): Promise<{ chunks: number; usageBytes: number }> {
+  async #writeChunks(
+    run: OwnedRun,
+    file: IndexedFile,
+  ): Promise<{ chunks: number; usageBytes: number }> {
     const { files, extraction } = this.#dependencies;
     const record = await files.find(file.organizationId, file.fileId);
     if (record.bytes > MAX_DOCUMENT_BYTES) {
@@ -199,9 +165,9 @@ export class Indexing {
     const write = async (): Promise<void> => {
       const batch = waiting;
       waiting = [];
-      await this.#guarded(run, (sql) => insertChunks(sql, file, chunks - batch.length, batch));
+      await this.#runs.guarded(run, (sql) => insertChunks(sql, file, chunks - batch.length, batch));
     };
-    for await (const { text, words } of extraction.chunksOf(content, order, run.signal)) {
+    for await (const { text, words } of extraction.chunksOf(content, order, run.abandoned)) {
       chunks += 1;
       if (chunks > MAX_CHUNKS_OF_FILE) {
         throw new DocumentFault("invalid_file", `It has more than ${MAX_CHUNKS_OF_FILE} chunks.`);
@@ -215,33 +181,35 @@ export class Indexing {
     return { chunks, usageBytes };
   }
 
-  async #embed(run: Run, file: IndexedFile): Promise<void> {
+  async #embed(run: OwnedRun, file: IndexedFile): Promise<void> {
     const { sql, embedding, onError } = this.#dependencies;
-    const guarded: Parameters<typeof embedChunks>[3] = (write) => this.#guarded(run, write);
+    const guarded: Parameters<typeof embedChunks>[3] = (write) => this.#runs.guarded(run, write);
     try {
       await embedChunks(sql, file, await embedding, guarded);
     } catch (error) {
-      if (error instanceof LeaseLostError || run.signal.aborted) throw error;
+      if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       if (!(error instanceof GatewayError)) onError(error);
       const isFailure = !isOfGateway(error);
       // Each batch that was written has set it back.
       const attempts = (await readIndexedFile(sql, file.id))?.attempts ?? 0;
       if (isPassing(error) && (!isFailure || attempts + 1 < MAX_ATTEMPTS)) {
         const delayMs = FIRST_EMBEDDING_DELAY_MS * 2 ** attempts;
-        return this.#guarded(run, (sql) => postponeIndexing(sql, file.id, delayMs, { isFailure }));
+        return this.#runs.guarded(run, (sql) =>
+          postponeIndexing(sql, file.id, delayMs, { isFailure }),
+        );
       }
       const why = error instanceof GatewayError ? error.message : "Add the file again later.";
       const message = `The text could not be embedded with ${file.embeddingModel}. ${why}`;
-      await this.#guarded(run, (sql) =>
+      await this.#runs.guarded(run, (sql) =>
         failIndexing(sql, file.id, { code: "server_error", message }),
       );
     }
   }
 
-  async #noteFailure(run: Run, file: IndexedFile, error: unknown): Promise<void> {
+  async #noteFailure(run: OwnedRun, file: IndexedFile, error: unknown): Promise<void> {
     const { onError } = this.#dependencies;
     if (error instanceof DocumentFault) {
-      return this.#guarded(run, (sql) => failIndexing(sql, file.id, error));
+      return this.#runs.guarded(run, (sql) => failIndexing(sql, file.id, error));
     }
     if (error instanceof GatewayError && error.code === "file_not_found") {
       // Its deletion has taken it out of the store, too.
@@ -250,46 +218,13 @@ export class Indexing {
     onError(error);
     if (file.attempts + 1 < MAX_ATTEMPTS) {
       const delayMs = FIRST_DELAY_MS * 2 ** file.attempts;
-      return this.#guarded(run, (sql) =>
+      return this.#runs.guarded(run, (sql) =>
         postponeIndexing(sql, file.id, delayMs, { isFailure: true }),
       );
     }
     const message = "The file could not be read. Add it again later.";
-    await this.#guarded(run, (sql) =>
+    await this.#runs.guarded(run, (sql) =>
       failIndexing(sql, file.id, { code: "server_error", message }),
     );
-  }
-
-  #guarded<Result>(
-    run: Run,
-    write: (sql: DatabaseTransaction) => Promise<Result>,
-  ): Promise<Result> {
-    run.signal.throwIfAborted();
-    const { sql, instance } = this.#dependencies;
-    return sql.begin(async (transaction) => {
-      await guardLease(transaction, run.lease, instance);
-      return write(transaction);
-    }) as Promise<Result>;
-  }
-}
-
-/** One file in the hands of this instance. */
-class Run {
-  readonly lease: Lease;
-  /** Of the file, once it is known. */
-  organizationId: string | undefined;
-  ended: Promise<void> = Promise.resolve();
-  readonly #abandoned = new AbortController();
-
-  constructor(lease: Lease) {
-    this.lease = lease;
-  }
-
-  get signal(): AbortSignal {
-    return this.#abandoned.signal;
-  }
-
-  abandon(): void {
-    this.#abandoned.abort();
   }
 }

@@ -195,13 +195,17 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       },
       async handle(context) {
         const body = context.body as CreateBody;
-        const { record, secret } = await webhooks.create(organizationOf(context), {
-          url: body.url,
-          events: body.events,
-          description: body.description ?? null,
-          enabled: body.enabled ?? true,
-          secret: body.secret ?? undefined,
-        });
+        const { record, secret } = await webhooks.create(
+          organizationOf(context),
+          {
+            url: body.url,
+            events: body.events,
+            description: body.description ?? null,
+            enabled: body.enabled ?? true,
+            secret: body.secret ?? undefined,
+          },
+          context.author,
+        );
         return jsonResponse({ ...webhookShape(record), secret }, 201);
       },
     },
@@ -253,7 +257,12 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       async handle(context) {
         const changed = context.body as Partial<WebhookSettings>;
         const organizationId = organizationOf(context);
-        const record = await webhooks.change(organizationId, context.params.id!, changed);
+        const record = await webhooks.change(
+          organizationId,
+          context.params.id!,
+          changed,
+          context.author,
+        );
         return jsonResponse(webhookShape(record));
       },
     },
@@ -265,7 +274,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       access: unlimited,
       responses: { 200: { description: "It is gone", schema: deletedWebhook } },
       async handle(context) {
-        await webhooks.remove(organizationOf(context), context.params.id!);
+        await webhooks.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },
@@ -289,6 +298,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
       const { record, secret, previousUntilMs } = await webhooks.rotateSecret(
         organizationOf(context),
         context.params.id!,
+        context.author,
       );
       const expiresAt = isoTime(previousUntilMs);
       return jsonResponse({
@@ -351,6 +361,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
           organizationOf(context),
           context.params.id!,
           context.params.delivery_id!,
+          context.author,
         );
         return jsonResponse({
           ...deliveryShape(delivery),

@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv } from "node:crypto";
+import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
 import {
   type EventToSend,
@@ -21,6 +22,7 @@ import {
 } from "../../db/queries/webhooks.ts";
 import { type EgressGuard, EgressRefused } from "../egress/guard.ts";
 import { type EventType, sampleData } from "../events/event-types.ts";
+import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -75,6 +77,7 @@ export class Webhooks {
   async create(
     organizationId: string,
     settings: WebhookSettings & { readonly secret: string | undefined },
+    author: Author,
   ): Promise<{ record: WebhookRecord; secret: string }> {
     const { sql, secrets, clock } = this.#dependencies;
     await this.#assertReachable(settings.url);
@@ -87,7 +90,7 @@ export class Webhooks {
       createdAtMs: clock.nowMs(),
     };
     try {
-      const record = await insertWebhook(sql, webhook, DEFAULT_MAX_WEBHOOKS);
+      const record = await insertWebhook(authored(sql, author), webhook, DEFAULT_MAX_WEBHOOKS);
       return { record, secret };
     } catch (error) {
       if (!(error instanceof TooManyWebhooksError)) throw error;
@@ -117,19 +120,22 @@ export class Webhooks {
     organizationId: string,
     id: string,
     changed: Partial<WebhookSettings>,
+    author: Author,
   ): Promise<WebhookRecord> {
     if (changed.url !== undefined) {
       await this.#found(organizationId, id);
       await this.#assertReachable(changed.url);
     }
-    const record = await updateWebhook(this.#dependencies.sql, { id, organizationId }, changed);
+    const sql = authored(this.#dependencies.sql, author);
+    const record = await updateWebhook(sql, { id, organizationId }, changed);
     if (record === undefined) throw webhookNotFound();
     this.#dependencies.onSubscriptionChange(organizationId);
     return record;
   }
 
-  async remove(organizationId: string, id: string): Promise<void> {
-    const isDeleted = await deleteWebhook(this.#dependencies.sql, { id, organizationId });
+  async remove(organizationId: string, id: string, author: Author): Promise<void> {
+    const sql = authored(this.#dependencies.sql, author);
+    const isDeleted = await deleteWebhook(sql, { id, organizationId });
     if (!isDeleted) throw webhookNotFound();
     this.#dependencies.onSubscriptionChange(organizationId);
   }
@@ -138,12 +144,14 @@ export class Webhooks {
   async rotateSecret(
     organizationId: string,
     id: string,
+    author: Author,
   ): Promise<{ record: WebhookRecord; secret: string; previousUntilMs: number }> {
     const { sql, secrets, clock } = this.#dependencies;
     const secret = secrets.generate();
     const nowMs = clock.nowMs();
     const previousUntilMs = nowMs + PREVIOUS_SECRET_MS;
-    const record = await replaceWebhookSecret(sql, { id, organizationId }, (held, keyId) => ({
+    const name = { id, organizationId };
+    const record = await replaceWebhookSecret(authored(sql, author), name, (held, keyId) => ({
       secret: secrets.sealing(secret)(keyId),
       previousSecret: secrets.sealingReplaced(held, nowMs, previousUntilMs)(keyId),
       previousSecretUntilMs: previousUntilMs,
@@ -206,6 +214,7 @@ export class Webhooks {
     organizationId: string,
     id: string,
     deliveryId: string,
+    author: Author,
   ): Promise<{ delivery: NamedDelivery; attempt: AttemptRecord }> {
     const { sql } = this.#dependencies;
     const found = await this.#found(organizationId, id);
@@ -219,7 +228,8 @@ export class Webhooks {
     ]);
     if (known === undefined || event === undefined) throw deliveryNotFound();
     const attempt = await this.#sendNow(found, event);
-    const delivery = await noteRedelivery(sql, name, attempt);
+    const redelivered = { ...name, organizationId, deliveryId };
+    const delivery = await noteRedelivery(authored(sql, author), redelivered, attempt);
     if (delivery === undefined) throw deliveryNotFound();
     return { delivery: { ...delivery, id: ids.idOf(delivery.outboxId) }, attempt };
   }

@@ -18,7 +18,7 @@ import { until } from "../support/until.ts";
 import { LOCAL_DELIVERY, type Receiver, startReceiver } from "../webhooks/receiver.ts";
 import { type Seen, startLoad } from "./under-load.ts";
 
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 180_000;
 /** What the clients have before the backup begins. */
 const MANY = 40;
 
@@ -57,7 +57,7 @@ beforeAll(async () => {
   await until(
     "the load is under way",
     () => seen.answered.length >= MANY && seen.uploaded.size >= MANY / 4,
-    30_000,
+    60_000,
   );
   before = {
     answered: seen.answered.map(({ requestId }) => requestId),

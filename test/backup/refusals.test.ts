@@ -8,6 +8,7 @@ import { migrate } from "../../db/migrate.ts";
 import { holdFileRemovals } from "../../db/queries/file-backups.ts";
 import { claimRemovals } from "../../db/queries/files.ts";
 import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
+import { LEFT_OUT } from "../../db/queries/restored-rows.ts";
 import { verifyArchive } from "../../src/backup/archive-reader.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
@@ -48,6 +49,12 @@ async function openTarget(): Promise<{ settings: Record<string, string>; sql: Da
   });
   const DATA_DIR = join(folder, `data-${targets.length}`);
   return { settings: { DATABASE_URL: target.url, DATA_DIR, GATEWAY_MASTER_KEY }, sql };
+}
+
+async function waitsForLock(sql: Database): Promise<boolean> {
+  const rows = await sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+    AND application_name = 'gateway-backup' AND wait_event_type = 'Lock'`;
+  return rows.length > 0;
 }
 
 function sourceSettings(): Record<string, string> {
@@ -129,22 +136,31 @@ test("a database that is not empty, and a folder with files, are refused and sta
 
 test("a restore that is killed leaves a database on which no gateway starts, and which the next restore fills", async () => {
   const { settings, sql } = await openTarget();
-  for (const delayMs of [0, 300]) {
+  const holder = connectDatabase(
+    { url: settings.DATABASE_URL! },
+    { poolSize: 1, applicationName: "holder" },
+  );
+  for (const isAtItsEnd of [false, true]) {
     const child = spawnCli(settings, "restore", archive);
     await until("the restore has begun", () => isHalfRestored(sql), 30_000);
-    await Bun.sleep(delayMs);
+    // The last statement of a restore waits for this.
+    await holder`BEGIN`;
+    await holder`LOCK TABLE restore_under_way IN ACCESS SHARE MODE`;
+    if (isAtItsEnd) await until("all is written", () => waitsForLock(sql), 30_000);
     child.kill("SIGKILL");
     await child.exited;
+    await holder`ROLLBACK`;
     await until("its session has ended", async () => {
       const rows = await sql`SELECT 1 FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'gateway-backup'`;
       return rows.length === 0;
     });
-    // Otherwise it was over before: the delay is below what the migrations alone take.
     expect(await isHalfRestored(sql)).toBeTrue();
     expect(await findTable(sql)).toBeUndefined();
     await expect(migrate({ url: settings.DATABASE_URL! })).rejects.toThrow("broken off");
   }
+  await holder.end();
+  expect((await runCliHere(settings, "doctor")).stdout).toContain("was broken off");
   expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
   expect(await isHalfRestored(sql)).toBeFalse();
   await migrate({ url: settings.DATABASE_URL! });
@@ -155,14 +171,18 @@ test("a restore that is killed leaves a database on which no gateway starts, and
 
 test("a backup that is killed leaves nothing under its name, and the next one runs", async () => {
   const path = join(folder, "killed.tar");
-  const child = spawnCli(sourceSettings(), "backup", path);
-  await until(
-    "the backup has begun",
-    () => readdirSync(folder).some((name) => name.startsWith("killed.tar")),
-    30_000,
-  );
-  child.kill("SIGKILL");
-  await child.exited;
+  await source.sql.begin(async (holder) => {
+    await holder`LOCK TABLE vector_store_vectors IN ACCESS EXCLUSIVE MODE`;
+    const backup = spawnCli(sourceSettings(), "backup", path);
+    await until(
+      "the backup is in the middle of the tables",
+      () => waitsForLock(source.sql),
+      30_000,
+    );
+    backup.kill("SIGKILL");
+    await backup.exited;
+  });
+  expect(readdirSync(folder).some((name) => /^killed\.tar\..+\.part$/.test(name))).toBeTrue();
   expect(existsSync(path)).toBeFalse();
   expect(await runCliHere(sourceSettings(), "backup", path)).toMatchObject({ exitCode: 0 });
   await verifyArchive(path);
@@ -228,6 +248,37 @@ test("a quiet copy sends nothing, pays nothing and runs nothing", async () => {
     batches: 0,
   });
   for (const status of state!.deliveries ?? []) expect(status).not.toBe("pending");
+}, 60_000);
+
+test("what is left out exists, and no row that is copied refers to it", async () => {
+  const { sql } = source;
+  const names = Object.keys(LEFT_OUT);
+  const tables = await sql<{ name: string; refers: number }[]>`
+    SELECT c.relname::text AS name, (SELECT count(*) FROM pg_constraint f
+      WHERE f.confrelid = c.oid AND f.contype = 'f')::int AS refers
+    FROM pg_class c WHERE c.relkind = 'r' AND c.relname = ANY (${sql.array(names)}::text[])`;
+  expect(tables.map(({ name }) => name).sort()).toEqual(names.sort());
+  for (const { name, refers } of tables) expect({ name, refers }).toEqual({ name, refers: 0 });
+});
+
+test("a role that owns its database and has no other right restores", async () => {
+  const { settings, sql } = await openTarget();
+  const url = new URL(settings.DATABASE_URL!);
+  const [name, role] = [url.pathname.slice(1), `role_${crypto.randomUUID().slice(0, 8)}`];
+  await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD 'a-password'`);
+  await sql.unsafe(`ALTER DATABASE ${name} OWNER TO ${role}`);
+  url.username = role;
+  url.password = "a-password";
+  try {
+    const own = { ...settings, DATABASE_URL: url.href };
+    expect(await runCliHere(own, "restore", archive)).toMatchObject({ exitCode: 0 });
+    const [row] = await sql`SELECT count(*)::int AS files FROM files`;
+    expect(row!.files).toBe(1);
+  } finally {
+    await sql.unsafe(`REASSIGN OWNED BY ${role} TO current_user`);
+    await sql.unsafe(`DROP OWNED BY ${role}`);
+    await sql.unsafe(`DROP ROLE ${role}`);
+  }
 }, 60_000);
 
 test("files move between a folder and a bucket; a bucket with files is refused", async () => {

@@ -13,8 +13,12 @@ export interface Cluster {
   readonly secretKey: string;
   /** What each gateway is told. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Starts a gateway on this port and waits for it to listen. */
-  start(port?: number, settings?: Readonly<Record<string, string>>): Promise<Instance>;
+  /** Starts a gateway, or this program, on this port and waits for it to listen. */
+  start(
+    port?: number,
+    settings?: Readonly<Record<string, string>>,
+    program?: string,
+  ): Promise<Instance>;
   stop(): Promise<void>;
 }
 
@@ -51,8 +55,9 @@ export async function openCluster(
     managementKey,
     secretKey,
     environment,
-    async start(port = 0, ownSettings = {}) {
+    async start(port = 0, ownSettings = {}, program = undefined) {
       const gateway = grounds.launch({
+        program,
         dataDir: grounds.newDataDir(),
         environment: { ...environment, PORT: String(port), ...ownSettings },
       });

@@ -3,11 +3,11 @@ import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { auditOf } from "../crash/audit.ts";
 import { look } from "../crash/books.ts";
 import { holdsEnded } from "../crash/gateway-process.ts";
-import { KINDS } from "../crash/kinds.ts";
 import { receive, type Sent, sentOf } from "../crash/load.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, type Instance, openCluster, stopInOrder } from "./cluster.ts";
+import { kindOf, sendKind, startRollingLoad } from "./rolling-load.ts";
 
 const TIMEOUT_MS = 90_000;
 /** Contract §5: a change takes effect on every instance within a second. */
@@ -18,9 +18,6 @@ const TOLERANCE_MS = 500;
 const ROLLING_RATE = Number(process.env.GATEWAY_TEST_ROLLING_RATE ?? 40);
 /** Streams must be able to end on a machine that such a rate keeps busy. */
 const GRACE_MS = ROLLING_RATE > 100 ? 12_000 : 4_000;
-/** What those are: one in ten a long stream, which a restart has to wait for. */
-const ROLLING_KINDS = ["plain", "short", "plain", "slow-plain", "insistent"];
-const LONG_KIND = "crawling";
 const redis = await findTestRedis();
 
 describe.skipIf(redis === undefined)("several gateways", () => {
@@ -35,15 +32,8 @@ describe.skipIf(redis === undefined)("several gateways", () => {
   }, TIMEOUT_MS);
   afterAll(() => cluster.stop());
 
-  const kindOf = (name: string) => KINDS.find((kind) => kind.name === name)!;
-
-  async function send(instance: Instance, kind: string, key = cluster.secretKey): Promise<Sent> {
-    const sent = sentOf(crypto.randomUUID(), kindOf(kind));
-    sent.startedAtMs = performance.now();
-    await receive(sent, instance.baseUrl, key).catch(() => {});
-    sent.endedAtMs = performance.now();
-    return sent;
-  }
+  const send = (instance: Instance, kind: string, key = cluster.secretKey): Promise<Sent> =>
+    sendKind(instance, kind, key);
 
   async function newKey(instance: Instance): Promise<{ id: string; key: string }> {
     const response = await fetch(`${instance.baseUrl}/v1/keys`, {
@@ -112,47 +102,19 @@ describe.skipIf(redis === undefined)("several gateways", () => {
   test(
     "restarted one after the other under load they lose no request of clients that ask which ones are ready",
     async () => {
-      const ready = new Set<number>();
-      let isOver = false;
-      const look = instances.map(async (_, n) => {
-        while (!isOver) {
-          const url = `${instances[n]!.baseUrl}/readyz`;
-          const isReady = await fetch(url, { keepalive: false }).then(
-            ({ ok }) => ok,
-            () => false,
-          );
-          if (isReady) ready.add(n);
-          else ready.delete(n);
-          await Bun.sleep(100);
-        }
+      const load = startRollingLoad(instances, {
+        ratePerSecond: ROLLING_RATE,
+        lookMs: 100,
+        key: cluster.secretKey,
       });
-      await until("all are ready", () => ready.size === 3);
-      const all: Sent[] = [];
-      // At a rate of their own, however slow the answers are.
-      const clients: Promise<void>[] = [];
-      const arrivals = (async () => {
-        const beganMs = performance.now();
-        while (!isOver) {
-          const due = Math.floor(((performance.now() - beganMs) * ROLLING_RATE) / 1_000);
-          while (clients.length < due) {
-            const turn = clients.length;
-            const choice = [...ready];
-            const kind = turn % 10 === 9 ? LONG_KIND : ROLLING_KINDS[turn % ROLLING_KINDS.length]!;
-            const request = send(instances[choice[turn % choice.length]!]!, kind);
-            clients.push(request.then((sent) => void all.push(sent)));
-          }
-          await Bun.sleep(2);
-        }
-      })();
+      await until("all are ready", () => instances.every((_, n) => load.isReady(n)));
       for (let n = 0; n < instances.length; n++) {
         const port = Number(new URL(instances[n]!.baseUrl).port);
         expect(await stopInOrder(instances[n]!)).toBe(0);
         instances[n] = await cluster.start(port);
-        await until("it is ready", () => ready.has(n));
+        await until("it is ready", () => load.isReady(n));
       }
-      isOver = true;
-      await Promise.all([arrivals, ...look]);
-      await Promise.all(clients);
+      const all = await load.end();
       console.log(`${all.length} requests, ${ROLLING_RATE} a second, during three restarts`);
       expect(all.filter(({ isWhole }) => !isWhole)).toEqual([]);
       expect(all.length).toBeGreaterThan(50);

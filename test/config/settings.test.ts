@@ -39,6 +39,8 @@ describe("without any variable", () => {
       webhookAllowHttp: false,
       egressAllow: [],
       trustedProxies: [],
+      auditLogDays: 400,
+      singleSignOn: undefined,
       mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
@@ -59,6 +61,7 @@ describe("without any variable", () => {
       debugEcho: false,
       testPayments: true,
       keepaliveMs: 15_000,
+      connectionIdleSeconds: 30,
       maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,
       stripe: undefined,
@@ -193,6 +196,7 @@ describe("each variable takes what is documented", () => {
     ],
     [{ GATEWAY_METRICS_TOKEN: "abc" }, { metricsToken: "abc" }],
     [{ GATEWAY_KEEPALIVE_MS: "100" }, { keepaliveMs: 100 }],
+    [{ GATEWAY_CONNECTION_IDLE_SECONDS: "255" }, { connectionIdleSeconds: 255 }],
     [{ GATEWAY_SHUTDOWN_GRACE_MS: "0" }, { shutdownGraceMs: 0 }],
     [
       { STRIPE_SECRET_KEY: "sk_test_1", STRIPE_WEBHOOK_SECRET: "whsec_1" },

@@ -25,6 +25,8 @@ export interface LaunchOptions {
   readonly cwd?: string;
   /** Never the bundle of the run. */
   readonly fromSource?: boolean;
+  /** The file to start, where it is another program. */
+  readonly program?: string | undefined;
 }
 
 /** A gateway in a process of its own: `src/main.ts`, or what the run has bundled of it. */
@@ -44,7 +46,8 @@ export interface GatewayProcess {
 /** Starts a gateway without a terminal, out of reach of Ctrl-C. */
 export function launchGateway(options: LaunchOptions): GatewayProcess {
   const { dataDir, cwd = join(dataDir, ".."), prefix = [], environment = {} } = options;
-  const program = options.fromSource === true ? programSource("gateway") : programFile("gateway");
+  const own = options.fromSource === true ? programSource("gateway") : programFile("gateway");
+  const program = options.program ?? own;
   const startedMs = performance.now();
   const child = Bun.spawn(
     [...prefix, process.execPath, "--no-env-file", program, ...(options.parameters ?? [])],

@@ -57,11 +57,13 @@ test("each page loads one script and one style from the gateway, by its policy, 
   }
 });
 
-test("the address with a slash leads to the one without, and what is no file is 404", async () => {
-  const slash = await fetch(`${gateway.baseUrl}/dashboard/`, { redirect: "manual" });
-  expect(slash.status).toBe(308);
-  const location = slash.headers.get("location")!;
-  expect(new URL(location, "http://host/models/dashboard/").pathname).toBe("/models/dashboard");
+test("an address with a slash at its end leads to the one without, and what is no file is 404", async () => {
+  for (const page of ["dashboard", "dashboard/keys", "dashboard/settings/billing"]) {
+    const slash = await fetch(`${gateway.baseUrl}/${page}/?id=1`, { redirect: "manual" });
+    expect(slash.status).toBe(308);
+    const target = new URL(slash.headers.get("location")!, `http://host/models/${page}/?id=1`);
+    expect(target.href).toBe(`http://host/models/${page}?id=1`);
+  }
   for (const path of ["assets/other.js", "assets/..%2f..%2fpackage.json", "api/unknown", "a/b/c"]) {
     const response = await fetch(`${gateway.baseUrl}/dashboard/${path}`);
     await expectError(response, 404, "route_not_found");

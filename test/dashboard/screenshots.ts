@@ -51,11 +51,20 @@ async function walk(browser: Browser, gateway: TestGateway, key: string, state: 
         await page.goto(gateway.baseUrl + path);
         await (path === COMPONENTS ? untilHeaded(page) : untilLoaded(page));
         await shootPage(page, name, shoot);
+        const sections = page.locator("nav.tabs a:not([aria-current])");
+        for (const section of await sections.evaluateAll(hrefsOf)) {
+          await page.goto(section);
+          await untilLoaded(page);
+          await shoot(`${name}-${section.split("/").at(-1)}`);
+        }
       }
       await context.close();
     }
   }
 }
+
+const hrefsOf = (links: (HTMLElement | SVGElement)[]) =>
+  links.map((link) => (link as HTMLAnchorElement).href);
 
 async function shootPage(
   page: Page,

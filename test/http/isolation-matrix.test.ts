@@ -153,6 +153,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   ],
   "GET /v1/requests/{id}": [at("request")],
   "GET /v1/organization": [LIST],
+  "GET /v1/audit_log": [LIST, filtered(({ key }) => `object_id=${key}`)],
   // Purges what the calling organization keeps; the test looks at what it leaves.
   "DELETE /v1/cache": NONE,
   "GET /v1/provider_keys": [LIST],
@@ -257,6 +258,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
   "GET /v1/admin/providers": NONE,
+  "GET /v1/admin/audit_log": NONE,
   "GET /healthz": NONE,
   "GET /readyz": NONE,
   "GET /metrics": NONE,

@@ -37,6 +37,7 @@ function answerOf(
       } as never,
       sessions: undefined as never,
       whenAdmitting: () => undefined,
+      isTrustedProxy: () => false,
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
@@ -45,6 +46,7 @@ function answerOf(
       forms: undefined as never,
       administrativeRate: { count() {} },
       record() {},
+      connectionIdleSeconds: 30,
       onInternalError() {},
     },
   );

@@ -6,7 +6,10 @@ import {
   PostgresOwnership,
 } from "../../actors/runtime/ownership.ts";
 import { type Database, sqlState } from "../../db/client.ts";
+import { removeSpentLeases } from "../../db/queries/actor-leases.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
+import { prepareOrganization } from "../../src/organizations/organizations.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addOwner, age, type TestOwner } from "./instances.ts";
@@ -18,6 +21,15 @@ beforeAll(async () => {
   ({ sql } = database);
 });
 afterAll(() => database.drop());
+
+async function addOrganization(sql: Database): Promise<string> {
+  const { organization } = prepareOrganization(
+    { name: "Owner", plan: "free", startingCreditNano: 0n },
+    Date.now(),
+  );
+  await sql.begin((transaction) => createOrganization(transaction, organization));
+  return organization.id;
+}
 
 const PAST_LEASE_MS = INSTANCE_LEASE_MS + 100;
 const newIds = (count: number) => Array.from({ length: count }, () => crypto.randomUUID());
@@ -97,6 +109,34 @@ describe("a lease", () => {
     const again = await owner.ownership.claim("job", ids);
     expect(new Set(again)).toEqual(new Set(leases));
     expect(await guardOf(owner, leases[2_000]!)).toBe("may write");
+  });
+
+  test("goes once it has no owner and its batch, job or file nothing left to do", async () => {
+    const [owner, other] = [await addOwner(sql), await addOwner(sql)];
+    const organization = await addOrganization(sql);
+    const [due, ended, held] = newIds(3) as [string, string, string];
+    for (const id of [due, ended, held]) {
+      await sql`INSERT INTO batches (id, organization_id, key_id, endpoint, input_file, status, created_at,
+          expires_at, due_at)
+        VALUES (${id}, ${organization}, 'key', '/v1/embeddings', 'file', 'in_progress', now(), now(),
+          ${id === due ? sql`now()` : null})`;
+    }
+    const gone = newName();
+    const claim = async (kind: string, ids: readonly string[]) =>
+      await owner.ownership.claim(kind, ids);
+    const free = [
+      ...(await claim("batch", [due, ended])),
+      ...(await claim("fine-tuning-job", [gone])),
+      ...(await claim("vector-store-file", [gone])),
+      ...(await claim("webhook", [gone])),
+    ];
+    await other.ownership.claim("batch", [held]);
+    await owner.ownership.release(free);
+    expect(await removeSpentLeases(sql)).toBeFalse();
+    const left = await sql`SELECT kind, id FROM actor_leases
+      WHERE id = ANY (${sql.array([due, ended, held, gone])}::text[])`;
+    const names = left.map(({ kind, id }) => `${kind} ${id}`).toSorted();
+    expect(names).toEqual([`batch ${due}`, `batch ${held}`, `webhook ${gone}`].toSorted());
   });
 
   test("passes on, with a higher epoch, once its instance was not heard of within its lease", async () => {

@@ -64,6 +64,12 @@ export class StripeServer {
   refuse: ((request: StripeRequest) => Response | undefined) | undefined;
   /** The state of refunds that are made. */
   refundStatus = "succeeded";
+  /** What every price at it says. */
+  price: Record<string, unknown> = {
+    unit_amount: 2_900,
+    currency: "eur",
+    recurring: { interval: "month", interval_count: 1 },
+  };
   readonly #kept = new Map<string, Kept>();
   readonly #sessions = new Map<string, Record<string, unknown>>();
   readonly #server: ReturnType<typeof Bun.serve>;
@@ -279,6 +285,7 @@ export class StripeServer {
         card: { brand: "visa", last4: "4242" },
       });
     }
+    if (path.startsWith("/v1/prices/")) return ok({ id, object: "price", ...this.price });
     if (method === "POST" && path === "/v1/subscriptions") {
       return ok(subscriptionJson(this.#subscribe(parameters)));
     }

@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import { refundPart } from "../../../db/ledger/credits.ts";
+import { recordAct } from "../../../db/queries/audit-log.ts";
 import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-list.ts";
 import {
   findPaymentOfTransaction,
@@ -10,7 +11,7 @@ import {
 } from "../../../db/queries/payment-refunds.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { type NanoUsd, usdText } from "../../lib/money.ts";
+import { type NanoUsd, usdNumber, usdText } from "../../lib/money.ts";
 import { refundDescription, refundIdOf } from "../../money/card-refunds.ts";
 import { adjustCredit, type Patience, requireOrganization } from "./organizations.ts";
 
@@ -69,9 +70,19 @@ async function refundCharge(sql: Database, request: RefundRequest): Promise<Post
   const { organizationId, transactionId: chargeId, amountNano } = request;
   const transactionId = newId("txn");
   const description = `Refund of ${chargeId}`;
-  const outcome = await sql.begin((transaction) =>
-    refundPart(transaction, { transactionId, organizationId, chargeId, amountNano, description }),
-  );
+  const outcome = await sql.begin(async (transaction) => {
+    const part = { transactionId, organizationId, chargeId, amountNano, description };
+    const refunded = await refundPart(transaction, part);
+    if (refunded.kind === "posted") {
+      await recordAct(transaction, {
+        organizationId,
+        action: "credits.refunded",
+        object: { type: "transaction", id: transactionId },
+        after: { amount_usd: usdNumber(refunded.amountNano), description },
+      });
+    }
+    return refunded;
+  });
   if (outcome.kind === "unknown charge") {
     throw new GatewayError("transaction_not_found", "The organization has no such charge.");
   }

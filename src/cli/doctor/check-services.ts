@@ -6,6 +6,7 @@ import { findPostgresBinaries } from "../../../db/embedded/folders.ts";
 import { readMigrationState } from "../../../db/migrate.ts";
 import { lastHeartbeat, readServerVersion } from "../../../db/queries/database-server.ts";
 import { readFileFolderId } from "../../../db/queries/files.ts";
+import { HALF_RESTORED, isHalfRestored } from "../../../db/queries/restore-mark.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import type { GatewayConfig } from "../../config.ts";
 import { systemClock } from "../../lib/clock.ts";
@@ -214,6 +215,7 @@ async function look(sql: Database, address: string, lookFurther: FurtherLook): P
 }
 
 async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
+  if (await isHalfRestored(sql)) return [wrong("restore", HALF_RESTORED)];
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
     const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;

@@ -28,6 +28,7 @@ const take: Command = {
   run: async ({ options, positional }, context) => {
     const path = archivePath(needed(positional, "backup", "a folder or a file"), context);
     const settings = readOperatorSettings(context.environment, context.cwd);
+    assertThere(settings);
     return withSession(settings, context, async (sql) => {
       const storage = createStorage(storageSettings(settings, context), systemClock, {
         read: () => readFileFolderId(sql),
@@ -50,6 +51,12 @@ const take: Command = {
     });
   },
 };
+
+/** To use an embedded database makes one where there is none. */
+function assertThere({ databaseUrl, dataDir }: OperatorSettings): void {
+  if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
+  throw new Error(`there is no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
+}
 
 /** A folder gets a file with the time in its name. Throws UsageError where the file exists. */
 function archivePath(named: string, { cwd, nowMs }: CommandContext): string {

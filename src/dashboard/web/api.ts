@@ -13,13 +13,28 @@ export const session = signal<Session | null | undefined>(undefined);
 /** Why a session ended without "Sign out". */
 export const signedOutBecause = signal<string | undefined>(undefined);
 
+/** What an error says of a payment that was not made. */
+interface PaymentFault {
+  readonly declineCode?: string | undefined;
+  /** Where its holder authenticates, or pays. */
+  readonly page?: string | undefined;
+}
+
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
   readonly param: string | null;
+  readonly payment: PaymentFault;
 
-  constructor(status: number, code: string, message: string, param: string | null) {
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    param: string | null,
+    payment: PaymentFault = {},
+  ) {
     super(message);
+    this.payment = payment;
     this.status = status;
     this.code = code;
     this.param = param;
@@ -72,11 +87,18 @@ export async function call<Answer>(
 
 export async function errorOf(response: Response): Promise<ApiError> {
   const envelope = (await response.json().catch(() => ({}))) as {
-    error?: { message?: string; code?: string; param?: string | null };
+    error?: {
+      message?: string;
+      code?: string;
+      param?: string | null;
+      decline_code?: string;
+      authentication_url?: string;
+    };
   };
-  const { message, code, param } = envelope.error ?? {};
+  const { message, code, param, decline_code: declineCode } = envelope.error ?? {};
+  const payment = { declineCode, page: envelope.error?.authentication_url };
   const text = message ?? `The gateway answered with status ${response.status}.`;
-  return new ApiError(response.status, code ?? "unknown", text, param ?? null);
+  return new ApiError(response.status, code ?? "unknown", text, param ?? null, payment);
 }
 
 export function endSession(because?: string): void {

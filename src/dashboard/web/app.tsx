@@ -6,7 +6,7 @@ import { Empty, PageHead } from "./components/display.tsx";
 import { isLive } from "./live.ts";
 import { type DashboardPage, PAGES } from "./pages/table.ts";
 import { useResource } from "./resource.ts";
-import { pageName } from "./router.ts";
+import { pageName, sectionName } from "./router.ts";
 import { SignIn } from "./sign-in.tsx";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
 
@@ -16,8 +16,12 @@ export function App() {
   if (signedIn === null) return <SignIn />;
   const pages = PAGES.filter(({ of }) => of.includes(signedIn.kind));
   const asked = pageName.value;
+  const section = sectionName.value;
+  const named = pages.find(
+    ({ name, sections = [""] }) => name === asked && sections.includes(section),
+  );
   // The first page of operators is one of theirs.
-  const current = pages.find(({ name }) => name === asked) ?? (asked === "" ? pages[0] : undefined);
+  const current = named ?? (asked === "" ? pages[0] : undefined);
   return (
     <>
       <Frame pages={pages} current={current} />

@@ -40,6 +40,20 @@ export function short(value: number): string {
   return compact.format(value);
 }
 
+const BYTE_UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
+/** 1.5 GiB */
+export function bytes(count: number): string {
+  const unit = count < 1 ? 0 : Math.min(Math.floor(Math.log2(count) / 10), BYTE_UNITS.length - 1);
+  const value = count / 1024 ** unit;
+  return `${value.toLocaleString(LOCALE, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${BYTE_UNITS[unit]}`;
+}
+
+/** An amount of any currency. */
+export function money(amount: number, currency: string): string {
+  return amount.toLocaleString(LOCALE, { style: "currency", currency });
+}
+
 export function percent(share: number): string {
   return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })} %`;
 }

@@ -85,3 +85,14 @@ function useChanges(isLive: boolean, tookMs: { readonly current: number }): numb
   }, [isLive]);
   return shown;
 }
+
+/** Calls when the viewer comes back to this tab, such as from the payment processor's page. */
+export function useReturn(onReturn: () => void): void {
+  const latest = useRef(onReturn);
+  latest.current = onReturn;
+  useEffect(() => {
+    const onChange = () => document.visibilityState === "visible" && latest.current();
+    document.addEventListener("visibilitychange", onChange);
+    return () => document.removeEventListener("visibilitychange", onChange);
+  }, []);
+}

@@ -1,8 +1,9 @@
 import { computed, signal } from "@preact/signals";
 
 /*
- * Pages are one segment below the dashboard, and what they show is in the query. A proxy may put all of it
- * below a path of its own, so everything is found from where this script was loaded.
+ * Pages are one segment below the dashboard, sections of a page another one, and what they show is in the
+ * query. A proxy may put all of it below a path of its own, so everything is found from where this script was
+ * loaded.
  */
 
 const script = document.querySelector<HTMLScriptElement>("script[src]")!;
@@ -18,10 +19,13 @@ window.addEventListener("popstate", () => {
 
 const url = computed(() => new URL(place.value));
 
-/** The page that the address names; "" is the first one. */
-export const pageName = computed(() =>
+const path = computed(() =>
   url.value.pathname.slice(dashboardUrl.pathname.length).replace(/\/$/, ""),
 );
+/** The page that the address names; "" is the first one. */
+export const pageName = computed(() => path.value.split("/")[0]!);
+/** The section of it; "" is the first one. */
+export const sectionName = computed(() => path.value.slice(pageName.value.length + 1));
 export const query = computed(() => url.value.searchParams);
 
 type Query = Readonly<Record<string, string | undefined>>;
@@ -45,6 +49,6 @@ export function navigate(href: string): void {
 /** Changes parameters of the page in place; what is undefined goes. */
 export function changeQuery(changed: Query): void {
   const parameters = { ...Object.fromEntries(query.value), ...changed };
-  history.replaceState(null, "", hrefOf(pageName.value, parameters));
+  history.replaceState(null, "", hrefOf(path.value, parameters));
   place.value = location.href;
 }

@@ -3,13 +3,16 @@ import { signedOutBecause, signIn } from "./api.ts";
 import { Field } from "./components/controls.tsx";
 import { Form } from "./components/dialog.tsx";
 import { Notice } from "./components/display.tsx";
-import { gatewayUrl } from "./router.ts";
+import { useResource } from "./resource.ts";
+import { dashboardUrl, gatewayUrl } from "./router.ts";
 
 /** Over plain http, except to this machine, browsers keep no secure cookie, so no session would last. */
 const canKeepSession = window.isSecureContext;
 
 export function SignIn() {
   const [key, setKey] = useState("");
+  const { data } = useResource<{ single_sign_on: string | null }>("sign_in");
+  const provider = data?.single_sign_on ?? null;
   useEffect(() => {
     document.title = "Sign in · Model gateway";
   }, []);
@@ -27,6 +30,11 @@ export function SignIn() {
             This page was opened over plain http, where a session cannot be kept. Open it over
             https.
           </Notice>
+        )}
+        {provider !== null && (
+          <a class="button primary sign-on" href={new URL("sign-on", dashboardUrl).href}>
+            Sign in with {provider}
+          </a>
         )}
         <Form submit="Sign in" onSubmit={() => signIn(key.trim())}>
           <Field

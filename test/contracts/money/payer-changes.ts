@@ -8,6 +8,7 @@ import { newId } from "../../../src/lib/ids.ts";
 import { BudgetSubjects } from "../../../src/money/budget-subjects.ts";
 import type { CreditOrders } from "../../../src/money/credit-orders.ts";
 import type { Books } from "../../ledger/books.ts";
+import { TEST_AUTHOR } from "../../support/author.ts";
 import type { OwnedMoney } from "./owned-money.ts";
 
 type PayerChanges = Pick<
@@ -55,14 +56,20 @@ export function payerChanges(books: Books, money: ChangedMoney): PayerChanges {
     async addSubject(organizationId, type, limits) {
       const subject = { type, value: crypto.randomUUID() };
       const none = { dailyBudgetNano: null, monthlyBudgetNano: null };
-      const { id } = await budgets.create(organizationId, subject, { ...none, ...limits });
+      const { id } = await budgets.create(
+        organizationId,
+        subject,
+        { ...none, ...limits },
+        TEST_AUTHOR,
+      );
       organizationOf.set(id, organizationId);
       return { budgetId: id, ...subject };
     },
     async changeSubject({ budgetId }, changed) {
-      await budgets.change(organizationOf.get(budgetId)!, budgetId, changed);
+      await budgets.change(organizationOf.get(budgetId)!, budgetId, changed, TEST_AUTHOR);
     },
-    removeSubject: ({ budgetId }) => budgets.remove(organizationOf.get(budgetId)!, budgetId),
+    removeSubject: ({ budgetId }) =>
+      budgets.remove(organizationOf.get(budgetId)!, budgetId, TEST_AUTHOR),
     async adjust({ organizationId }, amountNano) {
       const id = newId("cmd");
       const order = { kind: "adjustment", id, organizationId, amountNano } as const;

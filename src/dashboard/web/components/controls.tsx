@@ -61,6 +61,23 @@ export function Link({ page, query, children, isCurrent, class: className, onFol
   );
 }
 
+interface OutsideLinkProps {
+  readonly href: string;
+  readonly children: ComponentChildren;
+  readonly class?: string;
+}
+
+/** A link to a page of someone else's, such as the payment processor's; it opens next to the dashboard. */
+export function OutsideLink({ href, children, class: className }: OutsideLinkProps) {
+  // The address was given by another system: nothing else than a page may be opened.
+  if (!/^https?:\/\//i.test(href)) return <>{children}</>;
+  return (
+    <a href={href} class={className} target="_blank" rel="noopener noreferrer">
+      {children}
+    </a>
+  );
+}
+
 interface FieldProps {
   readonly label: string;
   readonly value: string;
@@ -122,13 +139,15 @@ interface AreaProps {
   readonly value: string;
   readonly rows?: number;
   readonly placeholder?: string;
+  readonly hint?: string;
   readonly error?: string | undefined;
   onInput(value: string): void;
   onKeyDown?(event: KeyboardEvent): void;
 }
 
-export function Area({ label, rows = 3, error, onInput, ...area }: AreaProps) {
+export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaProps) {
   const id = useId();
+  const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -138,13 +157,13 @@ export function Area({ label, rows = 3, error, onInput, ...area }: AreaProps) {
         value={area.value}
         placeholder={area.placeholder}
         aria-invalid={error !== undefined}
-        aria-describedby={error === undefined ? undefined : `${id}-hint`}
+        aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
         onKeyDown={area.onKeyDown}
       />
-      {error !== undefined && (
-        <p id={`${id}-hint`} class="hint bad">
-          {error}
+      {described !== undefined && (
+        <p id={described} class={error === undefined ? "hint" : "hint bad"}>
+          {error ?? hint}
         </p>
       )}
     </div>

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api.ts";
-import { Button } from "./controls.tsx";
+import { Button, OutsideLink } from "./controls.tsx";
 import { Notice } from "./display.tsx";
 
 interface DialogProps {
@@ -61,7 +61,7 @@ export function Form({
   onSubmit,
 }: FormProps) {
   const [isBusy, setBusy] = useState(false);
-  const [fault, setFault] = useState<string>();
+  const [fault, setFault] = useState<unknown>();
   const send = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -69,7 +69,7 @@ export function Form({
     try {
       await onSubmit();
     } catch (error) {
-      setFault(messageOf(error));
+      setFault(error);
     } finally {
       setBusy(false);
     }
@@ -77,7 +77,11 @@ export function Form({
   return (
     <form onSubmit={(event) => void send(event)}>
       {children}
-      {fault !== undefined && <Notice tone="bad">{fault}</Notice>}
+      {fault !== undefined && (
+        <Notice tone="bad">
+          <Fault error={fault} />
+        </Notice>
+      )}
       <footer>
         {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
         <Button type="submit" variant={isDanger ? "danger" : "primary"} isBusy={isBusy}>
@@ -85,6 +89,21 @@ export function Form({
         </Button>
       </footer>
     </form>
+  );
+}
+
+/** An error for people; the page that it names is a link. */
+export function Fault({ error }: { readonly error: unknown }) {
+  const message = messageOf(error);
+  const page = error instanceof ApiError ? error.payment.page : undefined;
+  if (page === undefined || !message.includes(page)) return <>{message}</>;
+  const at = message.indexOf(page);
+  return (
+    <>
+      {message.slice(0, at)}
+      <OutsideLink href={page}>the payment page</OutsideLink>
+      {message.slice(at + page.length)}
+    </>
   );
 }
 

@@ -4,14 +4,16 @@ import { clock, date, dateTime, relative, utc } from "../format.ts";
 
 interface PageHeadProps {
   readonly title: string;
+  /** What of the page is shown, for the title of the window. */
+  readonly section?: string;
   readonly children?: ComponentChildren;
 }
 
 /** The heading of a page, and what can be done on it. */
-export function PageHead({ title, children }: PageHeadProps) {
+export function PageHead({ title, section, children }: PageHeadProps) {
   useEffect(() => {
-    document.title = `${title} · Model gateway`;
-  }, [title]);
+    document.title = `${section === undefined ? "" : `${section} · `}${title} · Model gateway`;
+  }, [title, section]);
   return (
     <header class="page-head">
       <h1>{title}</h1>

@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import type { Session } from "../api.ts";
+import { AuditLogPage } from "./audit-log.tsx";
 import { ComponentsPage } from "./components.tsx";
 import { KeysPage } from "./keys.tsx";
 import { ModelsPage } from "./models.tsx";
@@ -8,6 +9,7 @@ import { OverviewPage } from "./overview.tsx";
 import { PlaygroundPage } from "./playground.tsx";
 import { ProvidersPage } from "./providers.tsx";
 import { RequestsPage } from "./requests.tsx";
+import { SETTINGS_SECTIONS, SettingsPage } from "./settings/settings.tsx";
 import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
 
@@ -18,6 +20,8 @@ export interface DashboardPage {
   /** Whose session shows it. */
   readonly of: readonly Session["kind"][];
   readonly isUnlisted?: true;
+  /** What can follow its name in the address; "" is its first section. */
+  readonly sections?: readonly string[];
   readonly Page: ComponentType;
 }
 
@@ -30,8 +34,16 @@ export const PAGES: readonly DashboardPage[] = [
   { name: "webhooks", title: "Webhooks", of: ["organization"], Page: WebhooksPage },
   { name: "models", title: "Models", of: ["organization"], Page: ModelsPage },
   { name: "playground", title: "Playground", of: ["organization"], Page: PlaygroundPage },
+  {
+    name: "settings",
+    title: "Settings",
+    of: ["organization"],
+    sections: SETTINGS_SECTIONS.map(({ name }) => name),
+    Page: SettingsPage,
+  },
   { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
   { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
+  { name: "audit-log", title: "Audit log", of: ["organization", "operator"], Page: AuditLogPage },
   {
     name: "components",
     title: "Components",

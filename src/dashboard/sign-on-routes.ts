@@ -1,0 +1,118 @@
+import { publicUrl } from "../http/request-headers.ts";
+import type { RequestContext, RouteDefinition } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { expiredFlow, flowCookie, flowSecret, sessionCookie } from "./browser.ts";
+import type { DashboardSessions } from "./sessions.ts";
+import { SignInRefused, type SingleSignOn } from "./single-sign-on.ts";
+
+const PATH = "/dashboard/sign-on";
+const CALLBACK = `${PATH}/callback`;
+
+export interface SignOnDependencies {
+  readonly singleSignOn: SingleSignOn;
+  readonly sessions: DashboardSessions;
+  readonly publicUrl: string | undefined;
+  senderOf(context: RequestContext): string;
+  onRefused(error: SignInRefused): void;
+}
+
+/**
+ * The way to the identity provider and back. Both are followed by the browser itself: nothing that a request states
+ * decides where it is sent.
+ */
+export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[] {
+  const { singleSignOn, sessions, publicUrl: base, senderOf } = dependencies;
+  const common = {
+    method: "GET",
+    tag: "Dashboard",
+    access: { kind: "public" },
+    ignoresQuery: true,
+  } as const;
+  const failures = {
+    403: { description: "A page that says why", contentType: "text/html" },
+    502: { description: "A page that says so: the identity provider does not answer" },
+  };
+  return [
+    {
+      ...common,
+      path: PATH,
+      summary: "Sign in through the identity provider",
+      responses: { 302: { description: "To the identity provider" }, ...failures },
+      handle: (context) =>
+        orPage(dependencies, context, async () => {
+          await sessions.countAttempt(senderOf(context));
+          const { request } = context;
+          const { url, secret } = await singleSignOn.begin(publicUrl(CALLBACK, request, base));
+          return redirect(url, flowCookie(request, base, secret));
+        }),
+    },
+    {
+      ...common,
+      path: CALLBACK,
+      summary: "The way back from the identity provider",
+      responses: { 302: { description: "To the dashboard, signed in" }, ...failures },
+      handle: (context) =>
+        orPage(dependencies, context, async () => {
+          await sessions.countAttempt(senderOf(context));
+          const { request, origin } = context;
+          const secret = flowSecret(request, base);
+          if (secret === undefined) {
+            const message = "This sign-in was not begun in this browser, or took too long.";
+            throw new SignInRefused(403, message);
+          }
+          const answer = new URL(publicUrl(CALLBACK, request, base));
+          answer.search = new URL(request.url).search;
+          const subject = await singleSignOn.finish(answer, secret);
+          const token = await sessions.beginFor(subject, origin);
+          const response = redirect("../../dashboard", sessionCookie(request, base, token));
+          response.headers.append("set-cookie", expiredFlow(request, base));
+          return response;
+        }),
+    },
+  ];
+}
+
+async function orPage(
+  { publicUrl: base, onRefused }: SignOnDependencies,
+  { request }: RequestContext,
+  work: () => Promise<Response>,
+): Promise<Response> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof SignInRefused)) throw error;
+    onRefused(error);
+    const response = refusalPage(error, publicUrl("/dashboard", request, base));
+    response.headers.append("set-cookie", expiredFlow(request, base));
+    return response;
+  }
+}
+
+function redirect(location: string, cookie: string): Response {
+  const headers = { location, "cache-control": "no-store", "referrer-policy": "no-referrer" };
+  const response = new Response(null, { status: 302, headers });
+  response.headers.append("set-cookie", cookie);
+  return response;
+}
+
+/** The messages are the gateway's own: none quotes what came from elsewhere. */
+function refusalPage({ status, message }: SignInRefused, dashboard: string): Response {
+  if (/["<>&]/.test(dashboard)) throw new GatewayError("internal", "not an address");
+  const html = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in · Model gateway</title></head>
+<body><main><h1>Not signed in</h1><p>${message}</p><p><a href="${dashboard}">Back to the dashboard</a></p></main></body>
+</html>
+`;
+  return new Response(html, {
+    status,
+    headers: {
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+      "referrer-policy": "no-referrer",
+      "x-content-type-options": "nosniff",
+      "cache-control": "no-store",
+    },
+  });
+}

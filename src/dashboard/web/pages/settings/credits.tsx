@@ -1,0 +1,218 @@
+import { useState } from "preact/hooks";
+import { ApiError, call } from "../../api.ts";
+import { Button, Choice, Field, OutsideLink } from "../../components/controls.tsx";
+import { Dialog, Form, toast } from "../../components/dialog.tsx";
+import { Figure, Figures, Notice, Panel } from "../../components/display.tsx";
+import { usd } from "../../format.ts";
+import { useReturn } from "../../resource.ts";
+import { numberIn } from "../key-dialog.tsx";
+import type { Credits, PaymentBounds } from "./billing.tsx";
+import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
+
+interface CreditsPanelProps {
+  readonly credits: Credits | undefined;
+  readonly error: string | undefined;
+  readonly bounds: PaymentBounds | undefined;
+  readonly methods: readonly PaymentMethod[] | undefined;
+  onChanged(): void;
+}
+
+export function CreditsPanel({ credits, error, bounds, methods, onChanged }: CreditsPanelProps) {
+  const [isPaying, setPaying] = useState(false);
+  const [isOrdering, setOrdering] = useState(false);
+  const [outcome, setOutcome] = useState<Outcome>();
+  const canPay = bounds !== undefined && bounds.processor !== null && methods !== undefined;
+  return (
+    <Panel
+      title="Credit"
+      aside={
+        bounds?.processor !== null && (
+          <Button
+            variant="primary"
+            isDisabled={!canPay}
+            // The dialog may be closed before the answer is there.
+            isBusy={isOrdering}
+            onClick={() => setPaying(true)}
+          >
+            Add credit
+          </Button>
+        )
+      }
+      isFlush
+    >
+      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      <Figures>
+        <Figure label="Balance" value={credits && usd(credits.balance_usd)} />
+        <Figure label="Spent in all" value={credits && usd(credits.lifetime_spend_usd)} />
+      </Figures>
+      {isPaying && canPay && (
+        <TopUpDialog
+          bounds={bounds}
+          methods={methods}
+          outcome={outcome}
+          onOutcome={setOutcome}
+          onOrdering={setOrdering}
+          onChanged={onChanged}
+          onClose={() => setPaying(false)}
+        />
+      )}
+    </Panel>
+  );
+}
+
+/** A payment that was ordered. Ordering it again by the same key does not pay again. */
+interface Attempt {
+  readonly key: string;
+  readonly body: { readonly amount_usd: number; readonly payment_method_id: string };
+}
+
+interface Outcome {
+  readonly attempt: Attempt;
+  readonly kind: "waits for the holder" | "unknown";
+  readonly message: string;
+  /** Where the holder of the card authenticates. */
+  readonly page: string | undefined;
+}
+
+const NOT_YET: Readonly<Record<Outcome["kind"], string>> = {
+  "waits for the holder": "It is not confirmed yet.",
+  unknown: "It is not known yet.",
+};
+
+interface TopUpProps {
+  readonly bounds: PaymentBounds;
+  readonly methods: readonly PaymentMethod[];
+  /** Of the last attempt, where it is open; the dialog may be closed meanwhile. */
+  readonly outcome: Outcome | undefined;
+  onOutcome(outcome: Outcome | undefined): void;
+  onOrdering(isOrdering: boolean): void;
+  onChanged(): void;
+  onClose(): void;
+}
+
+/** Buys credit. What was ordered is asked for again by its key until its outcome is known. */
+function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps) {
+  const { onOrdering, onChanged, onClose } = on;
+  const [amount, setAmount] = useState("25");
+  const [chosenId, setMethodId] = useState<string>();
+  const isDefault = ({ is_default: is }: PaymentMethod) => is;
+  const methodId = chosenId ?? methods.find(isDefault)?.id ?? methods[0]?.id;
+
+  const order = async (attempt: Attempt) => {
+    onOrdering(true);
+    try {
+      const { amount_usd: paidUsd } = await call<{ amount_usd: number }>(
+        "POST",
+        "v1/credits/topup",
+        { body: attempt.body, headers: { "idempotency-key": attempt.key } },
+      );
+      toast(`Added ${usd(paidUsd)} to the balance.`);
+      onOutcome(undefined);
+      onClose();
+    } catch (error) {
+      const next = outcomeOf(attempt, error);
+      if (next !== undefined) {
+        if (outcome !== undefined) toast(NOT_YET[next.kind]);
+        return onOutcome(next);
+      }
+      // Declined: the next order is another attempt. Other refusals say nothing of one that is open.
+      if (error instanceof ApiError && error.status === 402) onOutcome(undefined);
+      throw error;
+    } finally {
+      onOrdering(false);
+      onChanged();
+    }
+  };
+  useReturn(() => {
+    if (outcome?.kind === "waits for the holder") void order(outcome.attempt).catch(() => {});
+  });
+
+  if (outcome !== undefined) {
+    const close = () => {
+      // One that waits for its holder is paid by that holder alone: others can be ordered.
+      if (outcome.kind === "waits for the holder") onOutcome(undefined);
+      onClose();
+    };
+    return (
+      <Dialog title="Add credit" onClose={close}>
+        <Form
+          submit="Look again"
+          onCancel={close}
+          cancel="Close"
+          onSubmit={() => order(outcome.attempt)}
+        >
+          {outcome.kind === "unknown" ? (
+            <Notice tone="warn">
+              It is not known yet whether {usd(outcome.attempt.body.amount_usd)} was paid.{" "}
+              {outcome.message} Looking again does not pay twice.
+            </Notice>
+          ) : (
+            <Authentication outcome={outcome} />
+          )}
+        </Form>
+      </Dialog>
+    );
+  }
+  if (methodId === undefined) {
+    return (
+      <Dialog title="Add credit" onClose={onClose}>
+        <Notice>Add a payment method first.</Notice>
+      </Dialog>
+    );
+  }
+  const pay = () => {
+    const amountUsd = numberIn(amount, "Amount");
+    if (amountUsd === null) throw new ApiError(400, "invalid_body", "State an amount.", null);
+    const body = { amount_usd: amountUsd, payment_method_id: methodId };
+    return order({ key: crypto.randomUUID(), body });
+  };
+  return (
+    <Dialog title="Add credit" onClose={onClose}>
+      <Form submit={payText(amount)} onCancel={onClose} onSubmit={async () => pay()}>
+        <Field
+          label="Amount"
+          value={amount}
+          onInput={setAmount}
+          inputMode="decimal"
+          isRequired
+          hint={`USD, from ${usd(bounds.min_usd)} to ${usd(bounds.max_usd)}`}
+        />
+        <Choice
+          label="Pay with"
+          value={methodId}
+          options={methods.map((method) => [method.id, methodTitle(method)] as const)}
+          onChange={setMethodId}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function Authentication({ outcome: { page, attempt, message } }: { readonly outcome: Outcome }) {
+  if (page === undefined) return <Notice tone="warn">{message}</Notice>;
+  return (
+    <Notice tone="warn">
+      The bank asks the holder of the card to confirm the payment of {usd(attempt.body.amount_usd)}{" "}
+      (3-D Secure). <OutsideLink href={page}>Confirm it on the bank's page</OutsideLink>, then come
+      back. It is added to the balance once it is confirmed, within a day.
+    </Notice>
+  );
+}
+
+/** Undefined where the error does not leave the payment open. */
+function outcomeOf(attempt: Attempt, error: unknown): Outcome | undefined {
+  if (!(error instanceof ApiError)) return undefined;
+  const { status, code, message, payment } = error;
+  const open = { attempt, message, page: payment.page };
+  if (status === 402 && payment.declineCode === "authentication_required") {
+    return { ...open, kind: "waits for the holder" };
+  }
+  // No answer, or none that says what became of the payment.
+  const isUnknown = status === 0 || status === 408 || (status >= 500 && code !== "provider_error");
+  return isUnknown ? { ...open, kind: "unknown" } : undefined;
+}
+
+function payText(amount: string): string {
+  const value = Number(amount.trim().replace(/^\$/, ""));
+  return Number.isFinite(value) && value > 0 ? `Pay ${usd(value)}` : "Pay";
+}

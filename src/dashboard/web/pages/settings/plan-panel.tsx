@@ -1,0 +1,274 @@
+import { useState } from "preact/hooks";
+import { call } from "../../api.ts";
+import { Button, Link, OutsideLink } from "../../components/controls.tsx";
+import { Dialog, Form, toast } from "../../components/dialog.tsx";
+import { Badge, Notice, Panel, Skeleton } from "../../components/display.tsx";
+import { bytes, date, usd } from "../../format.ts";
+import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
+import {
+  isOperators,
+  isPaidNow,
+  type OfferedPlan,
+  planTitle,
+  priceText,
+  type Subscription,
+} from "./plans.ts";
+
+interface PlanPanelProps {
+  readonly subscription: Subscription | undefined;
+  readonly plans: readonly OfferedPlan[] | undefined;
+  readonly methods: readonly PaymentMethod[] | undefined;
+  readonly error: string | undefined;
+  onChanged(): void;
+}
+
+/** The plan, what it costs, and the others. */
+export function PlanPanel({ subscription, plans, methods, error, onChanged }: PlanPanelProps) {
+  const [chosen, setChosen] = useState<OfferedPlan>();
+  const isLoading = subscription === undefined || plans === undefined;
+  return (
+    <Panel title="Plan">
+      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {isLoading ? (
+        error === undefined && <Skeleton />
+      ) : (
+        <>
+          <Standing subscription={subscription} />
+          <ul class="plans">
+            {plans.map((plan) => (
+              <li key={plan.plan}>
+                <PlanCard
+                  plan={plan}
+                  subscription={subscription}
+                  onChoose={() => setChosen(plan)}
+                />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {chosen !== undefined && subscription !== undefined && (
+        <PlanDialog
+          chosen={chosen}
+          subscription={subscription}
+          method={methods?.find(({ is_default: isDefault }) => isDefault)}
+          onChanged={onChanged}
+          onClose={() => setChosen(undefined)}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Standing({ subscription }: { readonly subscription: Subscription }) {
+  const { plan, payment_url: paymentUrl, invoice_url: invoiceUrl } = subscription;
+  return (
+    <>
+      <PaymentStanding subscription={subscription} />
+      <dl class="facts">
+        <dt>Current plan</dt>
+        <dd class="strong">{planTitle(plan)}</dd>
+        <dt>Platform fee</dt>
+        <dd>{subscription.platform_fee_percent} % on top of what providers cost</dd>
+        <dt>Period</dt>
+        <dd>
+          {date(subscription.current_period_start)} to {date(subscription.current_period_end)}
+        </dd>
+        <dt>Charged in it</dt>
+        <dd>{usd(subscription.usage_this_period_usd)}</dd>
+        {invoiceUrl !== null && paymentUrl === null && (
+          <>
+            <dt>Invoice</dt>
+            <dd>
+              <OutsideLink href={invoiceUrl}>The last invoice</OutsideLink>
+            </dd>
+          </>
+        )}
+      </dl>
+      {isOperators(subscription) && (
+        <p class="under-panel">
+          The gateway's operator has chosen this plan, and is the one who can change it.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What someone has to know or do about a paid plan. */
+function PaymentStanding({ subscription }: { readonly subscription: Subscription }) {
+  const { payment_status: status, payment_url: url, next_plan: nextPlan } = subscription;
+  const invoice = url === null ? "its invoice" : <OutsideLink href={url}>its invoice</OutsideLink>;
+  if (status === "pending") {
+    return (
+      <Notice tone="warn">
+        The payment processor has not said whether Pro is paid. It takes effect once it is.
+      </Notice>
+    );
+  }
+  if (status === "open") {
+    return <Notice tone="warn">Pro takes effect once {invoice} is paid.</Notice>;
+  }
+  if (status === "unpaid") {
+    return (
+      <Notice tone="bad">
+        The last payment for Pro failed. Until {invoice} is paid, the organization is on{" "}
+        {planTitle(subscription.plan)}.
+      </Notice>
+    );
+  }
+  if (nextPlan === null) return null;
+  return (
+    <Notice>
+      Pro is paid until {date(subscription.current_period_end)}. Then the organization is on{" "}
+      {planTitle(nextPlan)}.
+    </Notice>
+  );
+}
+
+interface PlanCardProps {
+  readonly plan: OfferedPlan;
+  readonly subscription: Subscription;
+  onChoose(): void;
+}
+
+const PURPOSES: Readonly<Record<string, string>> = {
+  free: "Pay for what you use, from your balance.",
+  byok: "Calls go to providers with your own keys, and providers bill you.",
+  pro: "A lower fee, and more room for files.",
+};
+
+function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
+  const title = planTitle(plan.plan);
+  const { next_plan: nextPlan } = subscription;
+  const isCurrent = plan.plan === subscription.plan;
+  const isNext = plan.plan === nextPlan;
+  const canChoose = !isOperators(subscription) && !isNext && (!isCurrent || nextPlan !== null);
+  const action = isCurrent ? `Keep ${title}` : `Choose ${title}`;
+  return (
+    <div class={isCurrent ? "plan current" : "plan"}>
+      <h3>
+        {title} {isCurrent && <Badge tone="good">Current</Badge>}
+        {isNext && <Badge>Next</Badge>}
+      </h3>
+      <p class="price">{priceOf(plan)}</p>
+      <p class="quiet">{PURPOSES[plan.plan]}</p>
+      <ul>
+        <li>{plan.fee_percent} % fee on top of what providers cost</li>
+        <li>{bytes(plan.file_quota_bytes)} of stored files</li>
+      </ul>
+      {canChoose && <Button onClick={onChoose}>{action}</Button>}
+    </div>
+  );
+}
+
+function priceOf({ is_paid: isPaid, price }: OfferedPlan): string {
+  if (!isPaid) return "No monthly price";
+  return price === null ? "Price not known now" : priceText(price);
+}
+
+interface PlanDialogProps {
+  readonly chosen: OfferedPlan;
+  readonly subscription: Subscription;
+  readonly method: PaymentMethod | undefined;
+  onChanged(): void;
+  onClose(): void;
+}
+
+/** States what the choice costs, and asks. */
+function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDialogProps) {
+  const title = planTitle(chosen.plan);
+  const isKept = chosen.plan === subscription.plan;
+  const isBought = chosen.is_paid && !isKept;
+  const obstacle = isBought ? obstacleOf(chosen, method) : undefined;
+  const heading = isKept ? `Keep ${title}?` : `Change to ${title}?`;
+  if (obstacle !== undefined) {
+    return (
+      <Dialog title={heading} onClose={onClose}>
+        <Notice tone="warn">{obstacle}</Notice>
+      </Dialog>
+    );
+  }
+  const choose = async () => {
+    try {
+      await call("POST", "v1/billing/subscription", { body: { plan: chosen.plan } });
+    } finally {
+      // An invoice that is open now is shown.
+      onChanged();
+    }
+    toast(isPaidNow(subscription) && !isKept ? "Pro ends with its period." : `Chose ${title}.`);
+    onClose();
+  };
+  const payment = isBought && chosen.price !== null ? priceText(chosen.price) : undefined;
+  return (
+    <Dialog title={heading} onClose={onClose}>
+      <Form
+        submit={payment === undefined ? heading.slice(0, -1) : `Pay ${payment}`}
+        onCancel={onClose}
+        onSubmit={choose}
+      >
+        <Consequences chosen={chosen} subscription={subscription} method={method} />
+      </Form>
+    </Dialog>
+  );
+}
+
+function obstacleOf({ price }: OfferedPlan, method: PaymentMethod | undefined) {
+  if (price === null) {
+    return "The payment processor has not said what the plan costs. Try again later.";
+  }
+  return method === undefined
+    ? "Add a payment method first: the plan is paid with the default one."
+    : undefined;
+}
+
+function Consequences({
+  chosen,
+  subscription,
+  method,
+}: Omit<PlanDialogProps, "onChanged" | "onClose">) {
+  const title = planTitle(chosen.plan);
+  const end = date(subscription.current_period_end);
+  const price = chosen.price && priceText(chosen.price);
+  if (chosen.plan === subscription.plan) {
+    return (
+      <p>
+        {title} goes on after {end}
+        {price !== null && `, for ${price}`}. Nothing is paid now.
+      </p>
+    );
+  }
+  const fee = (
+    <p>
+      Plan {title} has a platform fee of {chosen.fee_percent} %; you pay{" "}
+      {subscription.platform_fee_percent} % now. A fee that the gateway's operator has set for your
+      organization stays.
+    </p>
+  );
+  if (chosen.is_paid) {
+    return (
+      <>
+        <p>
+          <b>{price}</b> is paid with {method && methodTitle(method)}: the first time now, then on
+          until you choose another plan.
+        </p>
+        {fee}
+      </>
+    );
+  }
+  return (
+    <>
+      <p>
+        {isPaidNow(subscription)
+          ? `Pro is paid until ${end} and lasts until then; nothing of it is given back. After that there is no monthly price.`
+          : "There is no monthly price. The next request pays the new fee."}
+      </p>
+      {fee}
+      {chosen.plan === "byok" && (
+        <Notice tone="warn">
+          Every call needs a key of your own at the model's provider, and is refused without one.
+          See <Link page="settings/provider-keys">Provider keys</Link>.
+        </Notice>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,63 @@
+import { money } from "../../format.ts";
+
+/** A plan as GET /dashboard/api/settings/plans lists it. */
+export interface OfferedPlan {
+  readonly plan: string;
+  readonly fee_percent: number;
+  readonly file_quota_bytes: number;
+  readonly is_paid: boolean;
+  readonly price: PlanPrice | null;
+}
+
+export interface PlanPrice {
+  readonly amount: number;
+  readonly currency: string;
+  readonly interval: string;
+  readonly interval_count: number;
+}
+
+/** The plan as GET /v1/billing/subscription shows it. */
+export interface Subscription {
+  readonly plan: string;
+  readonly platform_fee_percent: number;
+  readonly current_period_start: string;
+  readonly current_period_end: string;
+  readonly usage_this_period_usd: number;
+  readonly next_plan: string | null;
+  readonly payment_status: "pending" | "open" | "active" | "unpaid" | null;
+  readonly payment_url: string | null;
+  readonly invoice_url: string | null;
+}
+
+const TITLES: Readonly<Record<string, string>> = {
+  free: "Free",
+  pro: "Pro",
+  byok: "Own keys",
+  enterprise: "Enterprise",
+};
+
+export function planTitle(plan: string): string {
+  return TITLES[plan] ?? plan;
+}
+
+/** $20.00 a month */
+export function priceText({
+  amount,
+  currency,
+  interval,
+  interval_count: count,
+}: PlanPrice): string {
+  const each = count === 1 ? `a ${interval}` : `every ${count} ${interval}s`;
+  return `${money(amount, currency)} ${each}`;
+}
+
+/** Whether it is paid for at the moment. */
+export function isPaidNow({ plan, payment_status: status }: Subscription): boolean {
+  return plan === "pro" && status === "active";
+}
+
+/** Whether an operator has put the organization on a plan that it cannot leave by itself. */
+export function isOperators(subscription: Subscription): boolean {
+  const { plan } = subscription;
+  return plan !== "free" && plan !== "byok" && !isPaidNow(subscription);
+}

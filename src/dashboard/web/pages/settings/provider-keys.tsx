@@ -1,0 +1,187 @@
+import { useState } from "preact/hooks";
+import { ApiError, call } from "../../api.ts";
+import { Button, Choice, Field } from "../../components/controls.tsx";
+import { Confirm, Dialog, Form, toast } from "../../components/dialog.tsx";
+import { Badge, Empty, Notice, Panel, Time } from "../../components/display.tsx";
+import { type Column, Table } from "../../components/table.tsx";
+import { useResource } from "../../resource.ts";
+
+/** A key as GET /v1/provider_keys lists it. */
+interface ProviderKey {
+  readonly id: string;
+  readonly provider: string;
+  readonly name: string;
+  readonly key_prefix: string;
+  readonly is_valid: boolean;
+  readonly created_at: string;
+}
+
+interface Provider {
+  readonly id: string;
+  readonly needs_base_url: boolean;
+}
+
+export function ProviderKeysSection() {
+  const [isAdding, setAdding] = useState(false);
+  const [deleted, setDeleted] = useState<ProviderKey>();
+  const { data, error, reload } = useResource<{ data: ProviderKey[] }>("v1/provider_keys");
+  const choices = useResource<{ providers: Provider[] }>("settings/choices");
+  const providers = choices.data?.providers;
+  return (
+    <Panel
+      title="Provider keys"
+      aside={
+        <Button
+          variant="primary"
+          isDisabled={providers === undefined}
+          onClick={() => setAdding(true)}
+        >
+          Add provider key
+        </Button>
+      }
+      isFlush
+    >
+      <p class="panel-lead">
+        Calls to a provider use your own key where there is one, and cost nothing here: the provider
+        bills you.
+      </p>
+      <Table
+        label="Provider keys"
+        columns={columns(setDeleted)}
+        rows={data?.data}
+        error={error ?? choices.error}
+        keyOf={({ id }) => id}
+        empty={
+          <Empty title="There is no provider key yet.">
+            <p>Add the key of your account at a provider, such as OpenAI.</p>
+          </Empty>
+        }
+      />
+      {isAdding && providers !== undefined && (
+        <AddKeyDialog providers={providers} onChanged={reload} onClose={() => setAdding(false)} />
+      )}
+      {deleted !== undefined && (
+        <Confirm
+          title="Delete this provider key?"
+          action="Delete provider key"
+          onClose={() => setDeleted(undefined)}
+          onConfirm={async () => {
+            await call("DELETE", `v1/provider_keys/${deleted.id}`);
+            toast(`Deleted ${deleted.name}.`);
+            setDeleted(undefined);
+            reload();
+          }}
+        >
+          Calls to {deleted.provider} do not use <b>{deleted.name}</b> any more. Without another key
+          they are charged to your balance, and on the plan of own keys they are refused.
+        </Confirm>
+      )}
+    </Panel>
+  );
+}
+
+function columns(onDelete: (key: ProviderKey) => void): Column<ProviderKey>[] {
+  return [
+    {
+      title: "Name",
+      cell: ({ name, key_prefix: prefix }) => (
+        <span>
+          <span class="strong">{name}</span>
+          <span class="sub code">{prefix}…</span>
+        </span>
+      ),
+    },
+    { title: "Provider", cell: ({ provider }) => provider },
+    {
+      title: "State",
+      isCorner: true,
+      cell: ({ is_valid: isValid }) =>
+        isValid ? <Badge tone="good">In use</Badge> : <Badge tone="bad">Refused</Badge>,
+    },
+    {
+      title: "Added",
+      isSecondary: true,
+      cell: ({ created_at: at }) => <Time iso={at} form="date" />,
+    },
+    {
+      title: "Actions",
+      isAction: true,
+      cell: (key) => (
+        <Button variant="quiet" label={`Delete ${key.name}`} onClick={() => onDelete(key)}>
+          Delete
+        </Button>
+      ),
+    },
+  ];
+}
+
+interface AddKeyProps {
+  readonly providers: readonly Provider[];
+  onChanged(): void;
+  onClose(): void;
+}
+
+/** The secret is in this form alone, and goes with it. */
+function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
+  const [providerId, setProviderId] = useState(providers[0]?.id ?? "");
+  const [name, setName] = useState("");
+  const [key, setKey] = useState("");
+  const [baseUrl, setBaseUrl] = useState("");
+  const needsUrl = providers.find(({ id }) => id === providerId)?.needs_base_url ?? false;
+  const add = async () => {
+    const body = {
+      provider: providerId,
+      key: key.trim(),
+      ...(name !== "" && { name }),
+      ...(baseUrl !== "" && { base_url: baseUrl }),
+    };
+    try {
+      await call("POST", "v1/provider_keys", { body });
+    } catch (error) {
+      // The others are worth another try with the same secret.
+      if (error instanceof ApiError && error.param === "key") setKey("");
+      throw error;
+    }
+    toast("Added the provider key.");
+    onClose();
+    onChanged();
+  };
+  if (providers.length === 0) {
+    return (
+      <Dialog title="Add a provider key" onClose={onClose}>
+        <Notice>This gateway calls no provider that takes keys.</Notice>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="Add a provider key" onClose={onClose}>
+      <Form submit="Add" onCancel={onClose} onSubmit={add}>
+        <Choice
+          label="Provider"
+          value={providerId}
+          options={providers.map(({ id }) => [id, id] as const)}
+          onChange={setProviderId}
+        />
+        <Field
+          label="Secret"
+          type="password"
+          value={key}
+          onInput={setKey}
+          isRequired
+          autocomplete="off"
+          hint="The provider is asked whether it takes it. It is stored encrypted and never shown again."
+        />
+        <Field label="Name" value={name} onInput={setName} placeholder={providerId} />
+        <Field
+          label="Address"
+          type="url"
+          value={baseUrl}
+          onInput={setBaseUrl}
+          isRequired={needsUrl}
+          placeholder={needsUrl ? "https://example.com/v1" : "The provider's own"}
+          hint="Only for a server of your own: public, https, with the version"
+        />
+      </Form>
+    </Dialog>
+  );
+}

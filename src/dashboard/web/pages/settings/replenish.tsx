@@ -1,0 +1,128 @@
+import { useState } from "preact/hooks";
+import { call } from "../../api.ts";
+import { Check, Choice, Field } from "../../components/controls.tsx";
+import { Form, toast } from "../../components/dialog.tsx";
+import { Badge, Notice, Panel, Skeleton } from "../../components/display.tsx";
+import { usd } from "../../format.ts";
+import { numberIn } from "../key-dialog.tsx";
+import type { Credits, PaymentBounds } from "./billing.tsx";
+import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
+
+interface ReplenishPanelProps extends ReplenishProps {
+  readonly error: string | undefined;
+}
+
+interface ReplenishProps {
+  readonly credits: Credits | undefined;
+  readonly bounds: PaymentBounds | undefined;
+  readonly methods: readonly PaymentMethod[] | undefined;
+  onChanged(): void;
+}
+
+const STATES = {
+  off: ["neutral", "Off"],
+  active: ["good", "On"],
+  retrying: ["warn", "Declined, tried again"],
+  stopped: ["bad", "Stopped"],
+} as const;
+
+const PROBLEMS = {
+  off: undefined,
+  active: undefined,
+  retrying:
+    "The last payment was declined. It is tried again after 10 minutes, then after an hour.",
+  stopped:
+    "Three payments in a row were declined, so no more are tried. Choose another payment method, and save.",
+} as const;
+
+/** Payments that are made when the balance runs low. */
+export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
+  const { credits, bounds, methods, onChanged } = props;
+  const status = credits && STATES[credits.replenish_status];
+  return (
+    <Panel title="Automatic top-ups" aside={status && <Badge tone={status[0]}>{status[1]}</Badge>}>
+      {credits === undefined || bounds === undefined || methods === undefined ? (
+        error === undefined ? (
+          <Skeleton />
+        ) : (
+          <Notice tone="bad">{error}</Notice>
+        )
+      ) : (
+        <ReplenishForm
+          // What was saved is shown again; figures that move leave what is being typed.
+          key={JSON.stringify([
+            credits.auto_replenish,
+            credits.replenish_threshold_usd,
+            credits.replenish_amount_usd,
+            credits.replenish_payment_method_id,
+          ])}
+          {...{ credits, bounds, methods, onChanged }}
+        />
+      )}
+    </Panel>
+  );
+}
+
+type Loaded<Props> = { readonly [Name in keyof Props]: NonNullable<Props[Name]> };
+
+function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<ReplenishProps>) {
+  const stated = (amount: number) => (amount === 0 ? "" : String(amount));
+  const [isOn, setOn] = useState(credits.auto_replenish);
+  const [threshold, setThreshold] = useState(stated(credits.replenish_threshold_usd));
+  const [amount, setAmount] = useState(stated(credits.replenish_amount_usd));
+  const [methodId, setMethodId] = useState(credits.replenish_payment_method_id ?? "");
+  const problem = PROBLEMS[credits.replenish_status];
+  const save = async () => {
+    const thresholdUsd = numberIn(threshold, "Threshold");
+    const amountUsd = numberIn(amount, "Amount");
+    const body = {
+      auto_replenish: isOn,
+      ...(thresholdUsd !== null && { replenish_threshold_usd: thresholdUsd }),
+      ...(amountUsd !== null && { replenish_amount_usd: amountUsd }),
+      payment_method_id: methodId === "" ? null : methodId,
+    };
+    await call("PATCH", "v1/credits", { body });
+    toast(isOn ? "Automatic top-ups are on." : "Automatic top-ups are off.");
+    onChanged();
+  };
+  const options = methods.map((method) => [method.id, methodTitle(method)] as const);
+  return (
+    <Form submit="Save" onSubmit={save}>
+      {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
+      <Check label="Top up when the balance runs low" isChecked={isOn} onChange={setOn} />
+      {isOn && (
+        <>
+          <div class="triple">
+            <Field
+              label="Threshold"
+              value={threshold}
+              onInput={setThreshold}
+              inputMode="decimal"
+              isRequired
+              placeholder="10"
+              hint="USD; paid when the balance falls below it"
+            />
+            <Field
+              label="Amount"
+              value={amount}
+              onInput={setAmount}
+              inputMode="decimal"
+              isRequired
+              placeholder="50"
+              hint={`USD, from ${usd(bounds.min_usd)} to ${usd(bounds.max_usd)}`}
+            />
+            <Choice
+              label="Pay with"
+              value={methodId}
+              options={[["", "The default payment method"], ...options]}
+              onChange={setMethodId}
+            />
+          </div>
+          {credits.balance_usd < Number(threshold) && (
+            <p class="hint">The balance is below that: it is paid at once.</p>
+          )}
+        </>
+      )}
+    </Form>
+  );
+}
