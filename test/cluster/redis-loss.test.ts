@@ -35,10 +35,21 @@ afterAll(async () => {
   for (const cleanup of cleanups.reverse()) await cleanup();
 });
 
-/** Starts that run at once hold each other up, and a Redis that answers late counts as lost. */
+const START_TRIES = 5;
+
+/**
+ * Starts that run at once hold each other up, and a Redis that answers late counts as lost: of a machine that is so
+ * busy the test says nothing, so it starts again.
+ */
 let earlierStart: Promise<unknown> = Promise.resolve();
 function startCluster(): Promise<Cluster> {
-  const start = earlierStart.then(startClusterNow);
+  const start = earlierStart.then(async () => {
+    for (let tries = 1; ; tries++) {
+      const cluster = await startClusterNow();
+      if (cluster.coordinations.every(({ redis }) => redis!.isUp)) return cluster;
+      if (tries === START_TRIES) throw new Error("an instance never reached its Redis in time");
+    }
+  });
   earlierStart = start.catch(() => {});
   return start;
 }
@@ -70,7 +81,6 @@ async function startClusterNow(): Promise<Cluster> {
     await server.kill();
   });
   await Promise.all(coordinations.map((one) => one.start()));
-  expect(coordinations.map(({ redis }) => redis!.isUp)).toEqual([true, true, true]);
   return { server, proxy, coordinations, lost, back };
 }
 
