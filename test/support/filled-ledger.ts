@@ -136,7 +136,9 @@ async function insertStep(
         WHERE organization_id = ${organizationId} AND sequence = ${first + taken - 1}::bigint), 0),
       CASE WHEN is_topup THEN 'Top-up' ELSE 'Chat completion' END,
       CASE WHEN NOT is_topup THEN key_id END,
-      CASE WHEN NOT is_topup THEN 'req_' || md5(${organizationId} || 'r' || i) END,
+      -- As the gateway's own ids begin with their time, which a start reads the latest ones by.
+      CASE WHEN NOT is_topup THEN 'req_' || lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0')
+        || substr(md5(${organizationId} || i), 1, 20) END,
       CASE WHEN NOT is_topup THEN model END, CASE WHEN NOT is_topup THEN provider END,
       CASE WHEN is_topup THEN NULL WHEN fate > 0.992 THEN 499 ELSE 200 END,
       CASE WHEN NOT is_topup THEN prompt_tokens END, CASE WHEN NOT is_topup THEN cached_tokens END,

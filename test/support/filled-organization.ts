@@ -160,7 +160,7 @@ async function addFailures(sql: Database, organizationId: string): Promise<void>
   await sql`
     INSERT INTO failed_requests (id, organization_id, key_id, position, model, provider, status, error_code,
       user_name, session_id, tags, latency_ms, is_charged, created_at)
-    SELECT 'req_' || md5(id), organization_id, key_id, sequence, model,
+    SELECT left(request_id, 16) || substr(md5(request_id), 1, 20), organization_id, key_id, sequence, model,
       CASE WHEN kind IN (2, 4) THEN provider END, (${sql.array(statuses)}::integer[])[kind],
       (${sql.array([...codes])}::text[])[kind],
       details ->> 'user', details ->> 'session_id', details -> 'metadata' -> 'tags', 5 + latency_ms / 20,
