@@ -194,6 +194,20 @@ browserTest("a delivery that waits says behind which one; redelivery lets it go 
   });
 });
 
+browserTest("days are named as they are in UTC, in any zone", async () => {
+  const zones = ["America/Los_Angeles", "Pacific/Kiritimati"];
+  for (const timezoneId of zones) {
+    const context = await browser.newContext({ timezoneId });
+    const elsewhere = await context.newPage();
+    await elsewhere.goto(`${gateway.baseUrl}/dashboard/usage?from=2026-03-01&to=2026-03-02`);
+    await signInAs(elsewhere, gateway.managementKey);
+    const days = elsewhere.getByRole("figure", { name: "Spend" }).locator(".unseen tbody th");
+    await days.first().waitFor({ state: "attached" });
+    expect(await days.allTextContents()).toEqual(["Mar 1", "Mar 2"]);
+    await context.close();
+  }
+});
+
 browserTest("an operator creates an organization, and changes its plan and limits", async () => {
   await page.goto(`${gateway.baseUrl}/dashboard`);
   await click("Sign out");

@@ -33,13 +33,14 @@ const PADDING: uPlot.Padding = [8, 24, 0, 0];
 export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
   const room = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
+  const isDaily = stepOf(times) >= DAY_SECONDS;
   const shape = series.map((one) => `${one.label} ${one.color} ${one.isBars}`).join();
   useEffect(() => {
     const place = room.current!;
     const draw = () => {
       plot.current?.destroy();
       plot.current = new uPlot(
-        optionsOf(place, series, height, format),
+        optionsOf(place, { series, height, isDaily, format }),
         dataOf(times, series),
         place,
       );
@@ -58,7 +59,7 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
       document.removeEventListener("theme", draw);
       plot.current?.destroy();
     };
-  }, [shape, height]);
+  }, [shape, height, isDaily]);
   useEffect(() => plot.current?.setData(dataOf(times, series)), [times, series]);
   return (
     <figure class="chart" aria-label={label}>
@@ -80,7 +81,7 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
           <tbody>
             {times.map((time, at) => (
               <tr key={time}>
-                <th scope="row">{new Date(time * 1_000).toLocaleString("en-US")}</th>
+                <th scope="row">{beginning(time, isDaily ? DAY_IN_UTC : CLOCK_AND_DAY)}</th>
                 {series.map((one) => (
                   <td key={one.label}>{shown(one.values[at], format)}</td>
                 ))}
@@ -111,12 +112,15 @@ function colorOf(place: HTMLElement, variable: string): string {
   return color;
 }
 
-function optionsOf(
-  place: HTMLElement,
-  series: readonly Series[],
-  height: number,
-  format: (value: number) => string,
-): uPlot.Options {
+interface Drawn {
+  readonly series: readonly Series[];
+  readonly height: number;
+  /** Days are those of UTC, whatever the viewer's zone is; hours are shown in that. */
+  readonly isDaily: boolean;
+  format(value: number): string;
+}
+
+function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Drawn): uPlot.Options {
   const quiet = colorOf(place, "--quiet");
   const line = colorOf(place, "--line");
   const { fontFamily } = getComputedStyle(place);
@@ -124,6 +128,7 @@ function optionsOf(
   return {
     width: place.clientWidth,
     height,
+    ...(isDaily && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC") }),
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     legend: {
       live: true,
@@ -139,7 +144,8 @@ function optionsOf(
         ...axis,
         size: TIMES_HEIGHT,
         grid: { show: false },
-        values: (_plot, splits, _axis, _space, step) => beginnings(splits, step),
+        values: (_plot, splits) =>
+          isDaily ? splits.map((at) => beginning(at, DAY_IN_UTC)) : beginnings(splits),
       },
       {
         ...axis,
@@ -150,7 +156,11 @@ function optionsOf(
       },
     ],
     series: [
-      { label: "", value: (_plot, time) => (time === null ? "" : beginning(time, CLOCK_AND_DAY)) },
+      {
+        label: "",
+        value: (_plot, time) =>
+          time === null ? "" : beginning(time, isDaily ? DAY_IN_UTC : CLOCK_AND_DAY),
+      },
       ...series.map(({ label, color, isBars }) => {
         const stroke = colorOf(place, `--series-${color}`);
         return {
@@ -175,8 +185,12 @@ function optionsOf(
 function timeRange(times: ArrayLike<number>, series: readonly Series[]): [number, number] {
   const first = times[0] ?? 0;
   const last = times[times.length - 1] ?? first;
-  const step = times.length > 1 ? last - times[times.length - 2]! : DAY_SECONDS;
-  return [first, series.some(({ isBars }) => isBars) || last === first ? last + step : last];
+  const end = last + stepOf(times);
+  return [first, series.some(({ isBars }) => isBars) || last === first ? end : last];
+}
+
+function stepOf(times: ArrayLike<number>): number {
+  return times.length > 1 ? times[1]! - times[0]! : DAY_SECONDS;
 }
 
 /** Amounts that are rounded for the axis can be the same. */
@@ -194,6 +208,7 @@ function pointsAlone(plot: uPlot, at: number): number[] {
 }
 
 const DAY = { day: "numeric", month: "short" } as const;
+const DAY_IN_UTC = { ...DAY, timeZone: "UTC" } as const;
 const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
 const CLOCK_AND_DAY = { ...DAY, ...CLOCK } as const;
 
@@ -201,9 +216,8 @@ function beginning(seconds: number, form: Intl.DateTimeFormatOptions): string {
   return new Date(seconds * 1_000).toLocaleString("en-US", form);
 }
 
-/** Times of an axis; where they are hours, a new day has its date below. */
-function beginnings(splits: readonly number[], step: number): string[] {
-  if (step >= DAY_SECONDS) return splits.map((at) => beginning(at, DAY));
+/** Hours of an axis; a new day has its date below. */
+function beginnings(splits: readonly number[]): string[] {
   return splits.map((at, place) => {
     const day = beginning(at, DAY);
     const isNew = place === 0 || beginning(splits[place - 1]!, DAY) !== day;

@@ -133,7 +133,7 @@ function columns(isOperator: boolean, show: (entry: AuditEntry) => void): Column
       title: "Details",
       isAction: true,
       cell: (entry) => (
-        <Button label={`Details of ${entry.action}`} onClick={() => show(entry)}>
+        <Button variant="quiet" label={`Details of ${entry.action}`} onClick={() => show(entry)}>
           Details
         </Button>
       ),

@@ -250,7 +250,8 @@ function columns(
     { title: "Attempts", cell: ({ attempts }) => <Attempts attempts={attempts} /> },
     {
       title: "Next",
-      cell: (delivery) => <Next delivery={delivery} webhook={webhook} />,
+      cell: (delivery) =>
+        delivery.status === "pending" ? <Next delivery={delivery} webhook={webhook} /> : null,
     },
     {
       title: "Happened",
@@ -312,10 +313,9 @@ interface NextProps {
   readonly webhook: Webhook | undefined;
 }
 
-/** What a delivery waits for, and until when. */
+/** What a pending delivery waits for, and until when. */
 function Next({ delivery, webhook }: NextProps) {
-  const { status, attempts, next_attempt_at: nextAt, waits_behind: head } = delivery;
-  if (status !== "pending") return <span class="quiet">—</span>;
+  const { attempts, next_attempt_at: nextAt, waits_behind: head } = delivery;
   if (webhook?.disabled_at) {
     const sinceMs = Math.max(Date.parse(webhook.disabled_at), Date.parse(delivery.created_at));
     return (

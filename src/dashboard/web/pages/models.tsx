@@ -199,7 +199,7 @@ function columns(chosen: readonly string[], onChoose: (id: string) => void): Col
         </span>
       ),
     },
-    { title: "Use", cell: (model) => <Badge>{useTitle(model)}</Badge> },
+    { title: "Use", isCorner: true, cell: (model) => <Badge>{useTitle(model)}</Badge> },
     { title: "Provider", isSecondary: true, cell: ({ provider }) => provider },
     {
       title: "Context",

@@ -122,7 +122,9 @@ function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
       cell: ({ id, name }) => (
         <span>
           <span class="strong">{name}</span>
-          <span class="sub code">{id}</span>
+          <span class="sub code short-id" title={id}>
+            {id}
+          </span>
         </span>
       ),
     },

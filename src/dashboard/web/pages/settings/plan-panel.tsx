@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Button, Link, OutsideLink } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Badge, Notice, Panel, Skeleton } from "../../components/display.tsx";
+import { Badge, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, date, usd } from "../../format.ts";
 import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
 import {
@@ -72,7 +72,8 @@ function Standing({ subscription }: { readonly subscription: Subscription }) {
         <dd>{subscription.platform_fee_percent} % on top of what providers cost</dd>
         <dt>Period</dt>
         <dd>
-          {date(subscription.current_period_start)} to {date(subscription.current_period_end)}
+          <Time iso={subscription.current_period_start} form="date" /> to{" "}
+          <Time iso={subscription.current_period_end} form="date" />
         </dd>
         <dt>Charged in it</dt>
         <dd>{usd(subscription.usage_this_period_usd)}</dd>
@@ -119,8 +120,8 @@ function PaymentStanding({ subscription }: { readonly subscription: Subscription
   if (nextPlan === null) return null;
   return (
     <Notice>
-      Pro is paid until {date(subscription.current_period_end)}. Then the organization is on{" "}
-      {planTitle(nextPlan)}.
+      Pro is paid until <Time iso={subscription.current_period_end} form="date" />. Then the
+      organization is on {planTitle(nextPlan)}.
     </Notice>
   );
 }
