@@ -48,15 +48,30 @@ const OTHERS = "other";
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
+const FIGURES = [
+  "requests",
+  "errors",
+  "prompt_tokens",
+  "completion_tokens",
+  "cached_tokens",
+  "reasoning_tokens",
+  "images",
+  "characters",
+  "duration_ms",
+  "search_units",
+  "cost_nano",
+];
+
 /** Earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
   const { interval, groups, limit, offset } = listing;
   const subject = groups.find((group) => group === "user" || group === "tag");
   const lines = subject === undefined ? rollups(sql, listing) : subjects(sql, listing, subject);
   const by = groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`);
+  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)})::text AS ${sql(figure)}`);
   const rows = await sql<SummedRow[]>`
     SELECT date_trunc(${interval}, starts_at, 'UTC') AS starts_at
-      ${joined(sql, by)}, ${sums(sql)}
+      ${joined(sql, by)} ${joined(sql, sums)}
     FROM (${lines}) lines
     GROUP BY 1 ${joined(sql, by)} ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
   return {
@@ -89,25 +104,33 @@ function rollups(sql: Database, listing: UsageListing): SqlFragment {
       ${beforeMs === undefined ? sql`` : sql`AND starts_at < ${new Date(beforeMs)}`}`;
 }
 
-/** The largest by cost, or, where that is the same, by requests. */
+/**
+ * The largest by cost, or, where that is the same, by requests. Summed by what is asked for before it is ranked: rows
+ * are of a user, key, model and provider each, and there are many.
+ */
 function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
-  const { organizationId, fromMs, beforeMs } = listing;
+  const { organizationId, groups, fromMs, beforeMs } = listing;
+  const further = groups
+    .filter((group) => group !== kind)
+    .map((group) => sql`, ${sql(COLUMNS[group])}`);
+  const by = joined(sql, further);
+  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
   return sql`
-    SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at, model, key_id, provider,
+    SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at ${by},
       CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
-        ELSE ${OTHERS} END AS value,
-      requests, errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images,
-      characters, duration_ms, search_units, cost_nano
+        ELSE ${OTHERS} END AS value, ${sql(FIGURES)}
     FROM (
       SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
         ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
       FROM (
-        SELECT *, sum(cost_nano) OVER of_value AS total_nano, sum(requests) OVER of_value AS total_requests
+        SELECT kind, day, value ${by} ${joined(sql, sums)}, sum(sum(cost_nano)) OVER of_value AS total_nano,
+          sum(sum(requests)) OVER of_value AS total_requests
         FROM usage_subjects
         WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
           ${matching(sql, listing)}
           ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
           ${beforeMs === undefined ? sql`` : sql`AND day <= ${dayOf(beforeMs - 1)}::date`}
+        GROUP BY kind, day, value ${by}
         WINDOW of_value AS (PARTITION BY kind, day, value)
       ) summed
     ) ranked`;
@@ -129,15 +152,6 @@ function startOf(ms: number, unitMs: number): number {
 
 function dayOf(ms: number): string {
   return isoTime(ms).slice(0, 10);
-}
-
-function sums(sql: Database): SqlFragment {
-  return sql`sum(requests)::text AS requests, sum(errors)::text AS errors,
-    sum(prompt_tokens)::text AS prompt_tokens, sum(completion_tokens)::text AS completion_tokens,
-    sum(cached_tokens)::text AS cached_tokens, sum(reasoning_tokens)::text AS reasoning_tokens,
-    sum(images)::text AS images, sum(characters)::text AS characters,
-    sum(duration_ms)::text AS duration_ms, sum(search_units)::text AS search_units,
-    sum(cost_nano)::text AS cost_nano`;
 }
 
 interface SummedRow {
