@@ -4,12 +4,14 @@ import { readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { migrate } from "../../db/migrate.ts";
+import { appliedMigrations, MIGRATION_LOCK, migrate, tablesAfter } from "../../db/migrate.ts";
 import { holdFileRemovals } from "../../db/queries/file-backups.ts";
 import { claimRemovals } from "../../db/queries/files.ts";
 import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
 import { LEFT_OUT } from "../../db/queries/restored-rows.ts";
-import { verifyArchive } from "../../src/backup/archive-reader.ts";
+import { FORMAT, PIECE_BYTES } from "../../src/backup/archive.ts";
+import { ArchiveReader, verifyArchive } from "../../src/backup/archive-reader.ts";
+import { ArchiveWriter } from "../../src/backup/archive-writer.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
 import {
@@ -259,6 +261,45 @@ test("what is left out exists, and no row that is copied refers to it", async ()
     FROM pg_class c WHERE c.relkind = 'r' AND c.relname = ANY (${sql.array(names)}::text[])`;
   expect(tables.map(({ name }) => name).sort()).toEqual(names.sort());
   for (const { name, refers } of tables) expect({ name, refers }).toEqual({ name, refers: 0 });
+});
+
+test("every table of the database is copied or left out by name", async () => {
+  const { sql } = source;
+  const tables = await sql<{ name: string }[]>`SELECT relname::text AS name FROM pg_class
+    WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace ORDER BY relname`;
+  const known = await tablesAfter((await appliedMigrations(sql)).at(-1)!.createdAtMs);
+  expect(tables.map(({ name }) => name)).toEqual(known.sort());
+});
+
+test("a start with nothing to migrate does not wait for a backup", async () => {
+  const backup = connectDatabase(
+    { url: source.databaseUrl },
+    { poolSize: 1, applicationName: "test" },
+  );
+  try {
+    await backup`SELECT pg_advisory_lock_shared(${MIGRATION_LOCK})`;
+    await migrate({ url: source.databaseUrl });
+  } finally {
+    await backup.end();
+  }
+}, 20_000);
+
+test("a piece that unpacks to more than a piece holds is refused", async () => {
+  const path = join(folder, "bomb.tar");
+  const writer = await ArchiveWriter.create(path);
+  await writer.addJson("head.json", { format: FORMAT });
+  const bomb = await Bun.zstdCompress(new Uint8Array(64 * PIECE_BYTES));
+  expect(bomb.byteLength).toBeLessThan(PIECE_BYTES);
+  await writer.add("tables/files/000000.zst", bomb);
+  await writer.finish();
+  const reader = new ArchiveReader(path, await verifyArchive(path));
+  try {
+    await reader.head();
+    const { value } = await reader.items().next();
+    await expect(value!.bytes().next()).rejects.toThrow("is not what was written");
+  } finally {
+    await reader.close();
+  }
 });
 
 test("a role that owns its database and has no other right restores", async () => {
