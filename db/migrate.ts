@@ -6,7 +6,7 @@ import {
   type DatabaseTransaction,
 } from "./client.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
-import { assertNotHalfRestored } from "./queries/restore-mark.ts";
+import { assertNotHalfRestored, isHalfRestored } from "./queries/restore-mark.ts";
 
 interface MigrationState {
   /** Names of the migrations that the database has not had yet, oldest first. */
@@ -50,13 +50,19 @@ export async function migrate(target: DatabaseTarget): Promise<void> {
     settings: MIGRATION_SETTINGS,
   });
   try {
+    // Without the lock, which a backup keeps for as long as it runs.
+    if (await isUpToDate(sql)) return;
     await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
     await assertNotHalfRestored(sql);
-    const { pending } = await readMigrationState(sql);
-    if (pending.length > 0) await runMigrations(sql);
+    if (!(await isUpToDate(sql))) await runMigrations(sql);
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** False also while a restore runs, or where one was broken off. */
+async function isUpToDate(sql: Database): Promise<boolean> {
+  return !(await isHalfRestored(sql)) && (await readMigrationState(sql)).pending.length === 0;
 }
 
 /** drizzle-orm is needed for this alone: a start that has nothing to migrate does not load its modules. */

@@ -211,7 +211,9 @@ export async function removeOldIdempotencyRecords(sql: Database): Promise<boolea
   const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM idempotency_records r
     WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
-      AND NOT EXISTS (SELECT FROM batches b WHERE b.id = r.key_id AND b.due_at IS NOT NULL)
+      -- The release before has claimed lines under the API key.
+      AND NOT EXISTS (SELECT FROM batches b WHERE b.id IN (r.key_id, split_part(r.idempotency_key, ':', 1))
+        AND r.key_id IN (b.id, b.key_id) AND b.due_at IS NOT NULL)
     LIMIT ${REMOVAL_BATCH})`;
   return removed.count === REMOVAL_BATCH;
 }

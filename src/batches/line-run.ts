@@ -58,6 +58,8 @@ const CHARACTERS_A_LOOK = 4_194_304;
 export class LineRun {
   readonly #parts: LineRunParts;
   readonly #batch: BatchRecord;
+  /** Lines that the release before has called: it claimed under the API key. */
+  readonly #claimedByKey = new Set<number>();
 
   constructor(parts: LineRunParts, batch: BatchRecord) {
     this.#parts = parts;
@@ -260,13 +262,24 @@ export class LineRun {
 
   /** By line. */
   async #claimsOf(lines: readonly BatchLine[]) {
-    const keys = lines.map(({ line }) => String(line));
-    const claims = await claimsAmong(this.#parts.sql, this.#batch.id, keys);
+    const { sql } = this.#parts;
+    const { id, keyId } = this.#batch;
+    const own = lines.map(({ line }) => String(line));
+    const claims = new Map(await claimsAmong(sql, id, own));
+    const former = own.filter((key) => !claims.has(key)).map((key) => `${id}:${key}`);
+    for (const [key, claim] of await claimsAmong(sql, keyId, former)) {
+      const line = key.slice(id.length + 1);
+      claims.set(line, claim);
+      this.#claimedByKey.add(Number(line));
+    }
     return new Map([...claims].map(([key, claim]) => [Number(key), claim]));
   }
 
   #idempotencyOf(line: number): OwnIdempotency {
-    return { keyId: this.#batch.id, idempotencyKey: String(line) };
+    const { id, keyId } = this.#batch;
+    return this.#claimedByKey.has(line)
+      ? { keyId, idempotencyKey: `${id}:${line}` }
+      : { keyId: id, idempotencyKey: String(line) };
   }
 
   /** Ends early with the batch. */

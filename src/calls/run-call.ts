@@ -179,11 +179,12 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     ownKeys: KnownOwnKeys,
   ): RoutePlan {
     const affinity = () => this.#affinityOf(request);
-    const plan = this.#plans.plan(index, preferences, { affinity, ownKeys });
+    const found = this.#plans.plan(index, preferences, { affinity, ownKeys });
+    // Before what is planned by candidate.
+    const plan = caller.givesWay === true ? sparing(found) : found;
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    const planned = this.endpoint.plan?.(request, plan) ?? plan;
-    const able = caller.givesWay === true ? sparing(planned) : planned;
+    const able = this.endpoint.plan?.(request, plan) ?? plan;
     if (this.#warm.isEmpty || statesOrder(preferences.provider)) return able;
     return this.#warm.prefer(able, () => this.#conversationOf(caller, request));
   }

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction } from "../../db/client.ts";
-import { removeStoredResult } from "../../db/queries/idempotency.ts";
+import { claimsAmong, removeStoredResult } from "../../db/queries/idempotency.ts";
 import { completeFile, type IndexedFile } from "../../db/queries/vector-store-indexing.ts";
 import { insertVectors, readWaitingChunks } from "../../db/queries/vector-store-vectors.ts";
 import type { Caller } from "../calls/admission.ts";
@@ -63,7 +63,7 @@ export async function embedChunks(
     if (waiting === undefined) return;
     const { firstPosition, texts } = waiting;
     if (texts.length === 0) return guarded((sql) => completeFile(sql, file.id));
-    const idempotency = { keyId: file.id, idempotencyKey: String(firstPosition) };
+    const idempotency = await placeOf(sql, { fileId: file.id, keyId, firstPosition });
     const embeddings = await embedding.ofChunks({ keyId, model, texts, idempotency });
     assertStorable(embeddings);
     const vectors = embeddings.map(quantised);
@@ -72,6 +72,21 @@ export async function embedChunks(
       await removeStoredResult(sql, idempotency);
     });
   }
+}
+
+/** Under the file; under the API key where the release before has called it. */
+async function placeOf(
+  sql: Database,
+  {
+    fileId,
+    keyId,
+    firstPosition,
+  }: { readonly fileId: string; readonly keyId: string; readonly firstPosition: number },
+): Promise<OwnIdempotency> {
+  const former = `${fileId}:${firstPosition}`;
+  return (await claimsAmong(sql, keyId, [former])).has(former)
+    ? { keyId, idempotencyKey: former }
+    : { keyId: fileId, idempotencyKey: String(firstPosition) };
 }
 
 function assertStorable(embeddings: readonly ArrayLike<number>[]): void {

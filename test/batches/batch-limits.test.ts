@@ -25,14 +25,18 @@ let upstream: Upstream;
 let gateway: FilesGateway;
 beforeAll(async () => {
   upstream = await startUpstream();
-  const provider = { id: "narrow", type: "openai-compatible", base_url: upstream.baseUrl };
-  const model = {
-    ...{ id: "test/narrow", category: "chat", context_length: 8_000, max_output_tokens: 100 },
+  // The second takes no `top_k`.
+  const types = { narrow: "openai-compatible", sparse: "groq" };
+  const providers = Object.entries(types).map(([id, type]) => ({
+    ...{ id, type, base_url: upstream.baseUrl, api_key: "sk-upstream" },
+    max_parallel_requests: PLACES,
+  }));
+  const models = Object.keys(types).map((id) => ({
+    ...{ id: `test/${id}`, category: "chat", context_length: 8_000, max_output_tokens: 100 },
     ...{ input_cost_per_token: 1e-6, output_cost_per_token: 1e-6 },
-    endpoints: [{ provider: "narrow", model: "narrow" }],
-  };
-  const providers = [{ ...provider, api_key: "sk-upstream", max_parallel_requests: PLACES }];
-  gateway = await startFilesGateway("disk", { configuration: { providers, models: [model] } });
+    endpoints: [{ provider: id, model: id }],
+  }));
+  gateway = await startFilesGateway("disk", { configuration: { providers, models } });
 });
 afterAll(async () => {
   await gateway.stop();
@@ -91,6 +95,16 @@ test(
   },
   TIMEOUT_MS,
 );
+
+test("leaves out what a provider with a limit of parallel calls does not take, as calls of clients do", async () => {
+  upstream.behave("sparse", { do: "complete" });
+  const body = { ...chat("line", "test/sparse"), top_k: 7, temperature: 0.5 };
+  const ended = await endedBatch(gateway, (await createBatch(gateway, requestLine("a", body))).id);
+  expect(ended.request_counts).toEqual({ total: 1, completed: 1, failed: 0 });
+  const [call] = upstream.servedOf("sparse");
+  expect(call!.requestBody).toMatchObject({ temperature: 0.5 });
+  expect(call!.requestBody).not.toHaveProperty("top_k");
+});
 
 test(
   "is answered whatever its key's clients call under idempotency keys like those of its lines",

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readContents } from "../../db/queries/batch-lines.ts";
+import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
 import { LineCalls } from "../../src/batches/line-call.ts";
 import { LineRun } from "../../src/batches/line-run.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
@@ -8,7 +10,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
-import { CHATS, requestLine } from "../support/batches.ts";
+import { CHATS, chatLine, requestLine } from "../support/batches.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 
@@ -18,27 +20,45 @@ beforeAll(async () => {
 });
 afterAll(() => books.close());
 
+interface RunOptions {
+  readonly handle: () => Promise<Response>;
+  readonly readInput: () => Promise<ReadableStream<Uint8Array>>;
+  readonly batch?: Partial<BatchRecord>;
+}
+
+async function runOf({ handle, readInput, batch }: RunOptions): Promise<LineRun> {
+  const route = { method: "POST", path: CHATS, access: { kind: "public" }, body: {}, handle };
+  const calls = new LineCalls({
+    routes: [route as unknown as RouteDefinition],
+    inFlight: { begin() {}, end() {}, isStopping: false },
+    usableKey: async () => ({ organizationId: "org_1" }) as ApiKeyRecord,
+    note() {},
+  });
+  const never = new AbortController().signal;
+  return new LineRun(
+    {
+      ...{ sql: books.sql, keyring: await testKeyring(books.sql), clock: systemClock, calls },
+      ...{ slots: new FairSemaphore(32, 16), isBusy: () => false, readInput },
+      guarded: (write) => books.sql.begin((sql) => write(sql)) as never,
+      ...{ abandoned: never, ended: never },
+    },
+    {
+      ...{ id: newId("batch"), organizationId: "org_1", keyId: "key_1", endpoint: CHATS },
+      ...batch,
+    } as BatchRecord,
+  );
+}
+
 test("where the input breaks off, a run ends behind the calls that it has begun", async () => {
   const { promise: goOn, resolve: answer } = Promise.withResolvers<void>();
   let begun = 0;
   let ended = 0;
-  const route = {
-    ...{ method: "POST", path: CHATS, access: { kind: "public" } },
-    body: {},
-    async handle() {
-      begun++;
-      await goOn;
-      ended++;
-      return Response.json({});
-    },
-  } as unknown as RouteDefinition;
-  const key = { organizationId: "org_1" } as ApiKeyRecord;
-  const calls = new LineCalls({
-    routes: [route],
-    inFlight: { begin() {}, end() {}, isStopping: false },
-    usableKey: async () => key,
-    note() {},
-  });
+  const handle = async () => {
+    begun++;
+    await goOn;
+    ended++;
+    return Response.json({});
+  };
   // So long that the two are called before more is read.
   const lines = ["a", "b"].map((id) => requestLine(id, { text: id.repeat(2_200_000) })).join("");
   let reads = 0;
@@ -52,17 +72,7 @@ test("where the input breaks off, a run ends behind the calls that it has begun"
       },
       { highWaterMark: 0 },
     );
-  const never = new AbortController().signal;
-  const batch = { id: newId("batch"), organizationId: "org_1", keyId: "key_1", endpoint: CHATS };
-  const run = new LineRun(
-    {
-      ...{ sql: books.sql, keyring: await testKeyring(books.sql), clock: systemClock, calls },
-      ...{ slots: new FairSemaphore(32, 16), isBusy: () => false, readInput },
-      guarded: (write) => books.sql.begin((sql) => write(sql)) as never,
-      ...{ abandoned: never, ended: never },
-    },
-    batch as BatchRecord,
-  ).run();
+  const run = (await runOf({ handle, readInput })).run();
   let isOver = false;
   const over = run.catch((error: Error) => error.message).finally(() => (isOver = true));
   await until("both are called and the input has broken off", () => begun === 2 && reads === 2);
@@ -71,4 +81,37 @@ test("where the input breaks off, a run ends behind the calls that it has begun"
   answer();
   expect(await over).toBe("the storage is away");
   expect(ended).toBe(2);
+});
+
+test("a line that the release before was charged for is answered by that call, and not called again", async () => {
+  const { sql } = books;
+  const { organizationId, keyId } = await books.addOrganization(1_000_000_000n);
+  const id = newId("batch");
+  await sql`INSERT INTO batches (id, organization_id, key_id, endpoint, input_file, status, total, created_at, expires_at, due_at)
+    VALUES (${id}, ${organizationId}, ${keyId}, ${CHATS}, 'file_1', 'in_progress', 2,
+      now(), now() + interval '1 day', now())`;
+  const keyring = await testKeyring(sql);
+  const answer = keyring.sealUnder(keyring.sealingId, new TextEncoder().encode('{"n":1}'));
+  await sql`INSERT INTO idempotency_records
+      (key_id, idempotency_key, body_hash, request_id, instance_id, epoch, status, headers, body, created_at)
+    VALUES (${keyId}, ${`${id}:1`}, 'hash', 'req_before', ${books.instance.id}, 1, 200, '{}',
+      ${answer as Buffer}, now() - interval '2 days')`;
+  // After a standstill of more than a day, too.
+  while (await removeOldIdempotencyRecords(sql));
+  let called = 0;
+  const handle = async () => {
+    called++;
+    return Response.json({ n: 2 });
+  };
+  const input = new TextEncoder().encode(["a", "b"].map((one) => chatLine(one)).join(""));
+  const readInput = async () => new Blob([input]).stream();
+  const run = await runOf({ handle, readInput, batch: { id, organizationId, keyId } });
+  expect(await run.run()).toBe("completed");
+  expect(called).toBe(1);
+  const written: string[] = [];
+  for await (const sealed of readContents(sql, id, { isFailed: false })) {
+    written.push(new TextDecoder().decode(keyring.open(sealed)));
+  }
+  expect(written.join("")).toMatch(/req_before.*"n":1.*\n.*"n":2/);
+  expect(await sql`SELECT 1 FROM idempotency_records`).toHaveLength(0);
 });

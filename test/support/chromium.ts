@@ -62,9 +62,13 @@ export async function seriousFindings(page: Page): Promise<string[]> {
   await page.evaluate(await Bun.file(AXE).text());
   return page.evaluate(async () => {
     const { axe } = globalThis as unknown as {
-      axe: { run(): Promise<{ violations: { id: string; impact: string; nodes: object[] }[] }> };
+      axe: {
+        run(
+          options: object,
+        ): Promise<{ violations: { id: string; impact: string; nodes: object[] }[] }>;
+      };
     };
-    const { violations } = await axe.run();
+    const { violations } = await axe.run({ resultTypes: ["violations"], elementRef: false });
     return violations
       .filter(({ impact }) => impact === "serious" || impact === "critical")
       .map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 300)}`);

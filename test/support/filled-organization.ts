@@ -81,7 +81,7 @@ export async function fillOrganization(
 ): Promise<void> {
   const nowMs = Date.now();
   const fromMs = nowMs - filling.days * DAY_MS;
-  await beginAt(sql, organizationId, fromMs);
+  await beginAt(sql, organizationId, fromMs, filling.mark);
   const nameOf = (name: string) => name + filling.mark;
   const keyIds = await addKeys(sql, organizationId, filling, fromMs);
   const { transactions, users, detailed } = filling;
@@ -102,9 +102,14 @@ export async function fillOrganization(
 }
 
 /** The organization, with what it has, was made then. */
-async function beginAt(sql: Database, organizationId: string, atMs: number): Promise<void> {
+async function beginAt(
+  sql: Database,
+  organizationId: string,
+  atMs: number,
+  mark: string,
+): Promise<void> {
   const at = new Date(atMs);
-  await sql`UPDATE organizations SET name = 'Example Ltd.', created_at = ${at}
+  await sql`UPDATE organizations SET name = ${`Example Ltd.${mark}`}, created_at = ${at}
     WHERE id = ${organizationId}`;
   await sql`UPDATE api_keys SET created_at = ${at} WHERE organization_id = ${organizationId}`;
   await sql`UPDATE transactions SET created_at = ${at} WHERE organization_id = ${organizationId}`;
@@ -193,7 +198,13 @@ async function addWebhooks(sql: Database, organizationId: string, filling: Filli
   await sql`UPDATE webhooks SET enabled = false, disabled_at = clock_timestamp(), disabled_by = 'failures'
     WHERE id = ${ids[1]!}`;
   for (const [at, id] of ids.entries()) {
-    await addDeliveries(sql, organizationId, id, Math.round(EVENTS_OF_ALL / (at + 2)));
+    await addDeliveries(
+      sql,
+      organizationId,
+      id,
+      Math.round(EVENTS_OF_ALL / (at + 2)),
+      filling.mark,
+    );
   }
 }
 
@@ -203,6 +214,7 @@ async function addDeliveries(
   organizationId: string,
   webhookId: string,
   count: number,
+  mark: string,
 ): Promise<void> {
   const types = EVENT_TYPES.map((type) => ({ type, data: sampleData(type) }));
   await sql.begin(async (transaction) => {
@@ -226,7 +238,7 @@ async function addDeliveries(
         n, (SELECT coalesce(jsonb_agg(jsonb_build_object('at', created_at + k * interval '1 minute',
             'status_code', CASE WHEN fate IN ('delivered', 'retried') AND k = n THEN 200 WHEN k % 3 = 2 THEN NULL ELSE 503 END,
             'error', CASE WHEN fate IN ('delivered', 'retried') AND k = n THEN NULL WHEN k % 3 = 2
-              THEN 'No answer within 10 seconds' ELSE 'The receiver answered with status 503' END,
+              THEN 'No answer within 10 seconds' ELSE 'The receiver answered with status 503' || ${mark}::text END,
             'latency_ms', 40 + id * 37 % 400 + CASE WHEN k % 3 = 2 THEN 9600 ELSE 0 END)), '[]')
           FROM generate_series(1, n) k),
         CASE WHEN fate = 'pending' THEN clock_timestamp() + interval '1 hour' END, created_at,

@@ -58,7 +58,7 @@ export function OverviewPage() {
     <>
       <PageHead title="Overview" />
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
-      <Totals overview={data} />
+      {(data !== undefined || error === undefined) && <Totals overview={data} />}
       {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
       {!isUnused && <Largest />}

@@ -66,10 +66,10 @@ function partOf(whole: UsagePart | undefined, offset: number): UsagePart | undef
 export function UsagePage() {
   const asked = query.value;
   const interval = asked.get("interval") === "hour" ? "hour" : "day";
-  const group = (asked.get("group_by") ?? "") as Group;
+  const [group] = GROUPS.find(([one]) => one === asked.get("group_by")) ?? GROUPS[0];
   const from = asked.get("from") ?? day(Date.now() - (SHOWN_DAYS - 1) * DAY_MS);
   const to = asked.get("to") ?? day(Date.now());
-  const offset = Number(asked.get("offset") ?? 0);
+  const offset = Number(asked.get("offset") ?? 0) || 0;
   const span = new URLSearchParams({ start_date: from, end_date: dayAfter(to) ?? to });
   const parameters = new URLSearchParams({ ...Object.fromEntries(span), interval });
   if (group !== "") parameters.set("group_by", group);
@@ -115,13 +115,15 @@ export function UsagePage() {
         />
       </div>
       {page.error !== undefined && <Notice tone="bad">{page.error}</Notice>}
-      <Figures>
-        <Figure label="Spend" value={shownSum(sum("cost_usd"), usd)} />
-        <Figure label="Requests" value={shownSum(sum("requests"), integer)} />
-        <Figure label="Errors" value={shownSum(sum("errors"), integer)} />
-        <Figure label="Prompt tokens" value={shownSum(sum("prompt_tokens"), short)} />
-        <Figure label="Completion tokens" value={shownSum(sum("completion_tokens"), short)} />
-      </Figures>
+      {(rows !== undefined || total.error === undefined) && (
+        <Figures>
+          <Figure label="Spend" value={shownSum(sum("cost_usd"), usd)} />
+          <Figure label="Requests" value={shownSum(sum("requests"), integer)} />
+          <Figure label="Errors" value={shownSum(sum("errors"), integer)} />
+          <Figure label="Prompt tokens" value={shownSum(sum("prompt_tokens"), short)} />
+          <Figure label="Completion tokens" value={shownSum(sum("completion_tokens"), short)} />
+        </Figures>
+      )}
       <Tabs
         label="Group by"
         tabs={GROUPS}
