@@ -173,11 +173,13 @@ function Scopes({ chosen, onChange }: ScopesProps) {
 
 interface SecretOnceProps {
   readonly secret: string;
+  /** Something is still being done with the key. */
+  readonly isBusy?: boolean;
   onDone(): void;
 }
 
 /** The secret of a new key, for copying. */
-export function SecretOnce({ secret, onDone }: SecretOnceProps) {
+export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) {
   return (
     <form
       onSubmit={(event) => {
@@ -190,7 +192,7 @@ export function SecretOnce({ secret, onDone }: SecretOnceProps) {
       </Notice>
       <CopyText text={secret} label="secret key" />
       <footer>
-        <Button type="submit" variant="primary">
+        <Button type="submit" variant="primary" isBusy={isBusy}>
           Done
         </Button>
       </footer>

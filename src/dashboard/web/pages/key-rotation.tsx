@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { call } from "../api.ts";
 import { Choice } from "../components/controls.tsx";
-import { Dialog, Form, messageOf } from "../components/dialog.tsx";
+import { Dialog, Form, messageOf, toast } from "../components/dialog.tsx";
 import { Notice } from "../components/display.tsx";
 import { SecretOnce } from "./key-dialog.tsx";
 import type { ListedKey } from "./keys.tsx";
@@ -28,17 +28,23 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
   const [graceHours, setGraceHours] = useState("24");
   const [secret, setSecret] = useState<string>();
   const [fault, setFault] = useState<string>();
+  const [isRunning, setRunning] = useState(false);
   const rotate = async () => {
     const nowMs = Date.now();
     const replacement = await call<{ id: string; key: string }>("POST", "v1/keys", {
       body: { ...settingsOf(rotated, nowMs), name: named(rotated, "replacement,", nowMs) },
     });
     setSecret(replacement.key);
+    setRunning(true);
     try {
       await end(rotated, Number(graceHours) * HOUR_MS, nowMs);
       await call("PATCH", `v1/keys/${replacement.id}`, { body: { name: rotated.name } });
     } catch (error) {
       setFault(messageOf(error));
+      // The dialog may have been closed meanwhile.
+      toast(`${rotated.name} was not rotated to the end.`, true);
+    } finally {
+      setRunning(false);
     }
     onChanged();
   };
@@ -51,7 +57,7 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
             keys in the list; the old one may still work.
           </Notice>
         )}
-        <SecretOnce secret={secret} onDone={onClose} />
+        <SecretOnce secret={secret} isBusy={isRunning} onDone={onClose} />
       </Dialog>
     );
   }
