@@ -1,5 +1,8 @@
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import { BATCH } from "./batches.ts";
+import { FINE_TUNING_JOB } from "./fine-tuning-jobs.ts";
+import { VECTOR_STORE_FILE } from "./vector-store-files.ts";
 
 /** The right to act for one owned actor. Another owner, or the same one again, has a higher epoch. */
 export interface Lease {
@@ -92,10 +95,10 @@ export async function removeSpentLeases(sql: Database): Promise<boolean> {
   const removed =
     await sql`DELETE FROM actor_leases l WHERE l.instance_id IS NULL AND (l.kind, l.id) IN (
     SELECT kind, id FROM actor_leases s WHERE s.instance_id IS NULL AND CASE s.kind
-      WHEN 'batch' THEN NOT EXISTS (SELECT FROM batches WHERE id = s.id AND due_at IS NOT NULL)
-      WHEN 'fine-tuning-job' THEN
+      WHEN ${BATCH} THEN NOT EXISTS (SELECT FROM batches WHERE id = s.id AND due_at IS NOT NULL)
+      WHEN ${FINE_TUNING_JOB} THEN
         NOT EXISTS (SELECT FROM fine_tuning_jobs WHERE id = s.id AND due_at IS NOT NULL)
-      WHEN 'vector-store-file' THEN
+      WHEN ${VECTOR_STORE_FILE} THEN
         NOT EXISTS (SELECT FROM vector_store_files WHERE id = s.id AND due_at IS NOT NULL)
       ELSE false END
     LIMIT ${REMOVAL_BATCH})`;

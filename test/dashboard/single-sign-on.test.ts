@@ -139,7 +139,7 @@ test.each(FAULTS)("an ID token of another %s signs no one in", async (fault) => 
   await expectRefused(await signedIn(TEAM, fault), 403, UNVERIFIED);
 });
 
-test("who does not want to is told so, and an issuer that is down is 502", async () => {
+test("a person who cancels at the issuer sees why, and an issuer that is down is 502", async () => {
   const { page, flow } = await begun();
   const back = issuer.authorize(page, TEAM);
   const denied = new URL(back);
