@@ -8,11 +8,8 @@ import type { Provider, ProviderFailure } from "./interface.ts";
  */
 export interface BatchInterface {
   readonly limits: BatchLimits;
-  /**
-   * What of a request decides with which others it may stand in a batch, besides the model; undefined where the
-   * provider takes none such.
-   */
-  kindOf(request: RecordedRequest): string | undefined;
+  /** Whether, and with which others, a request may stand in a batch; undefined where the provider takes none such. */
+  placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined;
   /** Creates a batch and resolves with its id. What `requests` throws is thrown as it is, and nothing is created. */
   create(batch: NewBatch, signal: AbortSignal): Promise<string>;
   /**
@@ -52,6 +49,7 @@ export interface ProviderBatches extends BatchInterface {
 export type BasisPoints = number;
 
 export interface BatchLimits {
+  /** By `BatchRequest.count`. */
   readonly maxRequests: number;
   /** Of all requests of a batch, by `BatchRequest.bytes`. */
   readonly maxBytes: number;
@@ -66,12 +64,14 @@ export interface RecordedRequest {
 }
 
 export interface BatchRequest {
-  /** Those of one batch have one kind. */
+  /** Those of one batch have one kind, and one model. */
   readonly kind: string;
   /** JSON, as text or in UTF-8. */
   readonly body: string | Uint8Array;
   /** What it takes of a batch, an upper bound. */
   readonly bytes: number;
+  /** As how many requests it counts: of embeddings each input is one. */
+  readonly count: number;
 }
 
 export interface NewBatch {

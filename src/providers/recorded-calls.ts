@@ -8,10 +8,10 @@ const ENVELOPE_BYTES = 256;
 /** Makes a provider that sends its calls by a client. */
 export type MakeProvider = (httpClient: HttpClient) => Provider;
 
-/** What a call would send, and what of it decides about its batch; undefined where there is none that takes it. */
+/** What a call would send; undefined where no batch takes it. */
 export async function recordedRequest(
   make: MakeProvider,
-  { kindOf }: Pick<BatchInterface, "kindOf">,
+  batches: Pick<BatchInterface, "placeOf">,
   call: (provider: Provider) => Promise<unknown>,
 ): Promise<BatchRequest | undefined> {
   const recorder = new Recorder();
@@ -21,9 +21,9 @@ export async function recordedRequest(
     if (recorder.request === undefined) throw error;
   }
   const { request } = recorder;
-  const kind = request === undefined ? undefined : kindOf(request);
-  if (request === undefined || kind === undefined) return undefined;
-  return { kind, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
+  const place = request === undefined ? undefined : batches.placeOf(request);
+  if (request === undefined || place === undefined) return undefined;
+  return { ...place, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
 }
 
 function bytesOf(body: string | Uint8Array): number {
