@@ -148,56 +148,77 @@ export function handLinesEffect(
   };
 }
 
-/** Where the lines of a batch are that were handed to providers; `come back` are those to be called as others are. */
+/** Lines of a batch that were handed over: those that are at providers, and those that are not any more. */
 export async function handedLinesOf(
   sql: Database,
   batchId: string,
-): Promise<{ readonly out: Set<number>; readonly cameBack: Set<number> }> {
+): Promise<{ readonly out: Set<number>; readonly back: Set<number> }> {
   const rows = await sql<{ line: number; is_out: boolean }[]>`
     SELECT line, request_id IS NOT NULL AS is_out FROM provider_batch_lines WHERE batch_id = ${batchId}`;
   const linesOf = (isOut: boolean) =>
     new Set(rows.filter((row) => row.is_out === isOut).map(({ line }) => line));
-  return { out: linesOf(true), cameBack: linesOf(false) };
+  return { out: linesOf(true), back: linesOf(false) };
 }
 
-/** Lines of a batch at a provider, by number, with what is held for them. */
+/** What holds money of an organization for lines at providers. */
+export async function hasHandedLines(sql: Database, organizationId: string): Promise<boolean> {
+  const [row] = await sql<{ has_some: boolean }[]>`
+    SELECT EXISTS (SELECT FROM provider_batch_lines l JOIN batches b ON b.id = l.batch_id
+      WHERE b.organization_id = ${organizationId} AND b.ended_at IS NULL
+        AND l.request_id IS NOT NULL) AS has_some`;
+  return row!.has_some;
+}
+
+/** All lines that a provider's batch was given, and those that are still there, by number, with what they hold. */
 export async function linesAtProvider(
   sql: Database,
   providerBatchId: string,
-): Promise<Map<number, HandedLine & { readonly holdNano: bigint }>> {
+): Promise<{
+  readonly given: ReadonlySet<number>;
+  readonly out: Map<number, HandedLine & { readonly holdNano: bigint }>;
+}> {
   const rows = await sql<
-    { line: number; request_id: string; fee_basis_points: number; hold_nano: bigint }[]
+    {
+      line: number;
+      request_id: string | null;
+      fee_basis_points: number;
+      hold_nano: bigint | null;
+    }[]
   >`SELECT l.line, l.request_id, l.fee_basis_points, h.hold_nano
-    FROM provider_batch_lines l JOIN holds h ON h.id = l.request_id
+    FROM provider_batch_lines l LEFT JOIN holds h ON h.id = l.request_id
     WHERE l.provider_batch = ${providerBatchId} ORDER BY l.line`;
-  return new Map(
-    rows.map((row) => [
-      row.line,
-      {
-        line: row.line,
-        requestId: row.request_id,
-        feeBasisPoints: row.fee_basis_points,
-        holdNano: row.hold_nano,
-      },
-    ]),
-  );
+  const out = new Map<number, HandedLine & { readonly holdNano: bigint }>();
+  for (const { line, request_id: requestId, fee_basis_points, hold_nano } of rows) {
+    if (requestId === null) continue;
+    const holdNano = hold_nano ?? 0n;
+    out.set(line, { line, requestId, feeBasisPoints: fee_basis_points, holdNano });
+  }
+  return { given: new Set(rows.map(({ line }) => line)), out };
 }
 
-/** Lines whose holds end in the same transaction: they are at no provider any more. */
+/** Written with the ends of their holds: they are at no provider any more, and are not handed over again. */
 export async function endHandedLines(
   sql: DatabaseTransaction,
   batchId: string,
-  requestIds: readonly string[],
-  { comeBack }: { readonly comeBack: boolean },
+  requestIds: ReadonlySet<string>,
 ): Promise<void> {
-  const ids = sql.array([...requestIds]);
-  if (comeBack) {
-    await sql`UPDATE provider_batch_lines SET provider_batch = NULL, request_id = NULL
-      WHERE batch_id = ${batchId} AND request_id = ANY (${ids}::text[])`;
-  } else {
-    await sql`DELETE FROM provider_batch_lines
-      WHERE batch_id = ${batchId} AND request_id = ANY (${ids}::text[])`;
-  }
+  await sql`UPDATE provider_batch_lines SET request_id = NULL
+    WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
+}
+
+/** Written with the ends of their holds: as if they had never been handed over. */
+export async function takeBackLines(
+  sql: DatabaseTransaction,
+  batchId: string,
+  requestIds: ReadonlySet<string>,
+): Promise<void> {
+  await sql`DELETE FROM provider_batch_lines
+    WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
+}
+
+/** Of a batch that has ended. */
+export async function forgetHandedLines(sql: DatabaseTransaction, batchId: string): Promise<void> {
+  await sql`DELETE FROM provider_batch_lines WHERE batch_id = ${batchId} AND request_id IS NULL`;
 }
 
 const BIGINT = /^-?\d+n$/;

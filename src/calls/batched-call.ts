@@ -61,6 +61,8 @@ export interface HalfCharge {
   readonly figures: SettlementFigures;
   /** The event that goes with it. */
   readonly event: StatementEffect | undefined;
+  /** Called when it is written. */
+  onWritten(): void;
 }
 
 /** What of a PaidCall decides about the first half. */
@@ -175,8 +177,12 @@ async function secondHalf<Request extends AcceptedRequest, Answer>(
   const figures: SettlementFigures = { ...metered, details, status: 200 };
   const costUsd = usdNumber(figures.chargeNano);
   const body = endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
-  const event = await dependencies.events?.ofCharge(hold, figures, undefined);
-  half.charge = { figures, event };
+  const { events } = dependencies;
+  const event = await events?.ofCharge(hold, figures, undefined);
+  const onWritten = () => {
+    if (event !== undefined) events!.noteWritten();
+  };
+  half.charge = { figures, event, onWritten };
   return { kind: "whole", headers: {}, body };
 }
 
