@@ -45,9 +45,9 @@ class Recorder implements HttpClient {
 /** Answers every request with what was recorded. */
 export function answeringClient({ status, body }: RecordedAnswer): HttpClient {
   return {
-    send(_url, { body: sent }, { responded }) {
+    send(_url, { body: sent }, receiver) {
       if (sent instanceof ReadableStream) sent.cancel().catch(() => undefined);
-      responded(responseOf(status, body));
+      receiver.responded(responseOf(status, body));
     },
   };
 }

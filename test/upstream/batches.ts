@@ -286,7 +286,8 @@ export class UpstreamBatches extends PlannedBatches {
     const batch = this.records.batches.find((one) => file.filename.startsWith(`${one.id}_`));
     if (batch !== undefined) batch.resultsRead += 1;
     await this.stalled("results");
-    const unknown = { id: "batch_req_x", custom_id: "none", response: null, error: null };
+    const response = { status_code: 200, request_id: "up_x", body: {} };
+    const unknown = { id: "batch_req_x", custom_id: "none", response, error: null };
     return this.sentResults(file.content, JSON.stringify(unknown));
   }
 

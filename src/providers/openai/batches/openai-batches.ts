@@ -34,7 +34,7 @@ const CLOCK_SKEW_MS = 3_600_000;
 const ENDED: ReadonlySet<unknown> = new Set(["completed", "expired", "cancelled", "failed"]);
 /** A batch that an account has no room for now, which OpenAI says after it has taken it. */
 const NO_ROOM = "token_limit_exceeded";
-/** Refused for good: a request that may have been served after all has another status. */
+/** Statuses of a request that was certainly not served. */
 const REFUSALS = [400, 401, 403, 404, 413, 422];
 
 type Dependencies = OpenAiDependencies & Required<Pick<OpenAiDependencies, "httpClient">>;

@@ -26,7 +26,8 @@ CREATE TABLE "provider_batches" (
 ALTER TABLE "instances" ADD COLUMN "knows_provider_batches" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 CREATE INDEX "provider_batch_lines_provider_batch" ON "provider_batch_lines" USING btree ("provider_batch");--> statement-breakpoint
 CREATE INDEX "provider_batches_batch" ON "provider_batches" USING btree ("batch_id");--> statement-breakpoint
-CREATE INDEX "provider_batches_provider" ON "provider_batches" USING btree ("provider_id");--> statement-breakpoint
+CREATE INDEX "provider_batches_provider" ON "provider_batches" USING btree ("provider_id");
+--> statement-breakpoint
 -- As before, but that an instance that does not know of provider_batches is given no batch that has some: it would
 -- call again what is at a provider already.
 CREATE OR REPLACE FUNCTION claim_leases(
