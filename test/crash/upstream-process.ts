@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { BatchPlan, BatchRecords } from "../upstream/batches.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import type { Served } from "../upstream/served.ts";
 
@@ -6,7 +7,10 @@ export interface UpstreamProcess {
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
-  /** What was served since the last call. */
+  /** How batches go from now on. */
+  planBatches(plan: BatchPlan): Promise<void>;
+  batches(): Promise<BatchRecords>;
+  /** What was served since the last call; batches are forgotten with it. */
   takeServed(): Promise<Served[]>;
   stop(): Promise<void>;
 }
@@ -31,6 +35,10 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
   return {
     baseUrl,
     behave,
+    planBatches: (plan) => post("/__batches", plan),
+    async batches() {
+      return (await (await fetch(`${controlUrl}/__batches`)).json()) as BatchRecords;
+    },
     async takeServed() {
       const { served } = (await (await fetch(`${controlUrl}/__served`)).json()) as {
         served: Served[];
