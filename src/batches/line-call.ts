@@ -1,13 +1,8 @@
 import { asGatewayError } from "../../db/unavailable.ts";
 import type { Caller } from "../calls/admission.ts";
-import type {
-  CallHalf,
-  FirstHalf,
-  HalfCharge,
-  HandedCall,
-  SecondHalf,
-} from "../calls/batched-call.ts";
+import type { CallHalf, FirstHalf, HandedCall, SecondHalf } from "../calls/batched-call.ts";
 import type { OwnIdempotency } from "../calls/call.ts";
+import type { UnwrittenCharge } from "../calls/call-charge.ts";
 import { ERROR_TABLE, errorResponse } from "../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
@@ -64,7 +59,7 @@ export interface LineRefusal {
 
 /** Of a provider's batch; charged once its figures are written. */
 export interface TakenAnswer extends LineAnswer {
-  readonly charge: HalfCharge;
+  readonly charge: UnwrittenCharge;
   /** To be called once it is. */
   note(): void;
 }

@@ -6,7 +6,7 @@ import {
   type ProviderBatchRecord,
   takeBackLines,
 } from "../../db/queries/provider-batches.ts";
-import type { HalfCharge } from "../calls/batched-call.ts";
+import type { UnwrittenCharge } from "../calls/call-charge.ts";
 import { asCallerError } from "../calls/routing/provider-error.ts";
 import type { BatchRecord } from "../lib/batch.ts";
 import { timeOfId } from "../lib/ids.ts";
@@ -31,7 +31,7 @@ export type HeldLine = HandedLine & { readonly holdNano: bigint };
 interface Returned {
   readonly held: HeldLine;
   readonly input: BatchLine;
-  readonly answer?: LineAnswer & { readonly charge?: HalfCharge };
+  readonly answer?: LineAnswer & { readonly charge?: UnwrittenCharge };
   note?(): void;
 }
 

@@ -1,4 +1,3 @@
-import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { CatalogueModel, ModelEndpoint, ModelTerms } from "../lib/catalogue-model.ts";
 import { plus, times } from "../lib/exact-integer.ts";
 import { holdNanoUsd, usdNumber } from "../lib/money.ts";
@@ -6,7 +5,7 @@ import type { Hold, LongHoldRequest, SettlementFigures } from "../money/interfac
 import { type BatchRequest, pricesAtShare, type RecordedAnswer } from "../providers/batches.ts";
 import { type Provider, ProviderFailure } from "../providers/interface.ts";
 import { type AdmittedCall, type ArrivedCall, type CallOutcome, ProviderCall } from "./call.ts";
-import { CallCharge } from "./call-charge.ts";
+import { CallCharge, type UnwrittenCharge } from "./call-charge.ts";
 import { type AcceptedRequest, type PaidEndpoint, recordedDetails } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
@@ -15,7 +14,7 @@ import type { PaidCallDependencies } from "./run-call.ts";
 
 /*
  * A call that its provider answers in a batch comes in two halves, which may lie a day apart, in two processes. In
- * between there is a hold that outlives processes, and whoever asks for the halves keeps what they have in common.
+ * between there is a hold that outlives processes, and who asks for the halves keeps what they have in common.
  */
 
 export type CallHalf = FirstHalf | SecondHalf;
@@ -46,7 +45,7 @@ export interface SecondHalf {
   /** Names it in the details of the charge. */
   readonly batchId: string;
   readonly latencyMs: number;
-  charge?: HalfCharge;
+  charge?: UnwrittenCharge;
 }
 
 export interface AnsweredPlace {
@@ -55,14 +54,6 @@ export interface AnsweredPlace {
   readonly providerId: string;
   readonly provider: Provider;
   readonly providerModel: string;
-}
-
-export interface HalfCharge {
-  readonly figures: SettlementFigures;
-  /** The event that goes with it. */
-  readonly event: StatementEffect | undefined;
-  /** Called when it is written. */
-  onWritten(): void;
 }
 
 /** What of a PaidCall decides about the first half. */
@@ -177,12 +168,7 @@ async function secondHalf<Request extends AcceptedRequest, Answer>(
   const figures: SettlementFigures = { ...metered, details, status: 200 };
   const costUsd = usdNumber(figures.chargeNano);
   const body = endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
-  const { events } = dependencies;
-  const event = await events?.ofCharge(hold, figures, undefined);
-  const onWritten = () => {
-    if (event !== undefined) events!.noteWritten();
-  };
-  half.charge = { figures, event, onWritten };
+  half.charge = await charge.toSettle(figures);
   return { kind: "whole", headers: {}, body };
 }
 
