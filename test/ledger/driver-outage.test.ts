@@ -82,7 +82,7 @@ test("a statement sent in the moment in which the connection closes does not kee
   }
   triggered.destroy();
   server.close();
-}, 20_000);
+}, 60_000);
 
 test("a server that closes new connections without a word refuses what opened them", async () => {
   const silent = createServer((socket) => {

@@ -207,4 +207,4 @@ test("a network that breaks again and again loses nothing and doubles nothing", 
   expect(storm.toSorted()).toEqual(names.toSorted());
   expect(await attemptsOf(books.sql)).toEqual([]);
   expect(await faultsOf(books.sql)).toEqual([]);
-}, 30_000);
+}, 60_000);
