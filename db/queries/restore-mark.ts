@@ -21,8 +21,39 @@ export async function assertNotHalfRestored(sql: Session): Promise<void> {
   if (await isHalfRestored(sql)) throw new Error(HALF_RESTORED);
 }
 
-export async function markRestore(sql: Session): Promise<void> {
-  await sql`CREATE TABLE IF NOT EXISTS restore_under_way (begun_at timestamptz DEFAULT clock_timestamp())`;
+/** Of what a restore was broken off. */
+export interface RestoreMark {
+  /** The digest of its archive; undefined where an earlier version began it. */
+  readonly archive: string | undefined;
+  /** When its backup was made. */
+  readonly createdAt: string | undefined;
+  /** It may have written files. */
+  readonly hasFiles: boolean;
+}
+
+export async function readRestoreMark(sql: Session): Promise<RestoreMark | undefined> {
+  if (!(await isHalfRestored(sql))) return undefined;
+  // Without the columns that it had not: the mark of an earlier version.
+  const [row] = await sql<
+    { mark: { archive?: string; created_at?: string; has_files?: boolean } }[]
+  >`
+    SELECT to_jsonb(m) AS mark FROM restore_under_way m`;
+  const { archive, created_at, has_files } = row?.mark ?? {};
+  return { archive, createdAt: created_at, hasFiles: has_files ?? true };
+}
+
+/** In place of an earlier mark. */
+export async function markRestore(
+  sql: Database,
+  { archive, createdAt, hasFiles }: RestoreMark & { readonly archive: string },
+): Promise<void> {
+  await sql.begin(async (transaction) => {
+    await transaction`DROP TABLE IF EXISTS restore_under_way`;
+    await transaction`CREATE TABLE restore_under_way (
+      archive text, created_at text, has_files boolean)`;
+    await transaction`INSERT INTO restore_under_way
+      VALUES (${archive}, ${createdAt ?? null}, ${hasFiles})`;
+  });
 }
 
 export async function unmarkRestore(sql: Session): Promise<void> {

@@ -14,6 +14,28 @@ export async function rollUpUsage(
   return row!.has_more;
 }
 
+/** A day of very many requests may take longer than other statements. */
+const TOTALS_TIMEOUT_MS = 60_000;
+
+/**
+ * Adds the latest day that the organization's totals lack, which was added to its usage before there were any. False
+ * where there was none.
+ */
+export async function addUsageTotals(sql: Database, organizationId: string): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    await transaction`SELECT set_config('statement_timeout', ${String(TOTALS_TIMEOUT_MS)}, true)`;
+    const [row] = await transaction<{ was_lacking: boolean }[]>`
+      SELECT usage_add_totals(${organizationId}) AS was_lacking`;
+    return row!.was_lacking;
+  });
+}
+
+export async function organizationsWithoutTotals(sql: Database, atMost: number): Promise<string[]> {
+  const rows = await sql<{ organization_id: string }[]>`
+    SELECT organization_id FROM usage_cursors WHERE totals_since > '-infinity' LIMIT ${atMost}`;
+  return rows.map((row) => row.organization_id);
+}
+
 /** Organizations with transactions or failed requests that their usage does not have yet. */
 export async function organizationsWithNewUsage(sql: Database, atMost: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`

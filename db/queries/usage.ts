@@ -65,15 +65,20 @@ const FIGURES = [
 /** Earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
   const { interval, groups, limit, offset } = listing;
-  const subject = groups.find((group) => group === "user" || group === "tag");
-  const lines = subject === undefined ? rollups(sql, listing) : subjects(sql, listing, subject);
+  const totals = await findTotals(sql, listing);
+  const isSummed = totals === undefined || totals.interval !== interval;
   const by = groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`);
-  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)})::text AS ${sql(figure)}`);
+  const figures = FIGURES.map((figure) =>
+    isSummed
+      ? sql`, sum(${sql(figure)})::text AS ${sql(figure)}`
+      : sql`, ${sql(figure)}::text AS ${sql(figure)}`,
+  );
   const rows = await sql<SummedRow[]>`
-    SELECT date_trunc(${interval}, starts_at, 'UTC') AS starts_at
-      ${joined(sql, by)} ${joined(sql, sums)}
-    FROM (${lines}) lines
-    GROUP BY 1 ${joined(sql, by)} ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
+    SELECT ${isSummed ? sql`date_trunc(${interval}, starts_at, 'UTC') AS` : sql``} starts_at
+      ${joined(sql, by)} ${joined(sql, figures)}
+    FROM (${totals?.rows ?? detailedLines(sql, listing)}) lines
+    ${isSummed ? sql`GROUP BY 1 ${joined(sql, by)}` : sql``}
+    ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
   return {
     rows: rows.slice(0, limit).map((row) => usageRow(row, groups)),
     hasMore: rows.length > limit,
@@ -92,16 +97,85 @@ function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
   return fragments.reduce((all, one) => sql`${all}${one}`, sql``);
 }
 
-/** Whole days are read as such. */
+interface Totals {
+  readonly rows: SqlFragment;
+  /** Of each of the rows, whose names occur once in it. */
+  readonly interval: UsageInterval;
+}
+
+/** Undefined where `usage_totals` do not answer it, or lack some of it yet. */
+async function findTotals(sql: Database, listing: UsageListing): Promise<Totals | undefined> {
+  const { groups, keyId, model } = listing;
+  const [group, ...further] = groups;
+  const isDetailed = group === "model" || group === "provider" || further.length > 0;
+  if (isDetailed || keyId !== undefined || model !== undefined) return undefined;
+  if (group === "key" && isHourly(listing)) return undefined;
+  if (!(await haveTotals(sql, listing))) return undefined;
+  if (group === "user" || group === "tag") {
+    return { rows: subjectTotals(sql, listing, group), interval: "day" };
+  }
+  const interval = isHourly(listing) ? "hour" : "day";
+  const kind = group === "key" ? "key_day" : interval;
+  const rows = sql`SELECT starts_at, value AS key_id, ${sql(FIGURES)} FROM usage_totals
+    WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)}`;
+  return { rows, interval };
+}
+
+async function haveTotals(sql: Database, listing: UsageListing): Promise<boolean> {
+  const { organizationId, fromMs } = listing;
+  const [cursor] = await sql<{ have: boolean }[]>`
+    SELECT totals_since <= ${fromMs === undefined ? sql`'-infinity'` : new Date(startOf(fromMs, DAY_MS))}
+      AS have
+    FROM usage_cursors WHERE organization_id = ${organizationId}`;
+  return cursor?.have ?? true;
+}
+
+/** Day by day, so that a page reads no further than its last one. */
+function subjectTotals(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
+  const { organizationId } = listing;
+  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
+  const of = (kinds: SqlFragment) =>
+    sql`FROM usage_totals WHERE organization_id = ${organizationId} AND kind IN ${kinds}`;
+  return sql`
+    SELECT days.day AS starts_at, of_day.*
+    FROM (
+      SELECT generate_series(min(starts_at), max(starts_at), interval '24 hours') AS day
+      ${of(sql`(${kind})`)} ${within(sql, listing)} ORDER BY day
+    ) days CROSS JOIN LATERAL (
+      SELECT ${named(sql, kind)} AS value ${joined(sql, sums)}
+      FROM (
+        SELECT *, row_number() OVER (PARTITION BY kind, value = ''
+          ORDER BY cost_nano DESC, requests DESC, value COLLATE "C") AS place
+        ${of(sql`(${kind}, ${`other_${kind}`})`)} AND starts_at = days.day
+      ) ranked
+      GROUP BY 1
+    ) of_day`;
+}
+
+/** What ranks lines under a place is listed by itself. */
+function named(sql: Database, kind: "user" | "tag"): SqlFragment {
+  return sql`CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
+    ELSE ${OTHERS} END`;
+}
+
+/** By key, model and provider. */
+function detailedLines(sql: Database, listing: UsageListing): SqlFragment {
+  const subject = listing.groups.find((group) => group === "user" || group === "tag");
+  return subject === undefined ? rollups(sql, listing) : subjects(sql, listing, subject);
+}
+
 function rollups(sql: Database, listing: UsageListing): SqlFragment {
-  const { organizationId, interval, groups, keyId, fromMs, beforeMs } = listing;
-  const isHourly = interval === "hour" || !isDay(fromMs) || !isDay(beforeMs);
+  const { organizationId, groups, keyId } = listing;
   const isOfKeys = keyId !== undefined || groups.includes("key");
-  const grain = `${isOfKeys ? "key_" : ""}${isHourly ? "hour" : "day"}`;
+  const grain = `${isOfKeys ? "key_" : ""}${isHourly(listing) ? "hour" : "day"}`;
   return sql`SELECT * FROM usage_rollups
     WHERE organization_id = ${organizationId} AND grain = ${grain} ${matching(sql, listing)}
-      ${fromMs === undefined ? sql`` : sql`AND starts_at >= ${new Date(startOf(fromMs, HOUR_MS))}`}
-      ${beforeMs === undefined ? sql`` : sql`AND starts_at < ${new Date(beforeMs)}`}`;
+      ${within(sql, listing)}`;
+}
+
+/** Whole days are read as such. */
+function isHourly({ interval, fromMs, beforeMs }: UsageListing): boolean {
+  return interval === "hour" || !isDay(fromMs) || !isDay(beforeMs);
 }
 
 /**
@@ -117,8 +191,7 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
   const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
   return sql`
     SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at ${by},
-      CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
-        ELSE ${OTHERS} END AS value, ${sql(FIGURES)}
+      ${named(sql, kind)} AS value, ${sql(FIGURES)}
     FROM (
       SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
         ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
@@ -140,6 +213,14 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
 function matching(sql: Database, { keyId, model }: UsageListing): SqlFragment {
   return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
     ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}`;
+}
+
+/** Of users and tags the whole days that it touches. */
+function within(sql: Database, { groups, fromMs, beforeMs }: UsageListing): SqlFragment {
+  const unitMs = groups.includes("user") || groups.includes("tag") ? DAY_MS : HOUR_MS;
+  return sql`
+    ${fromMs === undefined ? sql`` : sql`AND starts_at >= ${new Date(startOf(fromMs, unitMs))}`}
+    ${beforeMs === undefined ? sql`` : sql`AND starts_at < ${new Date(beforeMs)}`}`;
 }
 
 function isDay(ms: number | undefined): boolean {

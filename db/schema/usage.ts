@@ -16,13 +16,27 @@ import {
  * transactions, which are numbered without a gap, all up to the sequence of its cursor are in, each once, because the
  * cursor moves in the transaction that adds them.
  */
-export const usageCursors = pgTable("usage_cursors", {
-  organizationId: text("organization_id").primaryKey(),
-  /** Of the last transaction that was added. The row is locked while transactions are added. */
-  sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
-  /** Rows of `usage_subjects` since their number was looked at. */
-  newSubjects: integer("new_subjects").notNull().default(0),
-});
+export const usageCursors = pgTable(
+  "usage_cursors",
+  {
+    organizationId: text("organization_id").primaryKey(),
+    /** Of the last transaction that was added. The row is locked while transactions are added. */
+    sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Rows of `usage_subjects` since their number was looked at. */
+    newSubjects: integer("new_subjects").notNull().default(0),
+    /** `usage_totals` has everything that `usage_rollups` and `usage_subjects` have from this day on. */
+    totalsSince: timestamp("totals_since", { withTimezone: true })
+      .notNull()
+      .default(sql`'-infinity'`),
+    /** Additions that went into `usage_totals` too. One that did not makes `totals_since` infinite (a trigger). */
+    totalled: bigint("totalled", { mode: "bigint" }).notNull().default(sql`0`),
+  },
+  (table) => [
+    index("usage_cursors_lacking")
+      .on(table.organizationId)
+      .where(sql`${table.totalsSince} > '-infinity'`),
+  ],
+);
 
 const figures = () => {
   const sum = (name: string) => bigint(name, { mode: "bigint" }).notNull();
@@ -105,6 +119,30 @@ export const usageSubjects = pgTable(
         table.model,
         table.provider,
       ],
+    }),
+  ],
+);
+
+/**
+ * The same figures by one thing at a time, over all models and providers: few rows for what is asked most. Whatever
+ * changes the other two tables changes this one in the same transaction.
+ */
+export const usageTotals = pgTable(
+  "usage_totals",
+  {
+    organizationId: text("organization_id").notNull(),
+    /** `hour`, `day`, `key_day`, or a kind of `usage_subjects`. */
+    kind: text("kind").notNull(),
+    /** Of the hour or day, UTC. */
+    startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
+    /** The key, user or tag; empty as there. */
+    value: text("value").notNull(),
+    ...figures(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_totals_pk",
+      columns: [table.organizationId, table.kind, table.startsAt, table.value],
     }),
   ],
 );

@@ -27,8 +27,14 @@ export interface ArchivedItem {
   bytes(): AsyncGenerator<Uint8Array>;
 }
 
-/** The size of the tar. Throws ArchiveError where any byte of the archive differs from what was written. */
-export async function verifyArchive(path: string): Promise<number> {
+export interface VerifiedArchive {
+  readonly tarBytes: number;
+  /** SHA-256 of the tar: archives of the same digest are the same. */
+  readonly digest: string;
+}
+
+/** Throws ArchiveError where any byte of the archive differs from what was written. */
+export async function verifyArchive(path: string): Promise<VerifiedArchive> {
   const file = await open(path, "r");
   try {
     const tarBytes = (await file.stat()).size - TRAILER.bytes;
@@ -42,8 +48,9 @@ export async function verifyArchive(path: string): Promise<number> {
     })) {
       hash.update(chunk as Buffer);
     }
-    if (trailer.toString("latin1") !== TRAILER.text(hash.digest("hex"))) throw damaged(path);
-    return tarBytes;
+    const digest = hash.digest("hex");
+    if (trailer.toString("latin1") !== TRAILER.text(digest)) throw damaged(path);
+    return { tarBytes, digest };
   } finally {
     await file.close();
   }

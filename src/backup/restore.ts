@@ -3,8 +3,9 @@ import { applyMigrations, knowsMigrations, MIGRATION_LOCK } from "../../db/migra
 import { replaceFileFolder } from "../../db/queries/file-backups.ts";
 import {
   findTable,
-  isHalfRestored,
   markRestore,
+  type RestoreMark,
+  readRestoreMark,
   unmarkRestore,
 } from "../../db/queries/restore-mark.ts";
 import { quietRestored, settleRestored } from "../../db/queries/restored-rows.ts";
@@ -51,7 +52,7 @@ export interface Restored {
  * Writes an archive into an empty database and an empty storage. Before the first write the whole archive is
  * verified, and the master key is proven to open what is sealed. All rows are written in one transaction, the
  * files before it ends; where it is broken off, a mark stays in the database, with which no gateway starts, and a
- * further restore begins again.
+ * further restore of the same archive begins again.
  *
  * @param withTarget called once the archive is known to be whole and openable
  */
@@ -61,12 +62,12 @@ export async function restore(
 ): Promise<Restored> {
   const { path, keys, log } = options;
   log("verifying the backup");
-  const tarBytes = await verifyArchive(path);
+  const { tarBytes, digest } = await verifyArchive(path);
   const reader = new ArchiveReader(path, tarBytes);
   try {
     const head = await reader.head();
     await assertRestorable(head, keys);
-    return await withTarget((target) => writeAll(options, { head, reader }, target));
+    return await withTarget((target) => writeAll(options, { head, reader, digest }, target));
   } finally {
     await reader.close();
   }
@@ -97,12 +98,13 @@ async function assertRestorable(head: Head, keys: MasterKeys | undefined): Promi
 
 interface OpenArchive {
   readonly head: Head;
+  readonly digest: string;
   readonly reader: ArchiveReader;
 }
 
 async function writeAll(
   options: RestoreOptions,
-  { head, reader }: OpenArchive,
+  { head, digest, reader }: OpenArchive,
   target: RestoreTarget,
 ): Promise<Restored> {
   const { sql, storage } = target;
@@ -111,8 +113,7 @@ async function writeAll(
     SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
   if (!lock!.is_taken)
     throw new RestoreRefusedError("another restore or a gateway's start is running");
-  await assertEmpty(target, head);
-  await markRestore(sql);
+  await begin(target, { archive: digest, createdAt: head.createdAt, hasFiles: head.hasFiles });
   const manifest = await sql.begin(async (transaction) => {
     const state = head.migrations.length;
     await applyMigrations(transaction, 0, state);
@@ -138,19 +139,28 @@ async function writeAll(
   return { head, manifest };
 }
 
-async function assertEmpty({ sql, storage }: RestoreTarget, head: Head): Promise<void> {
+/** Throws RestoreRefusedError where something is there that this restore would not write again. */
+async function begin(
+  { sql, storage }: RestoreTarget,
+  mark: RestoreMark & { readonly archive: string },
+): Promise<void> {
   const table = await findTable(sql);
   if (table !== undefined) {
     throw new RestoreRefusedError(
       `the database is not empty (it has ${table}): restore into an empty one`,
     );
   }
-  // What an earlier try has written is written again.
-  if (!head.hasFiles || (await isHalfRestored(sql))) return;
-  if (await storage.isEmpty()) return;
-  throw new RestoreRefusedError(
-    "the storage already has files: restore into an empty folder or bucket, or take the backup --without-files",
-  );
+  const earlier = await readRestoreMark(sql);
+  if (earlier?.archive === mark.archive) return;
+  const mayHaveFiles = earlier?.hasFiles ?? false;
+  if ((mayHaveFiles || mark.hasFiles) && !(await storage.isEmpty())) {
+    throw new RestoreRefusedError(
+      mayHaveFiles
+        ? `a restore of another backup${earlier?.createdAt ? `, of ${earlier.createdAt},` : ""} was broken off, and the storage has files of it: restore that one again, or empty the folder or bucket first`
+        : "the storage already has files: restore into an empty folder or bucket, or take the backup --without-files",
+    );
+  }
+  await markRestore(sql, mark);
 }
 
 function tableOf(name: string, head: Head, present: ReadonlySet<string>): CopiedTable {

@@ -15,7 +15,8 @@ import {
   type SequenceState,
 } from "../../db/queries/table-copies.ts";
 import packageJson from "../../package.json" with { type: "json" };
-import { type FileStorage, ObjectMissingError } from "../storage/interface.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
+import { type FileStorage, ObjectMissingError, StorageError } from "../storage/interface.ts";
 import { type Ending, FORMAT, type Head, type Manifest, untilAborted } from "./archive.ts";
 import type { ArchiveWriter } from "./archive-writer.ts";
 
@@ -25,7 +26,7 @@ export interface BackupOptions {
   /** Undefined: the bytes of files are left out. */
   readonly storage: FileStorage | undefined;
   readonly interrupted: AbortSignal;
-  nowMs(): number;
+  readonly clock: Clock;
   log(message: string): void;
 }
 
@@ -41,6 +42,9 @@ export interface Backup {
 const MAX_MISSING_LISTED = 1_000;
 /** A connection that is silent for long is dropped by what stands in between. */
 const LOOK_MS = 10_000;
+/** A storage that is away, as while it starts again, is waited for. */
+const STORAGE_PATIENCE_MS = 60_000;
+const STORAGE_RETRY_MS = 1_000;
 
 /**
  * Writes all rows of one moment, and the bytes of the files that they name, while gateways go on: stored bytes are
@@ -50,7 +54,7 @@ export async function takeBackup(
   options: BackupOptions,
   archive: Pick<ArchiveWriter, "addJson" | "addItem">,
 ): Promise<Backup> {
-  const { sql, storage, interrupted, nowMs, log } = options;
+  const { sql, storage, interrupted, clock, log } = options;
   await sql`SELECT pg_advisory_lock_shared(${MIGRATION_LOCK})`;
   if (!(await holdFileRemovals(sql))) throw new Error("another backup of this database is running");
   const rows = await inSnapshot(sql, (snapshot) => copyRows(options, snapshot, archive));
@@ -64,11 +68,12 @@ export async function takeBackup(
   let lookedMs = 0;
   for (const key of rows.storageKeys) {
     if (interrupted.aborted) throw new Error("interrupted");
-    if (nowMs() - lookedMs > LOOK_MS) {
+    if (clock.nowMs() - lookedMs > LOOK_MS) {
       await assertStillHeld(sql);
-      lookedMs = nowMs();
+      lookedMs = clock.nowMs();
     }
-    const ending = await copyFile(storage!, key, archive);
+    const bytes = await openFile(options, storage!, key);
+    const ending = bytes && (await archive.addItem(`files/${key}`, bytes));
     if (ending === undefined) missing.push(key);
     else {
       files.count++;
@@ -124,7 +129,7 @@ interface CopiedRows {
 }
 
 async function copyRows(
-  { storage, interrupted, nowMs, log }: BackupOptions,
+  { storage, interrupted, clock, log }: BackupOptions,
   snapshot: DatabaseTransaction,
   archive: Pick<ArchiveWriter, "addJson" | "addItem">,
 ): Promise<CopiedRows> {
@@ -137,7 +142,7 @@ async function copyRows(
   const head: Head = {
     format: FORMAT,
     version: packageJson.version,
-    createdAt: new Date(nowMs()).toISOString(),
+    createdAt: new Date(clock.nowMs()).toISOString(),
     postgres: (await readServerVersion(snapshot)).text,
     migrations,
     tables,
@@ -167,17 +172,21 @@ async function copyRows(
 }
 
 /** Undefined where the storage does not have it: its reading answers with an error, before and after a restore. */
-async function copyFile(
+async function openFile(
+  { clock, interrupted, log }: BackupOptions,
   storage: FileStorage,
   key: string,
-  archive: Pick<ArchiveWriter, "addItem">,
-): Promise<Ending | undefined> {
-  let bytes: ReadableStream<Uint8Array>;
-  try {
-    bytes = await storage.read(key);
-  } catch (error) {
-    if (error instanceof ObjectMissingError) return undefined;
-    throw error;
+): Promise<AsyncIterable<Uint8Array> | undefined> {
+  const untilMs = clock.nowMs() + STORAGE_PATIENCE_MS;
+  for (;;) {
+    try {
+      return untilAborted(await storage.read(key), interrupted);
+    } catch (error) {
+      if (error instanceof ObjectMissingError) return undefined;
+      const isWaiting = error instanceof StorageError && clock.nowMs() < untilMs;
+      if (!isWaiting || interrupted.aborted) throw error;
+      log(`${error.message}: trying again`);
+      await sleep(clock, STORAGE_RETRY_MS);
+    }
   }
-  return archive.addItem(`files/${key}`, bytes);
 }

@@ -44,7 +44,7 @@ export class MetricExport {
     });
     this.#exporter = new OtlpExporter({
       ...{ collector: config, what: "metrics", log: telemetry.log },
-      serializer: ProtobufMetricsSerializer,
+      serialize: (metrics) => ProtobufMetricsSerializer.serializeRequest(metrics),
     });
     this.#timer = setInterval(() => void this.#send(), config.everyMs);
     this.#timer.unref();

@@ -1,5 +1,4 @@
 import { parseTraceParent } from "@opentelemetry/core";
-import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import type { TracingConfig } from "../config/telemetry-settings.ts";
 import { systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
@@ -56,10 +55,7 @@ export class Tracing {
     this.#resource = { "service.name": config.serviceName, "service.instance.id": instanceId };
     this.#exporter = new OtlpExporter({
       ...{ collector: config, what: "traces", log: telemetry.log },
-      serializer: {
-        serializeRequest: (bytes) => bytes,
-        deserializeResponse: (bytes) => ProtobufTraceSerializer.deserializeResponse(bytes),
-      },
+      serialize: (bytes) => bytes,
     });
     this.#sink = {
       withContent: config.withContent,

@@ -1,7 +1,9 @@
 import type { Database } from "../../db/client.ts";
 import {
+  addUsageTotals,
   hasNewUsage,
   organizationsWithNewUsage,
+  organizationsWithoutTotals,
   rollUpUsage,
 } from "../../db/queries/usage-roll-up.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -61,20 +63,32 @@ export class UsageRollUp {
 
   /** Returns when to look again. */
   async #rollUpAll(): Promise<number> {
-    const { sql, onError } = this.#dependencies;
+    const { sql } = this.#dependencies;
     const beganMs = performance.now();
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
+    const lacking = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
     const lookMs = performance.now() - beganMs;
-    let hasMore = organizations.length === MAX_ORGANIZATIONS;
+    const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
+    const hasLacking = await this.#forEach(lacking, (id) => addUsageTotals(sql, id));
+    const hasMore = hasNew || hasLacking || organizations.length === MAX_ORGANIZATIONS;
+    return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
+  }
+
+  /** True where there is more of one. An error of one does not keep the others waiting. */
+  async #forEach(
+    organizations: readonly string[],
+    add: (organizationId: string) => Promise<boolean>,
+  ): Promise<boolean> {
+    let hasMore = false;
     for (const organizationId of organizations) {
       if (this.#isStopped) break;
       try {
-        if (await rollUpSteps(sql, organizationId)) hasMore = true;
+        if (await add(organizationId)) hasMore = true;
       } catch (error) {
-        if (!this.#isStopped) onError(error);
+        if (!this.#isStopped) this.#dependencies.onError(error);
       }
     }
-    return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
+    return hasMore;
   }
 }
 

@@ -163,6 +163,13 @@ test("a restore that is killed leaves a database on which no gateway starts, and
   }
   await holder.end();
   expect((await runCliHere(settings, "doctor")).stdout).toContain("was broken off");
+  // With files of this one, no other is restored.
+  const other = join(folder, "later.tar");
+  expect(await runCliHere(sourceSettings(), "backup", other)).toMatchObject({ exitCode: 0 });
+  const refused = await runCliHere(settings, "restore", other);
+  expect(refused).toMatchObject({ exitCode: 1 });
+  expect(refused.stderr).toContain("a restore of another backup");
+  expect(await isHalfRestored(sql)).toBeTrue();
   expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
   expect(await isHalfRestored(sql)).toBeFalse();
   await migrate({ url: settings.DATABASE_URL! });
@@ -292,7 +299,7 @@ test("a piece that unpacks to more than a piece holds is refused", async () => {
   expect(bomb.byteLength).toBeLessThan(PIECE_BYTES);
   await writer.add("tables/files/000000.zst", bomb);
   await writer.finish();
-  const reader = new ArchiveReader(path, await verifyArchive(path));
+  const reader = new ArchiveReader(path, (await verifyArchive(path)).tarBytes);
   try {
     await reader.head();
     const { value } = await reader.items().next();
@@ -330,6 +337,12 @@ test("files move between a folder and a bucket; a bucket with files is refused",
     expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
     expect(s3.bucket.objects.size).toBe(1);
     const back = join(folder, "bucket.tar");
+    // Away for longer than a request is sent again.
+    let failures = 4;
+    s3.faults.push({
+      matches: (method, url) => method === "GET" && url.pathname.includes("/files/"),
+      answer: () => (failures-- > 0 ? new Response("later", { status: 503 }) : undefined),
+    });
     expect(await runCliHere(settings, "backup", back)).toMatchObject({ exitCode: 0 });
     const other = await openTarget();
     const second = { ...other.settings, ...s3Environment(s3) };

@@ -1,8 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { Redis } from "ioredis";
-import { RedisTime } from "../../src/cluster/redis/connection.ts";
+import { answerInTime, RedisTime } from "../../src/cluster/redis/connection.ts";
 import { LiveHistory, OwnAdmissions } from "../../src/cluster/redis/local-shares.ts";
-import { RateScripts, Stalled } from "../../src/cluster/redis/rate-scripts.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 const WINDOW_MS = 60_000;
@@ -44,7 +42,7 @@ describe("Redis's time", () => {
 describe("what an instance admitted without Redis", () => {
   test("is told once, in pieces of a bounded size, with ages that are never too old", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS);
+    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
     for (let second = 0; second < 30; second++) {
       for (let key = 0; key < 20; key++) own.takeShare(`key ${key}`, 1_000);
       clock.advance(1_050);
@@ -73,7 +71,7 @@ describe("what an instance admitted without Redis", () => {
 
   test("is told again where telling failed, beside what came meanwhile, and wholly where Redis lost it", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS);
+    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
     const sum = () =>
       own.tell(100, 1_000).reduce((total, { counts }) => {
         for (const admitted of counts.values()) total += admitted;
@@ -95,7 +93,7 @@ describe("what an instance admitted without Redis", () => {
 
   test("stays bounded however long Redis is gone", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS);
+    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
     for (let second = 0; second < 1_200; second++) {
       for (let i = 0; i < 20; i++) own.takeShare(`key ${second} ${i}`, 100);
       own.takeShare("steady", 1_000);
@@ -111,23 +109,38 @@ describe("what an instance admitted without Redis", () => {
   });
 });
 
-test("what fails long after its time was up says that this process was busy, not that Redis is lost", async () => {
-  const refusing = new Redis({ port: 1, lazyConnect: true, enableOfflineQueue: false });
-  refusing.on("error", () => {});
-  const failureAfter = async (tookMs: number) => {
-    let nowMs = 0;
-    const scripts = new RateScripts({
-      redis: refusing,
-      clock: { nowMs: () => (nowMs += tookMs), after: () => () => {} },
-      instanceId: "ins_1",
-      keyPrefix: "busy:",
-      windowMs: WINDOW_MS,
-    });
-    return scripts.attend(undefined, undefined).catch((error: unknown) => error);
-  };
-  expect(await failureAfter(400)).toBeInstanceOf(Stalled);
-  const failure = await failureAfter(255);
-  expect(failure).toBeInstanceOf(Error);
-  expect(failure).not.toBeInstanceOf(Stalled);
-  refusing.disconnect();
+describe("an answer", () => {
+  /** A clock whose waits end when the test says so. */
+  function heldClock() {
+    const waits: (() => void)[] = [];
+    const clock = {
+      nowMs: () => 0,
+      after(_: number, run: () => void) {
+        waits.push(run);
+        return () => void waits.splice(waits.indexOf(run), 1);
+      },
+    };
+    return { clock, waits };
+  }
+
+  test("is read by a process that was held up, however long, and then counts", async () => {
+    const { clock, waits } = heldClock();
+    const answer = Promise.withResolvers<string>();
+    const read = answerInTime(clock, answer.promise);
+    for (let slice = 1; slice < 5; slice++) waits.shift()!();
+    answer.resolve("carried out");
+    expect(await read).toBe("carried out");
+    expect(waits).toEqual([]);
+  });
+
+  test("that comes after the time of waiting goes to who cares for late ones", async () => {
+    const { clock, waits } = heldClock();
+    const answer = Promise.withResolvers<string>();
+    const late = Promise.withResolvers<string>();
+    const read = answerInTime(clock, answer.promise, late.resolve);
+    for (let slice = 1; slice <= 5; slice++) waits.shift()!();
+    await expect(read).rejects.toThrow("it did not answer in time");
+    answer.resolve("carried out");
+    expect(await late.promise).toBe("carried out");
+  });
 });

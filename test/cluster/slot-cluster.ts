@@ -45,7 +45,7 @@ export class SlotCluster {
   async add(): Promise<SlotInstance> {
     const id = `ins_${this.#instances.length}`;
     this.live.add(id);
-    const script = new CuttableScript(this.#redis, this.#keyPrefix, this.#leaseMs);
+    const script = new CuttableScript(this.#redis, steadyClock, this.#keyPrefix, this.#leaseMs);
     let isFrozen = false;
     const due = new Set<() => void>();
     const clock: Clock = {

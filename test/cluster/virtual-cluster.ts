@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { type Asked, RateScripts, Stalled } from "../../src/cluster/redis/rate-scripts.ts";
+import { RateScripts } from "../../src/cluster/redis/rate-scripts.ts";
 import { RedisRateWindows } from "../../src/cluster/redis/rate-windows.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Admission } from "./admissions.ts";
@@ -7,11 +7,13 @@ import type { Admission } from "./admissions.ts";
 const WINDOW_MS = 60_000;
 const TICK_MS = 500;
 
-/** Scripts behind a network that can be cut for one instance, in a process that can be too busy. */
+/** Scripts behind a network that can be cut for one instance, or too slow for its answers. */
 class CuttableScripts extends RateScripts {
   isCut = false;
-  /** Answers to takes that this process will not see in time. */
-  stalls = 0;
+  /** Of the next commands that are carried out, how many have answers that come late. */
+  late = 0;
+  /** Hands out the answers that are late. */
+  readonly lateAnswers: (() => void)[] = [];
   /** Until it resolves, answers to takes are on their way. */
   delay: Promise<void> | undefined;
 
@@ -19,16 +21,28 @@ class CuttableScripts extends RateScripts {
     return this.isCut ? Promise.reject(new Error("cut")) : super.attend(known, lost);
   }
 
-  override async take(generation: string, asked: readonly Asked[], live: readonly string[]) {
+  override async take(...args: Parameters<RateScripts["take"]>) {
     if (this.isCut) throw new Error("cut");
-    const answers = await super.take(generation, asked, live);
+    const answers = await super.take(...args);
     await this.delay;
-    if (this.stalls > 0 && this.stalls-- > 0) throw new Stalled("busy");
-    return answers;
+    return this.#inTime(answers, args[3]);
   }
 
-  override merge(...args: Parameters<RateScripts["merge"]>): Promise<void> {
-    return this.isCut ? Promise.reject(new Error("cut")) : super.merge(...args);
+  override async merge(...args: Parameters<RateScripts["merge"]>) {
+    if (this.isCut) throw new Error("cut");
+    return this.#inTime(await super.merge(...args), args[4]);
+  }
+
+  override async recount(...args: Parameters<RateScripts["recount"]>) {
+    await super.recount(...args);
+    this.#inTime(undefined, () => {});
+  }
+
+  #inTime<Answer>(answer: Answer, onLate: (answer: Answer) => void): Answer {
+    if (this.late === 0) return answer;
+    this.late--;
+    this.lateAnswers.push(() => onLate(answer));
+    throw new Error("late");
   }
 }
 
@@ -147,9 +161,16 @@ export class VirtualCluster {
     this.#instances[i]!.scripts.isCut = isCut;
   }
 
-  /** The instance does not see the answers to its next takes in time. */
-  stall(i: number, takes: number): void {
-    this.#instances[i]!.scripts.stalls = takes;
+  /** What the instance asks next is carried out, and answered late: when `handOutLate` is called. */
+  makeLate(i: number, commands: number): void {
+    this.#instances[i]!.scripts.late = commands;
+  }
+
+  handOutLate(): void {
+    for (const { scripts } of this.#instances) {
+      scripts.late = 0;
+      for (const handOut of scripts.lateAnswers.splice(0)) handOut();
+    }
   }
 
   /** Holds up the answers to takes of the instance; returns the way to let them through. */

@@ -82,23 +82,28 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
       const { key } = (await created.json()) as { key: string };
       const outcomes = await flood(instances, { key, body: EXACT, requests: REQUESTS });
       const admitted = successesOf(outcomes, "rate_limit_exceeded", 429);
-      const left = await Promise.all(
-        instances.map(async ({ baseUrl }) => {
-          const own = await fetch(`${baseUrl}/v1/key`, {
-            headers: { authorization: `Bearer ${key}` },
-          });
-          return ((await own.json()) as { remaining_tpm: number }).remaining_tpm;
-        }),
-      );
       const { tokens } = await spentOf({ key });
       console.info(`${admitted} of ${REQUESTS} admitted, ${tokens} of ${limit} tokens used`);
-      // Each counts for its bound while it runs, so as many fit at least.
-      expect(admitted).toBeGreaterThanOrEqual(100);
+      // Each counts for its bound while it runs, so as many fit at least; apart an instance has a third of the limit.
+      expect(admitted).toBeGreaterThanOrEqual(3 * Math.floor(limit / 3 / EXACT_BOUND));
       expect(tokens).toBeLessThanOrEqual(limit);
-      expect(left).toEqual(instances.map(() => limit - tokens));
+      // An instance that was too busy for Redis gives back what counts twice when it has caught up.
+      await until(
+        "every instance leaves what was not used",
+        async () =>
+          (await Promise.all(instances.map((one) => tokensLeft(one, key)))).every(
+            (left) => left === limit - tokens,
+          ),
+        SETTLED_MS,
+      );
     },
     TIMEOUT_MS,
   );
+
+  async function tokensLeft({ baseUrl }: Instance, key: string): Promise<number> {
+    const own = await fetch(`${baseUrl}/v1/key`, { headers: { authorization: `Bearer ${key}` } });
+    return ((await own.json()) as { remaining_tpm: number }).remaining_tpm;
+  }
 
   /** Who spends: by which keys, and with which fields of their requests. */
   interface Payer {

@@ -101,6 +101,19 @@ function describeAmounts(open: () => OwnedRateWindows | Promise<OwnedRateWindows
       { numRuns: 150 },
     ));
 
+  test("a refusal waits until what counts has left, and for nothing that was given back wholly", async () => {
+    const { windows, advance } = await open();
+    const amount = (full: number) => ({ full, reduced: full, least: full });
+    const first = await windows.take("key", limit, amount(1));
+    first.recount!(0);
+    await advance(30_000);
+    expect((await windows.take("key", limit, amount(limit))).isAdmitted).toBe(true);
+    const refusal = await windows.take("key", limit, amount(1));
+    expect(refusal).toMatchObject({ isAdmitted: false, retryAfterMs: WINDOW_MS + 1 });
+    await advance(refusal.retryAfterMs);
+    expect((await windows.take("key", limit, amount(1))).isAdmitted).toBe(true);
+  });
+
   test("an admission is recounted in its own place, more than once, and no longer when it has left", async () => {
     const { windows, advance } = await open();
     const amount = (full: number) => ({ full, reduced: full, least: full });

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
-import { systemClock } from "../../src/lib/clock.ts";
-import { S3Requests } from "../../src/storage/s3.ts";
+import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
+import { S3Storage } from "../../src/storage/s3.ts";
+import { S3Requests } from "../../src/storage/s3-requests.ts";
+import { until } from "../support/until.ts";
 
 interface Received {
   readonly head: string;
@@ -11,8 +13,11 @@ interface Received {
 /** Of the requests that came whole, each on a connection of its own. */
 const received: Received[] = [];
 const answers: string[] = [];
+/** Answers in place of `answers`, and closes the connection behind what it returns. */
+let serve: ((head: string) => { readonly head: string; readonly body: Uint8Array }) | undefined;
 let server: Server;
 let requests: S3Requests;
+let settings: ConstructorParameters<typeof S3Storage>[0];
 
 /** Bytes as they come over the wire, which an HTTP server would not show. */
 function receive(socket: Socket): void {
@@ -26,6 +31,12 @@ function receive(socket: Socket): void {
     const length = Number(/content-length: (\d+)/.exec(head)?.[1] ?? 0);
     if (bytes.byteLength < headEnd + length) return;
     received.push({ head, body: bytes.subarray(headEnd) });
+    if (serve !== undefined) {
+      const served = serve(head);
+      socket.write(`HTTP/1.1 ${served.head}\r\nconnection: close\r\n\r\n`);
+      socket.end(served.body);
+      return;
+    }
     socket.end(
       `HTTP/1.1 ${answers.shift() ?? "200 OK"}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`,
     );
@@ -36,7 +47,7 @@ beforeAll(async () => {
   server = createServer(receive);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
-  const settings = {
+  settings = {
     bucket: "bucket",
     endpoint: `http://127.0.0.1:${port}`,
     region: undefined,
@@ -69,3 +80,68 @@ test.each([0, 1, MEGABYTE / 4, MEGABYTE / 4 + 1, 3 * MEGABYTE + 77])(
     }
   },
 );
+
+/** A store with one object, whose every connection breaks after so many bytes. */
+function breaking(object: Uint8Array, afterBytes: number, etag = () => '"one"') {
+  return (head: string) => {
+    const [, first, last] = /\r\nrange: bytes=(\d+)-(\d*)\r\n/.exec(head) ?? [];
+    const condition = /\r\nif-match: (.*)\r\n/.exec(head)?.[1];
+    if (condition !== undefined && condition !== etag()) {
+      return { head: "412 Precondition Failed\r\ncontent-length: 0", body: new Uint8Array() };
+    }
+    const start = Number(first ?? 0);
+    const wanted = object.subarray(start, last ? Number(last) + 1 : undefined);
+    const status = first === undefined ? "200 OK" : "206 Partial Content";
+    return {
+      head: `${status}\r\netag: ${etag()}\r\ncontent-length: ${wanted.byteLength}`,
+      body: wanted.subarray(0, afterBytes),
+    };
+  };
+}
+
+async function readWhole(storage: S3Storage, range?: { start: number; end: number }) {
+  return new Uint8Array(
+    await new Response(await storage.read("obj_00000001", range)).arrayBuffer(),
+  );
+}
+
+const OBJECT = new Uint8Array(50_000).map((_, n) => (n * 7 + (n >> 8)) % 256);
+
+test("a read that breaks off goes on where it was, of the same object, whole or a part of it", async () => {
+  const storage = new S3Storage(settings, systemClock);
+  received.splice(0);
+  serve = breaking(OBJECT, 20_000);
+  expect(await readWhole(storage)).toEqual(OBJECT);
+  const ranges = received.map(({ head }) => /\r\nrange: bytes=(.*)\r\n/.exec(head)?.[1]);
+  expect(ranges).toEqual([undefined, "20000-49999", "40000-49999"]);
+  expect(received[2]!.head).toContain('\r\nif-match: "one"\r\n');
+  const range = { start: 5, end: 30_001 };
+  expect(await readWhole(storage, range)).toEqual(OBJECT.subarray(5, 30_001));
+  serve = undefined;
+});
+
+test("a read does not go on with another object", async () => {
+  let version = 0;
+  serve = breaking(OBJECT, 20_000, () => `"${version++}"`);
+  const storage = new S3Storage(settings, systemClock);
+  await expect(readWhole(storage)).rejects.toThrow("changed while it was read");
+  serve = undefined;
+});
+
+test("a read of which nothing comes any more fails after a minute", async () => {
+  const clock = new VirtualClock();
+  serve = breaking(OBJECT, 0);
+  const reading = readWhole(new S3Storage(settings, clock)).catch((error: unknown) => error);
+  let failure: unknown;
+  void reading.then((error) => {
+    failure = error;
+  });
+  const startedMs = clock.nowMs();
+  await until("it fails", () => {
+    if (failure === undefined) clock.advance(1_000);
+    return failure !== undefined;
+  });
+  expect(String(failure)).toContain("stopped in the middle of a file");
+  expect(clock.nowMs() - startedMs).toBeGreaterThan(50_000);
+  serve = undefined;
+});

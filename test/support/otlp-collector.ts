@@ -44,7 +44,15 @@ export interface OtlpCollector {
 }
 
 /** A collector: OTLP over HTTP, in protobuf (opentelemetry/proto/trace/v1, opentelemetry/proto/metrics/v1). */
-export function startOtlpCollector(): OtlpCollector {
+export function startOtlpCollector({
+  trickles = false,
+  statuses = [],
+}: {
+  /** Its answers go on for ever, by a byte now and then. */
+  readonly trickles?: boolean;
+  /** Of its first answers; taken from as they leave. */
+  readonly statuses?: number[];
+} = {}): OtlpCollector {
   const spans: CollectedSpan[] = [];
   const metrics: OtlpCollector["metrics"] = [];
   const requests: OtlpCollector["requests"] = [];
@@ -52,7 +60,12 @@ export function startOtlpCollector(): OtlpCollector {
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    idleTimeout: 0,
     async fetch(request) {
+      const status = statuses.shift();
+      if (status !== undefined) {
+        return new Response(null, { status, headers: { "retry-after": "0" } });
+      }
       const bytes = await request.bytes();
       const { pathname: path } = new URL(request.url);
       requests.push({ path, headers: request.headers, text: new TextDecoder().decode(bytes) });
@@ -63,7 +76,7 @@ export function startOtlpCollector(): OtlpCollector {
           else spans.push(...parts(scope, 2).map(spanOf));
         }
       }
-      return new Response(new Uint8Array(), {
+      return new Response(trickles ? trickle() : new Uint8Array(), {
         headers: { "content-type": "application/x-protobuf" },
       });
     },
@@ -78,6 +91,17 @@ export function startOtlpCollector(): OtlpCollector {
     },
     stop: () => server.stop(true),
   };
+}
+
+const TRICKLE_MS = 200;
+
+function trickle(): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      await Bun.sleep(TRICKLE_MS);
+      controller.enqueue(new Uint8Array(1));
+    },
+  });
 }
 
 function spanOf(span: Uint8Array): CollectedSpan {

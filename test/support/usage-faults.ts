@@ -1,14 +1,21 @@
 import { type Database, inOneSnapshot } from "../../db/client.ts";
-import { organizationsWithNewUsage, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
+import {
+  addUsageTotals,
+  organizationsWithNewUsage,
+  organizationsWithoutTotals,
+  rollUpUsage,
+} from "../../db/queries/usage-roll-up.ts";
 
 /** Adds everything that is there to the usage of its organization. */
 export async function rollUpAll(sql: Database, most = 500): Promise<void> {
   for (;;) {
     const organizations = await organizationsWithNewUsage(sql, 1_000);
-    if (organizations.length === 0) return;
+    const lacking = await organizationsWithoutTotals(sql, 1_000);
+    if (organizations.length + lacking.length === 0) return;
     for (const organizationId of organizations) {
       while (await rollUpUsage(sql, organizationId, most));
     }
+    for (const organizationId of lacking) while (await addUsageTotals(sql, organizationId));
   }
 }
 
@@ -69,6 +76,19 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
         array_to_string(array_agg(source || ' ' || figures), ', ') AS sums
       FROM totals GROUP BY 2, 3, 4, 5 HAVING count(*) <> 5 OR count(DISTINCT figures) <> 1`),
     ...(await snapshot`
+      WITH detailed AS (
+        SELECT organization_id, grain AS kind, starts_at, key_id AS value, ${sums(sql)}
+        FROM usage_rollups WHERE grain <> 'key_hour' GROUP BY 1, 2, 3, 4
+        UNION ALL
+        SELECT organization_id, kind, day::timestamp AT TIME ZONE 'UTC', value, ${sums(sql)}
+        FROM usage_subjects GROUP BY 1, 2, 3, 4
+      ), totals AS (
+        SELECT organization_id, kind, starts_at, value, ${sums(sql)} FROM usage_totals GROUP BY 1, 2, 3, 4
+      )
+      SELECT 'totals differ' AS fault, organization_id, kind, starts_at, value, d.figures, t.figures AS total
+      FROM detailed d FULL JOIN totals t USING (organization_id, kind, starts_at, value)
+      WHERE d.figures IS DISTINCT FROM t.figures`),
+    ...(await snapshot`
       WITH charged AS (
         SELECT t.organization_id, t.request_id AS id, t.status >= 400 AS has_failed
         FROM transactions t JOIN usage_cursors c USING (organization_id)
@@ -89,4 +109,10 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
       FROM counted c FULL JOIN usage u USING (organization_id)
       WHERE (coalesce(c.requests, 0), coalesce(c.errors, 0)) <> (coalesce(u.requests, 0), coalesce(u.errors, 0))`),
   ]);
+}
+
+function sums(sql: Database) {
+  return sql`row(sum(requests), sum(errors), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
+    sum(reasoning_tokens), sum(images), sum(characters), sum(duration_ms), sum(search_units),
+    sum(cost_nano))::text AS figures`;
 }

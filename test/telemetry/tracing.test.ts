@@ -199,6 +199,27 @@ describe("the queue", () => {
     expect(count("exported")).toBe(0);
   });
 
+  test("goes on with the next export where a collector's answer does not end", async () => {
+    const collector = startOtlpCollector({ trickles: true });
+    const tracing = tracingTo(`${collector.url}/v1/traces`);
+    tracing.begin(new Headers(), ROUTE)!.finish(RECORD);
+    await tracing.close(20_000);
+    expect(collector.spans.length).toBeGreaterThan(0);
+    expect([count("exported"), count("dropped")]).toEqual([collector.spans.length, 0]);
+    await collector.stop();
+  }, 30_000);
+
+  test("repeats what a collector asks to have repeated, and drops what it refuses", async () => {
+    const statuses = [503, 400];
+    const collector = startOtlpCollector({ statuses });
+    const tracing = tracingTo(`${collector.url}/v1/traces`);
+    tracing.begin(new Headers(), ROUTE)!.finish(RECORD);
+    await tracing.close(20_000);
+    expect(statuses).toEqual([]);
+    expect([count("exported"), count("dropped")]).toEqual([0, 1]);
+    await collector.stop();
+  }, 30_000);
+
   test("is emptied at the end", async () => {
     const collector = startOtlpCollector();
     const tracing = tracingTo(`${collector.url}/v1/traces`);

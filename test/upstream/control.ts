@@ -1,3 +1,4 @@
+import type { BatchPlan } from "./batches.ts";
 import { type Behaviour, isBehaviourName } from "./behaviours.ts";
 import type { TuningPlan } from "./fine-tuning.ts";
 import { asArray, asObject, asText } from "./json.ts";
@@ -7,7 +8,7 @@ import { refusal } from "./wire.ts";
 /**
  * `GET /__served` gives `{totals, served}`; `POST /__behave` takes `{model, behaviour}` (null takes it back) or
  * `{model, queue: [behaviour, …]}`; `GET /__tuning` gives the trainings, `POST /__tuning` takes
- * `{suffix, plan}`; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
+ * `{suffix, plan}`; `GET /__batches` gives the batches, `POST /__batches` takes their plan; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
  */
 export async function answerControl(
   state: UpstreamState,
@@ -37,8 +38,14 @@ export async function answerControl(
       state.tuning.plan(asText(body.suffix), asObject(body.plan) as TuningPlan);
       return Response.json({ ok: true });
     }
+    case "GET /__batches":
+      return Response.json(state.batches.records);
+    case "POST /__batches":
+      state.batches.plan(asObject(await request.json().catch(() => null)) as BatchPlan);
+      return Response.json({ ok: true });
     case "POST /__reset":
       plan.reset();
+      state.batches.reset();
       state.tuning.reset();
       ledger.clear();
       return Response.json({ ok: true });

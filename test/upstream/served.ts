@@ -25,6 +25,8 @@ export interface Served {
   aborted: boolean;
   /** Handed over to the regular end; a cut, a refusal and a stall are not. */
   finished: boolean;
+  /** It stood in a batch. */
+  batchId?: string;
 }
 
 /** Sums over all requests of one model, those no longer listed included. */

@@ -231,6 +231,7 @@ test("of very many users of a day the largest keep their names, and no figure is
       FROM usage_subjects WHERE organization_id = ${payer.organizationId} AND kind = ${group}`;
     expect(stored!.count).toBeLessThan(USERS);
   }
+  expect(await usageFaults(books.sql)).toEqual([]);
 });
 
 test("a backlog is added in bounded steps, by one instance, to the months it belongs to, and a read says so until then", async () => {

@@ -1,3 +1,4 @@
+import { heapStats } from "bun:jsc";
 import { afterAll, describe, expect, test } from "bun:test";
 import { Extraction } from "../../src/vector-stores/text/extraction.ts";
 import { docxOf, pdfOf, pptxOf, xlsxOf, zipOf } from "../support/documents.ts";
@@ -169,4 +170,26 @@ test("content that breaks off rejects with its error", async () => {
   const order = { bytes: 100, isHtml: false, maxTokens: 100, overlapTokens: 0 };
   const chunks = extraction.chunksOf(broken, order, new AbortController().signal);
   await expect(chunks.next()).rejects.toThrow("the store is gone");
+});
+
+test("nothing of a file is kept once it is read, however long its process lives", async () => {
+  const files = 150;
+  const countPromises = () => {
+    Bun.gc(true);
+    const { Promise: promises = 0, SlimPromiseReaction: reactions = 0 } =
+      heapStats().objectTypeCounts;
+    return promises + reactions;
+  };
+  const own = new Extraction();
+  try {
+    const readAll = async () => {
+      for (let n = 0; n < files; n++) await chunksOf(utf8(`File ${n}.`), { by: own });
+    };
+    await readAll();
+    const before = countPromises();
+    await readAll();
+    expect(countPromises() - before).toBeLessThan(files);
+  } finally {
+    own.close();
+  }
 });

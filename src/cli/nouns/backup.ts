@@ -37,9 +37,9 @@ const take: Command = {
       const hasFiles = options[WITHOUT_FILES] === undefined;
       const archive = await ArchiveWriter.create(path);
       try {
-        const { interrupted, nowMs, log } = context;
+        const { interrupted, log } = context;
         const made = await takeBackup(
-          { sql, storage: hasFiles ? storage : undefined, interrupted, nowMs, log },
+          { sql, storage: hasFiles ? storage : undefined, interrupted, clock: systemClock, log },
           archive,
         );
         await archive.finish();

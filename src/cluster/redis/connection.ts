@@ -1,7 +1,11 @@
 import { Redis, type RedisOptions } from "ioredis";
+import type { Clock } from "../../lib/clock.ts";
 
-/** A command without an answer by then has failed; its caller continues without Redis. */
-export const COMMAND_TIMEOUT_MS = 250;
+/** Without an answer by then a command has failed; its caller continues without Redis. */
+export const ANSWER_TIMEOUT_MS = 250;
+const SLICES = 5;
+/** Until then an answer is awaited by `onLate`, and by the handshake of a connection. */
+const COMMAND_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 1_000;
 const MAX_RECONNECT_DELAY_MS = 500;
 
@@ -18,10 +22,42 @@ const OPTIONS: RedisOptions = {
   connectTimeout: CONNECT_TIMEOUT_MS,
   retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
   // A peer that hangs does not take part in closing either.
-  disconnectTimeout: COMMAND_TIMEOUT_MS,
+  disconnectTimeout: ANSWER_TIMEOUT_MS,
   autoResubscribe: false,
   disableClientInfo: true,
 };
+
+/**
+ * Rejects where no answer is read in time. Time is counted in slices, each as its own length however late this
+ * process sees its end: a process that was held up learns nothing of Redis by that, and has the next slice to
+ * read what came meanwhile. An answer that comes after the rejection goes to `onLate`.
+ */
+export function answerInTime<Answer>(
+  clock: Clock,
+  answer: Promise<Answer>,
+  onLate: (answer: Answer) => void = () => {},
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    let slicesLeft = SLICES;
+    let cancel = (): void => {};
+    const wait = (): void => {
+      if (slicesLeft-- > 0) cancel = clock.after(ANSWER_TIMEOUT_MS / SLICES, wait);
+      else reject(new Error("it did not answer in time"));
+    };
+    wait();
+    answer.then(
+      (value) => {
+        cancel();
+        if (slicesLeft < 0) onLate(value);
+        else resolve(value);
+      },
+      (error) => {
+        cancel();
+        reject(error);
+      },
+    );
+  });
+}
 
 interface RedisConnection {
   readonly redis: Redis;

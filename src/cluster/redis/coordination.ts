@@ -39,7 +39,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
     onError: options.onError,
   });
   const slots = new RedisSlots({
-    script: new SlotScript(redis, keyPrefix),
+    script: new SlotScript(redis, steadyClock, keyPrefix),
     clock: steadyClock,
     instanceId,
     liveInstances: options.liveInstances,

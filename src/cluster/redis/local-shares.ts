@@ -2,12 +2,14 @@ import type { Clock } from "../../lib/clock.ts";
 import { ONE_ADMISSION, type RateAmount, type RateDecision, recounting } from "../interface.ts";
 import { MemoryRateWindows } from "../memory.ts";
 import { BUCKET_MS, type SlidingWindow } from "../sliding-window.ts";
+import type { PlaceOf } from "./rate-scripts.ts";
 
 interface LocalSharesOptions {
   readonly clock: Clock;
   readonly windowMs: number;
   /** Ids of the instances that live, this one among them; known without Redis. */
   liveInstances(): readonly string[];
+  readonly recountTold: RecountTold;
 }
 
 /** How long the others take at most to know of an instance that begins. */
@@ -25,9 +27,9 @@ export class LocalShares {
   #admitted = 0;
 
   constructor(options: LocalSharesOptions) {
-    const { clock, windowMs } = options;
+    const { clock, windowMs, recountTold } = options;
     this.#options = options;
-    this.own = new OwnAdmissions(clock, windowMs);
+    this.own = new OwnAdmissions(clock, windowMs, recountTold);
     this.#live = new LiveHistory(windowMs);
     this.#ignorantUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
   }
@@ -99,6 +101,17 @@ export interface Untold {
   readonly counts: ReadonlyMap<number, number>;
 }
 
+/** What an admission counts for has changed that Redis counts in this bucket. */
+type RecountTold = (key: string, bucket: number, by: number) => void;
+
+/** Where Redis counts what was reported of a key. */
+interface Told {
+  /** When it was last reported. */
+  readonly bucket: number;
+  /** By the buckets of this instance. */
+  readonly places: Map<number, number>;
+}
+
 /** Keys that may be kept beyond twice those of a window, so that cleaning up is seldom. */
 const SPARE_KEYS = 1_000;
 
@@ -112,8 +125,14 @@ export class OwnAdmissions {
   readonly #buckets: number;
   /** Admissions that the counters in Redis do not hold. */
   #untold = new Map<string, Map<number, number>>();
+  /** What was reported within a window, the longest ago first. */
+  readonly #told = new Map<string, Told>();
+  readonly #recountTold: RecountTold;
+  /** Changes that wait until it is known whether a report has arrived; undefined where none is on its way. */
+  #waiting: Parameters<RecountTold>[] | undefined;
 
-  constructor(clock: Clock, windowMs: number, maxKeys?: number) {
+  constructor(clock: Clock, windowMs: number, recountTold: RecountTold, maxKeys?: number) {
+    this.#recountTold = recountTold;
     this.#windows = new MemoryRateWindows(clock, maxKeys, windowMs);
     this.#buckets = windowMs / BUCKET_MS;
   }
@@ -136,15 +155,22 @@ export class OwnAdmissions {
   /** An admission that Redis counted where it counts no longer. Returns its bucket. */
   noteUntold(key: string, window: SlidingWindow, taken: number): number {
     const bucket = this.#windows.note(window, taken);
-    this.#remember(key, taken);
+    this.#remember(key, bucket, taken);
     return bucket;
   }
 
-  /** What an admission counts for has changed, which is not reported to Redis where it was reported before. */
-  changeUntold(key: string, bucket: number, by: number): void {
+  /** What an admission counts for has changed that the counters of now did not decide. */
+  change(key: string, bucket: number, by: number): void {
+    if (this.#waiting !== undefined) {
+      this.#waiting.push([key, bucket, by]);
+      return;
+    }
     const counts = this.#untold.get(key);
     const admitted = counts?.get(bucket);
-    if (admitted !== undefined) counts!.set(bucket, Math.max(0, admitted + by));
+    const untoldBy = admitted === undefined ? 0 : Math.max(by, -admitted);
+    if (untoldBy !== 0) counts!.set(bucket, admitted! + untoldBy);
+    const place = this.#told.get(key)?.places.get(bucket);
+    if (place !== undefined && untoldBy !== by) this.#recountTold(key, place, by - untoldBy);
   }
 
   /** Whether something was admitted so recently that Redis must still count it. */
@@ -158,15 +184,15 @@ export class OwnAdmissions {
     const decision = this.#windows.take(key, share, amount);
     const { isAdmitted, taken, recount } = decision;
     if (!isAdmitted) return decision;
-    this.#remember(key, taken);
-    if (recount === undefined) return decision;
     const bucket = this.#windows.nowBucket;
-    const changeUntold = recounting(taken, (by) => this.changeUntold(key, bucket, by));
+    this.#remember(key, bucket, taken);
+    if (recount === undefined) return decision;
+    const change = recounting(taken, (by) => this.change(key, bucket, by));
     return {
       ...decision,
       recount(amount) {
         recount(amount);
-        changeUntold(amount);
+        change(amount);
       },
     };
   }
@@ -178,14 +204,16 @@ export class OwnAdmissions {
 
   /** The counters in Redis are gone: everything has to be reported to them. */
   forgetTold(): void {
+    this.#told.clear();
     this.#untold = new Map();
     for (const [key, window] of this.#windows.occupied()) {
       this.#untold.set(key, window.counts());
     }
   }
 
-  /** Hands out what Redis is to be told next, and counts it as told. */
+  /** Hands out what Redis is to be told next, and counts it as told; `confirmTold` or `untell` follows. */
   tell(maxKeys: number, maxPieces: number): Untold[] {
+    this.#waiting ??= [];
     const told: Untold[] = [];
     let pieces = 0;
     for (const [key, counts] of this.#untold) {
@@ -200,6 +228,25 @@ export class OwnAdmissions {
     return told;
   }
 
+  /** The report has arrived: Redis counts it in these places. */
+  confirmTold(told: readonly Untold[], placeOf: PlaceOf): void {
+    const bucket = this.#windows.nowBucket;
+    for (const { key, counts } of told) {
+      const places = this.#told.get(key)?.places ?? new Map<number, number>();
+      // A bucket may be told in parts: to give back in the earliest place admits late rather than too much.
+      for (const own of counts.keys()) {
+        places.set(own, Math.min(placeOf(own), places.get(own) ?? Number.POSITIVE_INFINITY));
+      }
+      this.#told.delete(key);
+      this.#told.set(key, { bucket, places });
+    }
+    for (const [key, one] of this.#told) {
+      if (one.bucket >= bucket - this.#buckets - 1) break;
+      this.#told.delete(key);
+    }
+    this.#changeWaiting();
+  }
+
   /** Telling failed, or may have: it is to be told again, at the worst twice, which admits less. */
   untell(told: readonly Untold[]): void {
     for (const { key, counts } of told) {
@@ -212,6 +259,13 @@ export class OwnAdmissions {
         kept.set(bucket, (kept.get(bucket) ?? 0) + admitted);
       }
     }
+    this.#changeWaiting();
+  }
+
+  #changeWaiting(): void {
+    const waiting = this.#waiting ?? [];
+    this.#waiting = undefined;
+    for (const change of waiting) this.change(...change);
   }
 
   /** Rounded so that Redis forgets late. */
@@ -219,7 +273,7 @@ export class OwnAdmissions {
     return Math.max(0, (this.#windows.nowBucket - bucket - 1) * BUCKET_MS);
   }
 
-  #remember(key: string, taken: number): void {
+  #remember(key: string, bucket: number, taken: number): void {
     let counts = this.#untold.get(key);
     if (counts === undefined) {
       if (this.#untold.size > SPARE_KEYS + 2 * this.#windows.size) this.#dropOldKeys();
@@ -227,7 +281,6 @@ export class OwnAdmissions {
       this.#untold.set(key, counts);
     }
     if (counts.size > 2 * this.#buckets) this.#dropOld(counts);
-    const bucket = this.#windows.nowBucket;
     counts.set(bucket, (counts.get(bucket) ?? 0) + taken);
   }
 

@@ -2,8 +2,19 @@ import type { Redis } from "ioredis";
 import type { Clock } from "../../lib/clock.ts";
 import type { RateAmount } from "../interface.ts";
 import { BUCKET_MS, bucketsOf } from "../sliding-window.ts";
-import { COMMAND_TIMEOUT_MS, RedisTime } from "./connection.ts";
+import { ANSWER_TIMEOUT_MS, answerInTime, RedisTime } from "./connection.ts";
 import type { Untold } from "./local-shares.ts";
+import {
+  attendLua,
+  CARRIED_OUT,
+  countLua,
+  GENERATION_CHANGED,
+  leaveLua,
+  mergeLua,
+  recountLua,
+  TOO_LATE,
+  takeLua,
+} from "./rate-lua.ts";
 
 /** A generation of counters without an instance for so long is forgotten. */
 const MARKER_LIFE_MS = 3_600_000;
@@ -14,8 +25,9 @@ const MARKER_LIFE_MS = 3_600_000;
 const PRESENT_PARTS = 15;
 /** A command may still be executed for a moment after its caller has stopped waiting. */
 const LATE_MS = 250;
-/** A failure that comes so much after the timeout says that this process was busy, and nothing of Redis. */
-const STALL_MS = 50;
+/** A recount may be sent again for so long; Redis remembers its name for longer. */
+export const RESEND_MS = 10_000;
+const RECOUNT_LIFE_MS = 2 * RESEND_MS;
 const NUMBERS_OF_A_TAKE = 6;
 
 export interface Asked {
@@ -26,6 +38,9 @@ export interface Asked {
 
 /** By how much what the admissions of one key count for has changed, by bucket. */
 export type Recount = readonly [key: string, changes: ReadonlyMap<number, number>];
+
+/** The bucket by Redis's clock in which an admission of a bucket of this instance was counted. */
+export type PlaceOf = (bucket: number) => number;
 
 /** A take as Redis decided it. */
 export interface Answer {
@@ -46,9 +61,6 @@ export class GenerationChanged extends Error {}
 /** The counters cannot be trusted and have to start over. */
 export class CountersLost extends Error {}
 
-/** This process itself was too busy to see the answer in time. */
-export class Stalled extends Error {}
-
 interface RateScriptsOptions {
   readonly redis: Redis;
   readonly clock: Clock;
@@ -68,7 +80,7 @@ interface Scripts {
   gatewayLeave(...words: (string | number)[]): Promise<number[]>;
 }
 
-/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time, or with Stalled. */
+/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time. */
 export class RateScripts {
   readonly #options: RateScriptsOptions;
   readonly #scripts: Scripts;
@@ -114,12 +126,14 @@ export class RateScripts {
 
   /**
    * `live` are the ids of all instances that live, this one among them. Throws GenerationChanged where
-   * `generation` is no longer the one, and CountersLost as `attend` does.
+   * `generation` is no longer the one, and CountersLost as `attend` does. Answers that come after the
+   * rejection go to `onLate`.
    */
   async take(
     generation: string,
     asked: readonly Asked[],
     live: readonly string[],
+    onLate: (answers: Answer[]) => void,
   ): Promise<Answer[]> {
     const words: (string | number)[] = [asked.length + 2, this.#marker, this.#present(generation)];
     const prefix = this.#windowPrefix(generation);
@@ -130,33 +144,25 @@ export class RateScripts {
       words.push(limit, amount.full, amount.reduced, amount.least);
     }
     words.push(...live);
-    const numbers = await this.#timed(() => this.#scripts.gatewayTake(...words));
-    const answers: Answer[] = [];
-    for (let at = 2; at < numbers.length; at += NUMBERS_OF_A_TAKE) {
-      answers.push({
-        isAdmitted: numbers[at]! > 0,
-        isNew: numbers[at] === 2,
-        remaining: numbers[at + 1]!,
-        resetInMs: numbers[at + 2]!,
-        retryAfterMs: numbers[at + 3]!,
-        taken: numbers[at + 4]!,
-        bucket: numbers[at + 5]!,
-      });
-    }
-    return answers;
+    const sent = () => this.#scripts.gatewayTake(...words);
+    return readAnswers(await this.#timed(sent, (numbers) => onLate(readAnswers(numbers))));
   }
 
-  /** Changes what admissions count for, as long as they are in their windows. Throws as `take`. */
-  async recount(generation: string, recounts: readonly Recount[]): Promise<void> {
+  /**
+   * Changes what admissions count for, as long as they are in their windows. Under the same name, which nothing
+   * else has, it is carried out once within RESEND_MS, however often it is sent. Throws as `take`.
+   */
+  async recount(generation: string, name: string, recounts: readonly Recount[]): Promise<void> {
     const { instanceId } = this.#options;
     const prefix = this.#windowPrefix(generation);
     const words: (string | number)[] = [
-      recounts.length + 2,
+      recounts.length + 3,
       this.#marker,
       this.#present(generation),
+      `${this.#marker}:${wordOf(generation)}:recount:${name}`,
     ];
     for (const [key] of recounts) words.push(prefix + key);
-    words.push(generation, instanceId, this.#deadlineMs());
+    words.push(generation, instanceId, this.#deadlineMs(), RECOUNT_LIFE_MS);
     for (const [, changes] of recounts) {
       words.push(changes.size);
       for (const [bucket, by] of changes) words.push(bucket, by);
@@ -180,39 +186,56 @@ export class RateScripts {
     return reply[2]!;
   }
 
-  /** Adds what was admitted without Redis; with `isAll` this instance takes part from then on. Throws as `take`. */
+  /**
+   * Adds what was admitted without Redis; with `isAll` this instance takes part from then on. Throws as `take`,
+   * and reports to `onLate` as that does.
+   */
   async merge(
     generation: string,
     told: readonly Untold[],
     isAll: boolean,
     ageMs: (bucket: number) => number,
-  ): Promise<void> {
+    onLate: (placeOf: PlaceOf) => void,
+  ): Promise<PlaceOf> {
     const words: (string | number)[] = [told.length + 2, this.#marker, this.#present(generation)];
     const prefix = this.#windowPrefix(generation);
     for (const { key } of told) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
     words.push(isAll ? 1 : 0, this.#buckets);
+    const agesMs = new Map<number, number>();
     for (const { counts } of told) {
       words.push(counts.size);
-      for (const [bucket, admitted] of counts) words.push(ageMs(bucket), admitted);
+      for (const [bucket, admitted] of counts) {
+        if (!agesMs.has(bucket)) agesMs.set(bucket, ageMs(bucket));
+        words.push(agesMs.get(bucket)!, admitted);
+      }
     }
-    await this.#timed(() => this.#scripts.gatewayMerge(...words));
+    const placesAt =
+      ([, nowMs]: readonly number[]): PlaceOf =>
+      (bucket) =>
+        Math.floor((nowMs! - agesMs.get(bucket)!) / BUCKET_MS);
+    const sent = () => this.#scripts.gatewayMerge(...words);
+    return placesAt(await this.#timed(sent, (reply) => onLate(placesAt(reply))));
   }
 
   /** Takes part no longer, and admits nothing from now on. */
   async leave(generation: string): Promise<void> {
     const { instanceId, windowMs } = this.#options;
-    await this.#scripts.gatewayLeave(this.#present(generation), instanceId, windowMs);
+    const left = this.#scripts.gatewayLeave(this.#present(generation), instanceId, windowMs);
+    await answerInTime(this.#options.clock, left);
   }
 
-  async #timed<Reply extends readonly unknown[]>(send: () => Promise<Reply>): Promise<Reply> {
-    const sentMs = this.#options.clock.nowMs();
-    const reply = await send().catch((error: unknown) => {
-      const tookMs = this.#options.clock.nowMs() - sentMs;
-      if (tookMs < COMMAND_TIMEOUT_MS + STALL_MS) throw error;
-      throw new Stalled("no answer was seen in time", { cause: error });
+  /** A late reply is passed on only if the command was carried out. */
+  async #timed<Reply extends readonly unknown[]>(
+    send: () => Promise<Reply>,
+    onLate: (reply: Reply) => void = () => {},
+  ): Promise<Reply> {
+    const { clock } = this.#options;
+    const sentMs = clock.nowMs();
+    const reply = await answerInTime(clock, send(), (late) => {
+      if (late[0] === CARRIED_OUT) onLate(late);
     });
-    const isSteady = this.#time.observe(reply[1] as number, sentMs, this.#options.clock.nowMs());
+    const isSteady = this.#time.observe(reply[1] as number, sentMs, clock.nowMs());
     if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters started over");
     if (!isSteady) throw new CountersLost("a clock was set");
     if (reply[0] === TOO_LATE) throw new Error("it answers too late");
@@ -221,7 +244,7 @@ export class RateScripts {
   }
 
   #deadlineMs(): number {
-    return this.#time.latestMs(this.#options.clock.nowMs()) + COMMAND_TIMEOUT_MS + LATE_MS;
+    return this.#time.latestMs(this.#options.clock.nowMs()) + ANSWER_TIMEOUT_MS + LATE_MS;
   }
 
   #present(generation: string): string {
@@ -233,273 +256,23 @@ export class RateScripts {
   }
 }
 
+function readAnswers(numbers: readonly number[]): Answer[] {
+  const answers: Answer[] = [];
+  for (let at = 2; at < numbers.length; at += NUMBERS_OF_A_TAKE) {
+    answers.push({
+      isAdmitted: numbers[at]! > 0,
+      isNew: numbers[at] === 2,
+      remaining: numbers[at + 1]!,
+      resetInMs: numbers[at + 2]!,
+      retryAfterMs: numbers[at + 3]!,
+      taken: numbers[at + 4]!,
+      bucket: numbers[at + 5]!,
+    });
+  }
+  return answers;
+}
+
 /** A generation is named `<run id of the server>:<word>`. */
 function wordOf(generation: string): string {
   return generation.slice(generation.lastIndexOf(":") + 1);
-}
-
-/*
- * The scripts of rate windows. Redis runs each as one step, under its own clock.
- *
- * The marker names the generation of counters, `<run id of the server>:<word>`. Where it is gone, or names
- * another run of the server, admissions were lost, and the counters start over under another word.
- *
- * A window is a list of pairs: a bucket, and how many admissions there were up to its end. The first pair
- * is the last one that has left the window, so the difference of last and first is what the window holds;
- * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves. A bucket
- * is written as the time of its last admission, in buckets with a fraction, and counts as long as that one.
- * An admission may count for more than one, and be recounted later: that costs a step for each bucket since.
- *
- * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
- * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
- * so those who take part leave that share to it. One that has left admits nothing any more, and stands there
- * as if from the future, for as long as others may still take it for one that lives.
- */
-
-const GENERATION_CHANGED = -1;
-/** The command arrived after its caller had stopped waiting. */
-const TOO_LATE = -2;
-const CARRIED_OUT = 1;
-
-/** @param clockKey a key that holds the time in milliseconds, in place of Redis's clock, for tests */
-function preamble(clockKey: string | undefined): string {
-  const now =
-    clockKey === undefined
-      ? "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)"
-      : `local now = tonumber(redis.call('GET', '${clockKey}'))`;
-  return `${now}\n`;
-}
-
-/** KEYS marker, present. ARGV generation, instance, deadline. */
-const CHECK = `
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {${GENERATION_CHANGED}, now} end
-if now > tonumber(ARGV[3]) then return {${TOO_LATE}, now} end
-`;
-
-/** KEYS marker, and present of the generation in ARGV. ARGV word, lost generation, known one, instance, lifetime. */
-function attendLua(clockKey?: string): string {
-  return `${preamble(clockKey)}
-local info = redis.pcall('INFO', 'server')
-local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 'unknown'
-local generation = redis.call('GET', KEYS[1])
-if not generation or generation == ARGV[2] or string.sub(generation, 1, #run + 1) ~= run .. ':' then
-  generation = run .. ':' .. ARGV[1]
-end
-redis.call('SET', KEYS[1], generation, 'PX', ARGV[5])
-if generation == ARGV[3] then
-  redis.call('ZADD', KEYS[2], now, ARGV[4])
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[5])
-  redis.call('PEXPIRE', KEYS[2], ARGV[5])
-end
-return {${CARRIED_OUT}, now, generation}`;
-}
-
-/**
- * When what was admitted last at this time leaves the window: in the millisecond behind its end. A time in
- * buckets is exact only when rounded to its millisecond.
- */
-function leaveTime(bucketMs: number): string {
-  return `
-local function leaveMs(time) return math.floor(time * ${bucketMs} + 0.5) + (buckets - 1) * ${bucketMs} + 1 end
-`;
-}
-
-/** Drops what has left the window; gives the count of the pair before the window, and its first bucket. */
-const EXPIRE = `
-local function expire(key)
-  local cut, span = 0, 4
-  while true do
-    local pairs = redis.call('LRANGE', key, cut, cut + span - 1)
-    local i = 1
-    while pairs[i + 2] and leaveMs(tonumber(pairs[i + 2])) <= now do i = i + 2 end
-    cut = cut + i - 1
-    if pairs[i + 2] or #pairs < span then
-      if cut > 0 then redis.call('LTRIM', key, cut, -1) end
-      return tonumber(pairs[i + 1]), tonumber(pairs[i + 2])
-    end
-    span = 256
-  end
-end
-`;
-
-/** The bucket at whose end \`count\` more than \`gone\` have left. */
-const LEAVES = `
-local function leaves(key, gone, count)
-  local from = 2
-  while true do
-    local pairs = redis.call('LRANGE', key, from, from + 127)
-    for i = 1, #pairs, 2 do
-      if tonumber(pairs[i + 1]) - gone >= count then return tonumber(pairs[i]) end
-    end
-    if #pairs < 128 then return nil end
-    from = from + 128
-  end
-end
-`;
-
-/**
- * KEYS marker, present, windows. ARGV generation, instance, deadline, how many instances live, how recently
- * those present took part, buckets, of each window its limit and the full, reduced and least amount, and who lives.
- * Answers six numbers for each: 0 refused, 1 admitted, 2 admitted into a window that was not there; how much is left;
- * in how many milliseconds the oldest leaves; for a refusal, in how many it will be admitted; how much was taken, and
- * in which bucket.
- */
-function takeLua(bucketMs: number, clockKey?: string): string {
-  return `${preamble(clockKey)}${CHECK}
-local buckets = tonumber(ARGV[6])
-${leaveTime(bucketMs)}${EXPIRE}${LEAVES}
-redis.call('ZADD', KEYS[2], now, ARGV[2])
-local live, missing = tonumber(ARGV[4]), 0
-for i = #ARGV - live + 1, #ARGV do
-  local seen = redis.call('ZSCORE', KEYS[2], ARGV[i])
-  if not seen or tonumber(seen) < now - ARGV[5] then missing = missing + 1 end
-end
-local time = now / ${bucketMs}
-local bucket = math.floor(time)
-local answers = {${CARRIED_OUT}, now}
-for i = 3, #KEYS do
-  local key = KEYS[i]
-  local at = 4 * i - 5
-  local limit, full = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local reduced, least = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  if missing > 0 then limit = math.max(1, limit - missing * math.max(1, math.floor(limit / live))) end
-  local verdict = 1
-  local gone, first = expire(key)
-  local newest, admitted
-  if gone then
-    local last = redis.call('LRANGE', key, -2, -1)
-    newest, admitted = tonumber(last[1]), tonumber(last[2])
-  else
-    verdict, gone, newest, admitted = 2, 0, 0, 0
-    redis.call('RPUSH', key, 0, 0)
-  end
-  local total = admitted - gone
-  local left = limit - total
-  local taken, into, retryMs = 0, bucket, 0
-  if full <= left then taken = full
-  elseif least <= left then taken = math.min(reduced, left) end
-  if taken > 0 then
-    total = total + taken
-    if newest >= bucket then
-      into = math.floor(newest)
-      redis.call('LSET', key, -1, admitted + taken)
-      if newest < time then redis.call('LSET', key, -2, time) end
-      if first == newest then first = math.max(newest, time) end
-    else
-      redis.call('RPUSH', key, time, admitted + taken)
-      redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
-    end
-    first = first or time
-  else
-    verdict = 0
-    local last = full == 1 and left == 0 and first or leaves(key, gone, least - left) or time
-    retryMs = math.max(1, leaveMs(last) - now)
-  end
-  local n = #answers
-  answers[n + 1] = verdict
-  answers[n + 2] = math.max(0, limit - total)
-  answers[n + 3] = leaveMs(first or time) - now
-  answers[n + 4] = retryMs
-  answers[n + 5] = taken
-  answers[n + 6] = into
-end
-return answers`;
-}
-
-/** KEYS marker, present, window. ARGV generation, instance, deadline, buckets. Answers what the window holds. */
-function countLua(bucketMs: number, clockKey?: string): string {
-  return `${preamble(clockKey)}${CHECK}
-local buckets = tonumber(ARGV[4])
-${leaveTime(bucketMs)}${EXPIRE}
-local gone = expire(KEYS[3])
-if not gone then return {${CARRIED_OUT}, now, 0} end
-local last = redis.call('LRANGE', KEYS[3], -1, -1)
-return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
-}
-
-/**
- * Changes what admissions count for that are in their windows yet. KEYS marker, present, windows. ARGV generation,
- * instance, deadline, and for each window the number of its changes and of each of these its bucket and by how much.
- */
-function recountLua(clockKey?: string): string {
-  return `${preamble(clockKey)}${CHECK}
-local at = 4
-for i = 3, #KEYS do
-  local key = KEYS[i]
-  local changes, oldest = {}, math.huge
-  for j = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
-    local bucket = tonumber(ARGV[j])
-    changes[bucket] = tonumber(ARGV[j + 1])
-    oldest = math.min(oldest, bucket)
-  end
-  at = at + 1 + 2 * tonumber(ARGV[at])
-  local length = redis.call('LLEN', key)
-  local span, pairs = 0, {}
-  while span < length and (span == 0 or math.floor(tonumber(pairs[1])) >= oldest) do
-    span = math.min(4 * span + 32, length)
-    pairs = redis.call('LRANGE', key, -span, -1)
-  end
-  local from, shift, before = nil, 0, tonumber(pairs[2])
-  for j = 3, #pairs, 2 do
-    local admitted = tonumber(pairs[j + 1])
-    local by = changes[math.floor(tonumber(pairs[j]))]
-    if by then
-      shift = shift + math.max(by, before - admitted)
-      from = from or j
-    end
-    before = admitted
-    if from then pairs[j + 1] = admitted + shift end
-  end
-  if from then
-    redis.call('LTRIM', key, 0, length - #pairs + from - 2)
-    redis.call('RPUSH', key, unpack(pairs, from))
-  end
-end
-return {${CARRIED_OUT}, now}`;
-}
-
-/**
- * Adds admissions that were made without Redis to the windows, at their ages. KEYS marker, present, windows.
- * ARGV generation, instance, deadline, whether everything is reported and the instance takes part from now on, buckets,
- * and for each window the number of its pieces and for each of these its age in milliseconds and its count.
- */
-function mergeLua(bucketMs: number, clockKey?: string): string {
-  return `${preamble(clockKey)}${CHECK}
-local buckets = tonumber(ARGV[5])
-local at = 6
-for i = 3, #KEYS do
-  local key = KEYS[i]
-  local counts, times, order = {}, {}, {}
-  local function add(time, count)
-    local bucket = math.floor(time)
-    if not counts[bucket] then order[#order + 1] = bucket end
-    counts[bucket] = (counts[bucket] or 0) + count
-    times[bucket] = math.max(times[bucket] or 0, time)
-  end
-  local pairs = redis.call('LRANGE', key, 0, -1)
-  for j = 3, #pairs, 2 do add(tonumber(pairs[j]), tonumber(pairs[j + 1]) - tonumber(pairs[j - 1])) end
-  local pieces = tonumber(ARGV[at])
-  for j = at + 1, at + 2 * pieces, 2 do
-    add((now - ARGV[j]) / ${bucketMs}, tonumber(ARGV[j + 1]))
-  end
-  at = at + 1 + 2 * pieces
-  table.sort(order)
-  redis.call('DEL', key)
-  redis.call('RPUSH', key, 0, 0)
-  local total = 0
-  for _, bucket in ipairs(order) do
-    total = total + counts[bucket]
-    redis.call('RPUSH', key, times[bucket], total)
-  end
-  redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
-end
-if ARGV[4] == '1' then redis.call('ZADD', KEYS[2], now, ARGV[2]) end
-return {${CARRIED_OUT}, now}`;
-}
-
-/** KEYS present. ARGV instance, and for how long it stands there yet. */
-function leaveLua(clockKey?: string): string {
-  return `${preamble(clockKey)}
-redis.call('ZADD', KEYS[1], 'XX', now + ARGV[2], ARGV[1])
-return {${CARRIED_OUT}, now}`;
 }

@@ -14,8 +14,8 @@ import {
   CountersLost,
   GenerationChanged,
   type RateScripts,
+  RESEND_MS,
   type Recount,
-  Stalled,
 } from "./rate-scripts.ts";
 
 /*
@@ -62,8 +62,15 @@ const MAX_TAKES_A_SCRIPT = 128;
 const MAX_RECOUNTS_A_SCRIPT = 4;
 /** Reports must be small while takes wait. */
 const MAX_LAST_KEYS = 64;
-/** A take whose answer this process did not see, or that saw the counters start over, asks once more. */
+/** Of one report, so that it stops Redis for about a millisecond. */
+const MAX_KEYS = 64;
+const MAX_PIECES = 1_000;
+/** A take that saw the counters start over asks once more. */
 const MAX_ATTEMPTS = 2;
+/** Recounts without an answer that are kept to be sent again. */
+const MAX_UNCERTAIN = 5_000;
+/** Of attends, until the connection is dropped: what is late yet would be lost with it. */
+const FAILURES_A_CONNECTION = 2;
 /** Clocks and expiry differ by less than this at the end of a window. */
 const RECENT_MARGIN_BUCKETS = 20;
 
@@ -75,6 +82,14 @@ interface WaitingTake {
   attempts: number;
   resolve(decision: RateDecision): void;
   reject(error: unknown): void;
+}
+
+/** A recount that was sent. */
+interface Sent {
+  readonly name: string;
+  readonly generation: string;
+  readonly recounts: readonly Recount[];
+  readonly firstSentMs: number;
 }
 
 /** Rate windows of several instances, counted in Redis; where it is gone, in each instance's own share. */
@@ -91,17 +106,22 @@ export class RedisRateWindows implements RateWindows {
   #waiting: WaitingTake[] = [];
   /** What the counters of this generation do not know yet. */
   readonly #recounts = new Map<string, Map<number, number>>();
+  /** Recounts that Redis may or may not have carried out. */
+  #uncertain: Sent[] = [];
   #inFlight = 0;
   #isFlushing = false;
   #attending: Promise<void> | undefined;
   #attendsSoon = false;
-  #hasStalled = false;
+  #failedAttends = 0;
   #cancelTimer: () => void = () => {};
   #isClosed = false;
 
   constructor(options: RedisRateWindowsOptions) {
     this.#options = options;
-    this.#shares = new LocalShares(options);
+    this.#shares = new LocalShares({
+      ...options,
+      recountTold: (key, bucket, by) => this.#recount(key, bucket, by),
+    });
     this.#own = this.#shares.own;
   }
 
@@ -180,10 +200,12 @@ export class RedisRateWindows implements RateWindows {
     const generation = this.#generation!;
     this.#inFlight += batch.length;
     try {
-      const answers = await scripts.take(generation, batch, liveInstances());
+      const answers = await scripts.take(generation, batch, liveInstances(), (late) => {
+        for (const [i, take] of batch.entries()) this.#giveBack(take, late[i]!, generation);
+      });
       for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
     } catch (error) {
-      if (this.#generation === generation && !(error instanceof Stalled)) {
+      if (this.#generation === generation) {
         if (error instanceof CountersLost) this.#lostGeneration = generation;
         this.#part(error as Error);
       }
@@ -193,23 +215,56 @@ export class RedisRateWindows implements RateWindows {
     }
   }
 
-  /** One that fails is not sent again: it may have been carried out. What was to be given back stays counted then. */
   #sendRecounts(): void {
+    const generation = this.#generation!;
+    const firstSentMs = this.#options.clock.nowMs();
     const recounts: Recount[] = [...this.#recounts];
     this.#recounts.clear();
     for (let at = 0; at < recounts.length; at += MAX_RECOUNTS_A_SCRIPT) {
       const batch = recounts.slice(at, at + MAX_RECOUNTS_A_SCRIPT);
-      void this.#options.scripts.recount(this.#generation!, batch).catch(() => {});
+      const name = crypto.randomUUID();
+      void this.#sendRecount({ name, generation, recounts: batch, firstSentMs });
     }
+  }
+
+  async #sendRecount(sent: Sent): Promise<void> {
+    const { generation, name, recounts } = sent;
+    try {
+      await this.#options.scripts.recount(generation, name, recounts);
+    } catch {
+      // Its name keeps it from being carried out twice.
+      if (this.#generation !== generation || this.#uncertain.length >= MAX_UNCERTAIN) return;
+      this.#uncertain.push(sent);
+    }
+  }
+
+  /** What is not sent again stays counted as it was, until it leaves its window. */
+  #sendUncertain(): void {
+    const oldestMs = this.#options.clock.nowMs() - RESEND_MS;
+    for (const sent of this.#uncertain.splice(0)) {
+      if (sent.firstSentMs > oldestMs) void this.#sendRecount(sent);
+    }
+  }
+
+  /** Redis counted a take that was decided otherwise meanwhile. */
+  #giveBack(take: WaitingTake, answer: Answer, generation: string): void {
+    this.#noticeLoss(take, answer, generation);
+    if (answer.isAdmitted && this.#generation === generation) {
+      this.#recount(take.key, answer.bucket, -answer.taken);
+    }
+  }
+
+  /** A window that Redis does not have, into which this instance was admitted, is lost. */
+  #noticeLoss({ window }: WaitingTake, { isNew }: Answer, generation: string): void {
+    if (!isNew || !this.#own.hasRecent(window, RECENT_MARGIN_BUCKETS)) return;
+    this.#lostGeneration = generation;
+    if (this.#generation === generation) this.#part(new Error("it lost a window"));
   }
 
   #answer(take: WaitingTake, answer: Answer, generation: string): void {
     const { key, window } = take;
     const { isAdmitted, taken, bucket } = answer;
-    if (answer.isNew && this.#own.hasRecent(window, RECENT_MARGIN_BUCKETS)) {
-      this.#lostGeneration = generation;
-      if (this.#generation === generation) this.#part(new Error("it lost a window"));
-    }
+    this.#noticeLoss(take, answer, generation);
     let recount: RateDecision["recount"];
     if (isAdmitted) {
       const ownBucket =
@@ -220,7 +275,7 @@ export class RedisRateWindows implements RateWindows {
         recount = recounting(taken, (by) => {
           window.change(ownBucket, by);
           if (this.#generation === generation) this.#recount(key, bucket, by);
-          else this.#own.changeUntold(key, ownBucket, by);
+          else this.#own.change(key, ownBucket, by);
         });
       }
     }
@@ -246,7 +301,7 @@ export class RedisRateWindows implements RateWindows {
     this.#flushSoon();
   }
 
-  /** Redis failed the take. Where it is there, or is there again, it decides; it may count the take twice. */
+  /** Redis failed the take. Where it is there, or is there again, it decides. */
   #askAgain(take: WaitingTake): void {
     take.attempts++;
     if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
@@ -312,19 +367,21 @@ export class RedisRateWindows implements RateWindows {
       const joined = this.#state === "joined" ? this.#generation : undefined;
       const lost = this.#lostGeneration;
       const generation = await scripts.attend(joined, lost);
-      this.#hasStalled = false;
+      this.#failedAttends = 0;
       if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
         this.#generation = generation;
         this.#own.forgetTold();
         this.#recounts.clear();
+        this.#uncertain = [];
       }
       if (this.#isClosed) return;
       // Something was found missing while Redis was asked: that has to be reported first.
       if (this.#lostGeneration === generation) this.#attendsSoon = true;
       else if (this.#state === "apart") await this.#join(generation);
-      else if (this.#own.untoldKeys > 0) await tellNext(scripts, this.#own, generation);
+      else if (this.#own.untoldKeys > 0) await this.#tellNext(generation);
+      if (this.#state === "joined") this.#sendUncertain();
     } catch (error) {
       this.#failed(error as Error);
     }
@@ -332,27 +389,46 @@ export class RedisRateWindows implements RateWindows {
 
   /** Tells Redis what it does not know, the last of it while takes wait. */
   async #join(generation: string): Promise<void> {
-    const { scripts } = this.#options;
-    while (this.#own.untoldKeys > MAX_LAST_KEYS) await tellNext(scripts, this.#own, generation);
+    while (this.#own.untoldKeys > MAX_LAST_KEYS) await this.#tellNext(generation);
     this.#state = "joining";
-    do await tellNext(scripts, this.#own, generation, true);
+    do await this.#tellNext(generation, true);
     while (this.#own.untoldKeys > 0);
     // A take that failed meanwhile may have been decided apart; the next round tells of it.
     if (this.#state === "joining") this.#joined();
   }
 
   #failed(reason: Error): void {
-    // Once only: a process that is always busy has to go on without Redis.
-    const isExcused = reason instanceof Stalled && !this.#hasStalled && this.#state === "joined";
-    this.#hasStalled = isExcused;
-    if (isExcused) {
-      this.#attendsSoon = true;
-      return;
-    }
     if (reason instanceof CountersLost) this.#lostGeneration = this.#generation;
     this.#attendsSoon = reason instanceof CountersLost || reason instanceof GenerationChanged;
-    if (!this.#attendsSoon) this.#options.reconnect();
+    if (!this.#attendsSoon && ++this.#failedAttends >= FAILURES_A_CONNECTION) {
+      this.#options.reconnect();
+    }
     this.#part(reason);
+  }
+
+  /**
+   * Tells Redis a part of what it does not know; with `takesPart` this instance takes part as soon as nothing
+   * is left to tell. What could not be told stays to be told.
+   */
+  async #tellNext(generation: string, takesPart = false): Promise<void> {
+    const own = this.#own;
+    const told = own.tell(MAX_KEYS, MAX_PIECES);
+    const isAll = takesPart && own.untoldKeys === 0;
+    const ageMs = (bucket: number) => own.ageMs(bucket);
+    try {
+      const { scripts } = this.#options;
+      const placeOf = await scripts.merge(generation, told, isAll, ageMs, (latePlaceOf) => {
+        if (this.#generation !== generation) return;
+        // It stayed to be told, and will be counted again.
+        for (const { key, counts } of told) {
+          for (const [bucket, count] of counts) this.#recount(key, latePlaceOf(bucket), -count);
+        }
+      });
+      own.confirmTold(told, placeOf);
+    } catch (error) {
+      own.untell(told);
+      throw error;
+    }
   }
 }
 
@@ -360,28 +436,4 @@ function overloaded(): GatewayError {
   return new GatewayError("overloaded", "Too many requests wait at once. Try again shortly.", {
     retryAfterSeconds: 1,
   });
-}
-
-/** Of one script, so that it stops Redis for about a millisecond. */
-const MAX_KEYS = 64;
-const MAX_PIECES = 1_000;
-
-/**
- * Tells Redis a part of what it does not know; with `takesPart` this instance takes part as soon as nothing
- * is left to tell. What could not be told stays to be told.
- */
-async function tellNext(
-  scripts: RateScripts,
-  own: OwnAdmissions,
-  generation: string,
-  takesPart = false,
-): Promise<void> {
-  const told = own.tell(MAX_KEYS, MAX_PIECES);
-  const isAll = takesPart && own.untoldKeys === 0;
-  try {
-    await scripts.merge(generation, told, isAll, (bucket) => own.ageMs(bucket));
-  } catch (error) {
-    own.untell(told);
-    throw error;
-  }
 }

@@ -1,5 +1,7 @@
 import type { Redis } from "ioredis";
+import type { Clock } from "../../lib/clock.ts";
 import type { ParallelLimit } from "../interface.ts";
+import { answerInTime } from "./connection.ts";
 
 /**
  * An instance counts as taking part for so long after its last exchange: longer than it counts as alive after
@@ -34,12 +36,14 @@ interface Scripts {
 /** The script of places as functions. Each rejects where Redis does not answer in time. */
 export class SlotScript {
   readonly #redis: Redis;
+  readonly #clock: Clock;
   readonly #scripts: Scripts;
   readonly #keyPrefix: string;
   readonly #leaseMs: number;
 
   /** @param leaseMs shorter in tests */
-  constructor(redis: Redis, keyPrefix: string, leaseMs = LEASE_MS) {
+  constructor(redis: Redis, clock: Clock, keyPrefix: string, leaseMs = LEASE_MS) {
+    this.#clock = clock;
     this.#leaseMs = leaseMs;
     redis.defineCommand("gatewaySlots", { lua: EXCHANGE });
     this.#redis = redis;
@@ -65,14 +69,15 @@ export class SlotScript {
       // Lua counts from 1, and the first key is that of the members.
       for (const { position, spared } of places) words.push(position + 2, spared);
     }
-    const [verdict, ...granted] = await this.#scripts.gatewaySlots(...words);
+    const sent = this.#scripts.gatewaySlots(...words);
+    const [verdict, ...granted] = await answerInTime(this.#clock, sent);
     if (verdict !== 1) throw new MembershipLost("this instance does not take part");
     return granted.map((one) => one === 1);
   }
 
   /** Takes part no longer: what others count of it is gone. */
   async leave(member: string): Promise<void> {
-    await this.#redis.zrem(this.#membersKey, member);
+    await answerInTime(this.#clock, this.#redis.zrem(this.#membersKey, member));
   }
 
   get #membersKey(): string {

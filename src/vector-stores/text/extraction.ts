@@ -121,12 +121,19 @@ class ExtractionProcess {
   readonly #lines: AsyncGenerator<string>;
   readonly #bounds: ExtractionBounds;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #isGone = false;
+  /** Ends the wait of a piece that the process does not take. */
+  #onGone: (() => void) | undefined;
 
   constructor(bounds: ExtractionBounds) {
     this.#bounds = bounds;
     const command = [process.execPath, "--no-env-file", SCRIPT, JSON.stringify(bounds)];
     this.#child = Bun.spawn(command, { env: {}, stdio: ["pipe", "pipe", "ignore"] });
     this.#lines = linesOf(this.#child.stdout);
+    void this.#child.exited.then(() => {
+      this.#isGone = true;
+      this.#onGone?.();
+    });
   }
 
   kill(): void {
@@ -175,9 +182,13 @@ class ExtractionProcess {
   }
 
   async #send(piece: string | Uint8Array): Promise<void> {
+    if (this.#isGone) return;
     const { stdin, exited } = this.#child;
+    // A race with `exited` itself would keep something of each piece until the process ends.
+    const gone = Promise.withResolvers<void>();
+    this.#onGone = gone.resolve;
     try {
-      await Promise.race([Promise.all([stdin.write(piece), stdin.flush()]), exited]);
+      await Promise.race([Promise.all([stdin.write(piece), stdin.flush()]), gone.promise]);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
       await exited;

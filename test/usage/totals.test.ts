@@ -1,0 +1,171 @@
+import { afterAll, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { applyMigrations } from "../../db/migrate.ts";
+import journal from "../../db/migrations/meta/_journal.json" with { type: "json" };
+import { listUsage, type UsageListing } from "../../db/queries/usage.ts";
+import { addUsageTotals, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
+import { createEmptyDatabase, openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
+import { usageFaults } from "../support/usage-faults.ts";
+
+const [OLD, NEW] = ["org_old", "org_new"];
+const MIGRATION = journal.entries.findIndex(({ tag }) => tag === "0049_usage-totals");
+const DAYS = 20;
+const KEYS = 100;
+const USERS = 200;
+const TAGS = 5;
+const FIRST_DAY = "2026-03-01";
+
+const databases: TestDatabase[] = [];
+afterAll(() => Promise.all(databases.map((database) => database.drop())));
+
+/** Charges of five days, each from a user with tags, and at times one that is given back. */
+async function charge(sql: Database, organizationId: string, from: number, count: number) {
+  await sql`
+    INSERT INTO transactions (organization_id, sequence, id, type, amount_nano, balance_after_nano, description,
+      key_id, request_id, refunded_request_id, model, provider, status, prompt_tokens, details, created_at)
+    SELECT ${organizationId}, i, ${organizationId} || i, CASE WHEN is_refund THEN 'refund' ELSE 'usage' END,
+      CASE WHEN is_refund THEN i - 5 ELSE -i END, 0, '', 'key_' || i % 7,
+      CASE WHEN NOT is_refund THEN ${organizationId} || '_' || i END,
+      CASE WHEN is_refund THEN ${organizationId} || '_' || i - 5 END, 'test/' || i % 3, 'test', 200, i,
+      jsonb_build_object('user', 'user ' || i % 11, 'metadata', jsonb_build_object('tags',
+        jsonb_build_array('tag ' || i % 2, 'tag ' || i % 5))),
+      ${FIRST_DAY}::date + i * 17 % 7200 * interval '1 minute'
+    FROM (SELECT i, i % 10 = 0 AS is_refund
+      FROM generate_series(${from}::bigint, ${from + count - 1}::bigint) i) numbered`;
+}
+
+test("what the release before adds before, during and behind the migration is in the totals", async () => {
+  const database = await createEmptyDatabase();
+  databases.push(database);
+  const opened: Database[] = [];
+  const connect = (poolSize = 1) => {
+    const sql = connectDatabase(database, { poolSize, applicationName: "totals" });
+    opened.push(sql);
+    return sql;
+  };
+  const sql = connect(3);
+  await sql.begin((transaction) => applyMigrations(transaction, 0, MIGRATION));
+  for (const id of [OLD!, NEW!]) {
+    await sql`INSERT INTO organizations (id, name, plan) VALUES (${id}, ${id}, 'free')`;
+  }
+  await charge(sql, OLD!, 1, 600);
+  await charge(sql, NEW!, 1, 200);
+  let isRunning = true;
+  const gateways = [13, 31].map(async (most) => {
+    const own = connect();
+    while (isRunning) await rollUpUsage(own, OLD!, most);
+  });
+  await until("the release before has added some", async () => {
+    const [cursor] = await sql<{ sequence: bigint }[]>`SELECT sequence FROM usage_cursors`;
+    return cursor !== undefined && cursor.sequence > 200n;
+  });
+  const late = connect();
+  let added: Promise<boolean> | undefined;
+  await connect().begin(async (transaction) => {
+    await applyMigrations(transaction, MIGRATION);
+    // It waits for the migration, and goes on as what it was when it was called.
+    added = rollUpUsage(late, NEW!, 150);
+    await until("it waits", async () => {
+      const waiting = await sql`SELECT FROM pg_stat_activity WHERE datname = current_database()
+        AND query LIKE '%usage_roll_up%' AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()`;
+      return waiting.length === 3;
+    });
+  });
+  expect(await added).toBeTrue();
+  const isLacking = async () => {
+    const rows = await sql<{ id: string }[]>`
+      SELECT organization_id AS id FROM usage_cursors WHERE totals_since = 'infinity' ORDER BY 1`;
+    return rows.map(({ id }) => id);
+  };
+  expect(await isLacking()).toEqual([NEW!, OLD!]);
+  const adding = [OLD!, OLD!, NEW!].map(async (id) => {
+    const own = connect();
+    while (await addUsageTotals(own, id));
+  });
+  await charge(sql, OLD!, 601, 200);
+  await Promise.all(adding);
+  expect(await isLacking()).toEqual([]);
+  await charge(sql, NEW!, 201, 100);
+  isRunning = false;
+  await Promise.all(gateways);
+  expect(await usageFaults(sql)).toEqual([]);
+  const [totals] = await sql<{ nano: string }[]>`
+    SELECT sum(cost_nano) AS nano FROM usage_totals WHERE kind = 'day'`;
+  const [ledger] = await sql<
+    { nano: string }[]
+  >`SELECT -sum(amount_nano) AS nano FROM transactions`;
+  expect(totals).toEqual(ledger!);
+  await Promise.all(opened.map((one) => one.end()));
+}, 60_000);
+
+/** Sums of many keys, models and users, which the totals are then made of. */
+async function fillSums(sql: Database, organizationId: string): Promise<void> {
+  const figures = sql`i, i % 2, 1, 2, 3, 4, 5, 6, 7, 8, 9`;
+  const days = sql`(SELECT ${FIRST_DAY}::date + day AS day FROM generate_series(0, ${DAYS - 1}::integer) day) days`;
+  await sql`INSERT INTO usage_cursors (organization_id, totals_since) VALUES (${organizationId}, 'infinity')`;
+  await sql`
+    INSERT INTO usage_rollups (organization_id, grain, key_id, starts_at, model, provider, requests, errors,
+      prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms,
+      search_units, cost_nano)
+    SELECT ${organizationId}, grain, key_id, day::timestamp AT TIME ZONE 'UTC' + hour * interval '1 hour',
+      'test/' || i, 'test', ${figures}
+    FROM ${days} CROSS JOIN generate_series(1, 10) i CROSS JOIN (
+      SELECT 'key_day' AS grain, 'key_' || n AS key_id, 0 AS hour FROM generate_series(1, ${KEYS}::integer) n
+      UNION ALL SELECT 'day', '', 0
+      UNION ALL SELECT 'hour', '', n FROM generate_series(0, 23) n
+    ) grains`;
+  await sql`
+    INSERT INTO usage_subjects (organization_id, kind, day, value, key_id, model, provider, requests, errors,
+      prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms,
+      search_units, cost_nano)
+    SELECT ${organizationId}, kind, day, kind || n, 'key_' || i, 'test/' || i, 'test', ${figures}
+    FROM ${days} CROSS JOIN generate_series(1, 10) i CROSS JOIN (
+      SELECT 'user' AS kind, n FROM generate_series(1, ${USERS}::integer) n
+      UNION ALL SELECT 'tag', n FROM generate_series(1, ${TAGS}::integer) n
+    ) subjects`;
+  while (await addUsageTotals(sql, organizationId));
+  await sql`ANALYZE usage_rollups, usage_subjects, usage_totals`;
+}
+
+test("a page of usage reads few rows more than it shows, however many models, keys and users there are", async () => {
+  const database = await openTestDatabase(2);
+  databases.push(database);
+  const { sql } = database;
+  const organizationId = "org_many";
+  await fillSums(sql, organizationId);
+  const rowsRead = async (asked: Partial<UsageListing>) =>
+    sql.begin(async (transaction) => {
+      const one = transaction as unknown as Database;
+      const read = async () => {
+        const [row] = await one<{ read: number }[]>`
+          SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::int AS read
+          FROM pg_stat_xact_user_tables WHERE relname LIKE 'usage_%'`;
+        return row!.read;
+      };
+      const before = await read();
+      const { rows } = await listUsage(one, {
+        ...{ organizationId, interval: "day", groups: [], keyId: undefined, model: undefined },
+        ...{ fromMs: Date.parse(FIRST_DAY), beforeMs: undefined, limit: 1_000, offset: 0 },
+        ...asked,
+      });
+      return { shown: rows.length, read: (await read()) - before };
+    });
+  const month = { interval: "month" } as const;
+  const allTotals = DAYS * (24 + 1 + KEYS + USERS + TAGS);
+  for (const [asked, shown, most] of [
+    [{}, DAYS, DAYS],
+    [{ interval: "hour" }, 24 * DAYS, 24 * DAYS],
+    [{ groups: ["key"] }, 1_000, 1_000 + KEYS],
+    [{ groups: ["key"], limit: 50 }, 50, KEYS],
+    [{ groups: ["user"] }, 1_000, 1_000 + 2 * USERS],
+    [{ groups: ["tag"] }, TAGS * DAYS, TAGS * DAYS],
+    [{ ...month, groups: ["key"] }, KEYS, allTotals],
+    [{ ...month, groups: ["user"] }, USERS, allTotals],
+  ] as const) {
+    const found = await rowsRead(asked);
+    expect([asked, found.shown]).toEqual([asked, shown]);
+    // What says since when there are totals, and their first and last day, are rows too.
+    expect(found.read).toBeLessThanOrEqual(most + 5);
+  }
+}, 60_000);
