@@ -106,8 +106,9 @@ export async function composeModels(parts: ModelParts) {
     async changed(discovered) {
       const catalogue = await build(discovered);
       for (const report of catalogue.reports) logReport(telemetry.log, report);
-      index.replace(createModelIndex(catalogue));
-      await publishSearch(sql, index);
+      const next = createModelIndex(catalogue);
+      // First, so that what is listed can be found.
+      await publishSearch(sql, next).finally(() => index.replace(next));
     },
     onUnanswered: ({ id }, reason) =>
       telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),

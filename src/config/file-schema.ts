@@ -48,6 +48,13 @@ const ParallelRequests = Type.Integer({
   description: "a whole number of calls from 1 to 1000000",
 });
 
+const Batches = Type.Boolean({ description: "true or false" });
+const BatchPriceShare = Type.Number({
+  minimum: 0,
+  maximum: 1,
+  description: "a share of the usual prices from 0 to 1",
+});
+
 /** How Amazon Bedrock is reached. */
 const AwsAccess = Type.Object(
   {
@@ -97,6 +104,8 @@ const ProviderEntry = Type.Object(
       }),
     ),
     max_parallel_requests: Type.Optional(ParallelRequests),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -156,6 +165,8 @@ const EndpointEntry = Type.Object(
     capabilities: Type.Optional(Capabilities),
     weight: Type.Optional(Weight),
     max_parallel_requests: Type.Optional(ParallelRequests),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -189,6 +200,8 @@ const ModelEntry = Type.Object(
     tuned_cached_input_cost_per_token: Type.Optional(Cost),
     tuned_output_cost_per_token: Type.Optional(Cost),
     capabilities: Type.Optional(Capabilities),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
     is_active: Type.Optional(Type.Boolean({ description: "true or false" })),
     created: Type.Optional(
       Type.Integer({ minimum: 0, maximum: 253_402_300_799, description: "a time in Unix seconds" }),

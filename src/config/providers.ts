@@ -25,6 +25,8 @@ export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
   readonly collectsNoData?: boolean;
   /** Calls that may run there at once, over all instances. */
   readonly maxParallelRequests?: number;
+  /** What its batches cost of the usual prices, in 1/10000; absent: they are not used. */
+  readonly batchPriceShare?: number;
 }
 
 interface WeightedKey {
@@ -126,7 +128,28 @@ function providerOfFile(
     ...(apiKeys.length > 1 && { apiKeys }),
     ...(collection !== undefined && { collectsNoData: collection === "deny" }),
     ...limited,
+    ...batchTerms(typeName, baseUrl, { ...entry, source }),
   };
+}
+
+const BASIS_POINTS = 10_000;
+const USUAL_BATCH_PRICE_SHARE = 0.5;
+
+/** What is known to answer batches is used for them; others are where the entry says so. */
+function batchTerms(
+  typeName: string,
+  baseUrl: string,
+  stated: Pick<ProviderEntry, "batches" | "batch_price_share"> & { readonly source?: string } = {},
+): Pick<ProviderConfig, "batchPriceShare"> {
+  const { batches, defaultBaseUrl } = providerType(typeName) ?? {};
+  if (batches === undefined && stated.batches === true) {
+    const accepted = `false for a provider of type ${typeName}`;
+    throw refuse(`${stated.source}/batches`, true, accepted);
+  }
+  const isKnown = batches !== undefined && baseUrl === defaultBaseUrl;
+  if (!(stated.batches ?? isKnown)) return {};
+  const share = stated.batch_price_share ?? USUAL_BATCH_PRICE_SHARE;
+  return { batchPriceShare: Math.round(share * BASIS_POINTS) };
 }
 
 /** By type, what tells where it is called: the member of an entry, or the variable, and what it must be. */
@@ -261,7 +284,7 @@ function builtInProviders(
       faults.add(refuse(name, undefined, accepted));
       continue;
     }
-    providers.push({ id, type: id, ...cloud, baseUrl });
+    providers.push({ id, type: id, ...cloud, baseUrl, ...batchTerms(id, baseUrl) });
   }
   return providers;
 }

@@ -97,6 +97,10 @@ export interface ModelEndpoint extends ModelTerms {
   readonly weight?: number;
   /** Calls that may run there at once, over all instances, where the configuration states it. */
   readonly maxParallelRequests?: number;
+  /** What the provider's batches cost here of the prices, in 1/10000; absent: what they cost elsewhere. */
+  readonly batchPriceShare?: number;
+  /** The configuration states that requests are not sent there in batches. */
+  readonly takesNoBatches?: true;
 }
 
 export const MODEL_CATEGORIES = [

@@ -25,7 +25,7 @@ export const MAX_QUICK_LINE_BYTES = 65_536;
  * Throws JsonLineError for a line that is too long; cancels the text if it is not read to its end.
  */
 export async function* readLines(
-  text: ReadableStream<Uint8Array>,
+  text: AsyncIterable<Uint8Array>,
   maxLineBytes: number,
 ): AsyncGenerator<RawLine> {
   let pieces: Uint8Array[] = [];

@@ -17,7 +17,7 @@ export interface ModelListsDependencies {
   /** What an earlier run kept. */
   readonly kept: ReadonlyMap<string, KeptList>;
   keep(lists: ReadonlyMap<string, KeptList>): Promise<void>;
-  /** Called once after each reading that brought other models. */
+  /** Called once after each reading that brought other models. Where it rejects they are read again soon. */
   changed(lists: ModelLists): Promise<void>;
   onUnanswered(provider: ProviderConfig, reason: string): void;
   onError(error: unknown): void;
@@ -32,6 +32,8 @@ export class ProvidersModelLists {
   readonly #dependencies: ModelListsDependencies;
   readonly #lists: Map<string, KeptList>;
   #cancelNext: (() => void) | undefined;
+  /** The lists of which `changed` was the last to succeed. */
+  #published: string;
   #failures = 0;
   #isStopped = false;
   #reading: Promise<void> | undefined;
@@ -39,6 +41,7 @@ export class ProvidersModelLists {
   constructor(dependencies: ModelListsDependencies) {
     this.#dependencies = dependencies;
     this.#lists = new Map(dependencies.kept);
+    this.#published = JSON.stringify([...this.lists]);
   }
 
   get lists(): ModelLists {
@@ -65,8 +68,7 @@ export class ProvidersModelLists {
   }
 
   async #read(): Promise<void> {
-    const { providers, clock, keep, changed, onError } = this.#dependencies;
-    const before = JSON.stringify([...this.lists]);
+    const { providers, clock, keep, onError } = this.#dependencies;
     let failed = 0;
     await Promise.all(
       providers.map(async (provider) => {
@@ -78,10 +80,22 @@ export class ProvidersModelLists {
     this.#failures = failed === 0 ? 0 : this.#failures + 1;
     if (this.#isStopped) return;
     try {
-      if (JSON.stringify([...this.lists]) !== before) await changed(this.lists);
+      await this.#publish();
       if (failed < providers.length) await keep(this.#lists);
     } catch (error) {
       onError(error);
+    }
+  }
+
+  async #publish(): Promise<void> {
+    const lists = JSON.stringify([...this.lists]);
+    if (lists === this.#published) return;
+    try {
+      await this.#dependencies.changed(this.lists);
+      this.#published = lists;
+    } catch (error) {
+      this.#failures = Math.max(1, this.#failures);
+      throw error;
     }
   }
 

@@ -1,6 +1,7 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { AudioFields } from "./audio/fields.ts";
+import type { BasisPoints, ProviderBatches } from "./batches.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { ChatFields } from "./chat-fields.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
@@ -318,6 +319,8 @@ export interface Provider {
   rerank?(call: RerankCall): Promise<Ranking>;
   transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
+  /** It answers requests in batches, and the operator lets the gateway use that. */
+  readonly batches?: ProviderBatches;
   /**
    * Resolves where the provider takes the key, or nothing tells before a call. Rejects with ProviderFailure:
    * `misconfigured` where it refuses the key.
@@ -500,6 +503,8 @@ export interface ProviderSettings {
   /** The key is an organization's; what it says of addresses is not followed. */
   readonly ownKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
+  /** What its batches cost of the usual prices; absent: they are not used. */
+  readonly batchPriceShare?: BasisPoints | undefined;
   /** Milliseconds until a connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;
 }

@@ -2,6 +2,7 @@ import { type ProviderType, providerType } from "../config/provider-types.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import { withAudioFields } from "./audio/fields.ts";
 import { createAzureProvider } from "./azure/azure-provider.ts";
+import type { BatchInterface, ProviderBatches } from "./batches.ts";
 import { createBedrockProvider } from "./bedrock/bedrock-provider.ts";
 import { createBflProvider } from "./bfl/bfl-provider.ts";
 import { createCohereProvider } from "./cohere/cohere-provider.ts";
@@ -14,9 +15,11 @@ import { imageFieldsOf, makesImages } from "./image-fields.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { mistralAudio } from "./mistral/audio.ts";
 import { createOllamaProvider } from "./ollama/ollama-provider.ts";
+import { OpenAiBatches } from "./openai/batches/openai-batches.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { takesItems, wireDialect } from "./openai/wire-dialects.ts";
+import { answeringClient, recordedRequest } from "./recorded-calls.ts";
 import { createSandboxProvider } from "./sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
@@ -46,6 +49,16 @@ const AUDIO_APART: Readonly<
     (settings: ProviderSettings, dependencies: ProviderDependencies) => Partial<Provider>
   >
 > = { mistral: mistralAudio, xai: xaiAudio };
+
+/** Interfaces for batches, by `batches` of the provider's type. */
+const BATCHES: Readonly<
+  Record<
+    NonNullable<ProviderType["batches"]>,
+    (settings: ProviderSettings, dependencies: ProviderDependencies) => BatchInterface
+  >
+> = {
+  openai: (settings, dependencies) => new OpenAiBatches(settings, dependencies),
+};
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
   anthropic: createAnthropicProvider,
@@ -123,11 +136,16 @@ function withKeys(
   dependencies: ProviderDependencies,
 ): Provider {
   const { apiKeys = [], collectsNoData = false, maxParallelRequests } = entry;
-  const ofKey = (apiKey: string | undefined): Provider => ({
-    ...withAudioFields(entry.type, wire({ ...entry, apiKey }, dependencies)),
-    collectsNoData,
-    ...(maxParallelRequests !== undefined && { maxParallelRequests }),
-  });
+  const ofKey = (apiKey: string | undefined): Provider => {
+    const settings = { ...entry, apiKey };
+    const make = (httpClient: HttpClient): Provider => ({
+      ...withAudioFields(entry.type, wire(settings, { ...dependencies, httpClient })),
+      collectsNoData,
+      ...(maxParallelRequests !== undefined && { maxParallelRequests }),
+    });
+    const batches = batchesOf(settings, dependencies, make);
+    return { ...make(dependencies.httpClient), ...(batches !== undefined && { batches }) };
+  };
   const first = ofKey(entry.apiKey);
   if (apiKeys.length < 2) return first;
   const keys = apiKeys.map(({ key, weight }, at) => ({
@@ -136,6 +154,32 @@ function withKeys(
     provider: at === 0 ? first : ofKey(key),
   }));
   return { ...first, keys };
+}
+
+function batchesOf(
+  settings: ProviderSettings,
+  dependencies: ProviderDependencies,
+  make: (httpClient: HttpClient) => Provider,
+): ProviderBatches | undefined {
+  const { type, batchPriceShare: priceShare, ownKey } = settings;
+  const name = providerType(type)?.batches;
+  // What a server at an organization's own address has is not known.
+  const isKnown = ownKey === undefined || ownKey.atOperatorsAddress;
+  if (name === undefined || priceShare === undefined || !isKnown) return undefined;
+  const batches = BATCHES[name](settings, dependencies);
+  return {
+    priceShare,
+    limits: batches.limits,
+    placeOf: (request) => batches.placeOf(request),
+    create: (batch, signal) => batches.create(batch, signal),
+    find: (search, signal) => batches.find(search, signal),
+    look: (batchId, signal) => batches.look(batchId, signal),
+    results: (batch, signal) => batches.results(batch, signal),
+    cancel: (batchId, signal) => batches.cancel(batchId, signal),
+    remove: (batchId, signal) => batches.remove(batchId, signal),
+    request: (call) => recordedRequest(make, batches, call),
+    answering: (answer) => make(answeringClient(answer)),
+  };
 }
 
 /** The providers that train models, by id. */

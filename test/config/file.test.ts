@@ -63,7 +63,10 @@ describe("the file", () => {
     const config = read(example, { OPENAI_API_KEY: "sk-1" });
     expect(config.configFile).toBe("gateway.config.json");
     expect(config.providers).toEqual([
-      { id: "openai", type: "openai", baseUrl: "https://api.openai.com/v1", apiKey: "sk-1" },
+      {
+        ...{ id: "openai", type: "openai", baseUrl: "https://api.openai.com/v1", apiKey: "sk-1" },
+        batchPriceShare: 5_000,
+      },
       {
         id: "backup",
         type: "openai-compatible",

@@ -24,8 +24,9 @@ describe("a provider of the environment", () => {
     const { environmentPrefix: prefix, hostedBaseUrl: baseUrl = type.defaultBaseUrl } = type;
     if (prefix === undefined || baseUrl === undefined) continue;
     test(`${id} is enabled by its key alone, at its published address`, () => {
+      const half = type.batches === undefined ? {} : { batchPriceShare: 5_000 };
       expect(enabled({ [`${prefix}_API_KEY`]: "k" })).toEqual([
-        { id, type: id, baseUrl, apiKey: "k" },
+        { id, type: id, baseUrl, apiKey: "k", ...half },
       ]);
     });
   }
@@ -48,6 +49,30 @@ describe("a provider of the environment", () => {
     expect(enabled({ AZURE_API_KEY: "k", AZURE_BASE_URL: baseUrl })).toEqual([
       { id: "azure", type: "azure", baseUrl, apiKey: "k" },
     ]);
+  });
+});
+
+describe("batches of a provider", () => {
+  const openai = { id: "mine", type: "openai", api_key: "k" };
+  const share = (entry: object) => enabled({}, [entry])[0]!.batchPriceShare;
+
+  test("are used where they are known, or the entry says so, at half the price or the stated share", () => {
+    expect(share(openai)).toBe(5_000);
+    expect(share({ ...openai, batches: false })).toBeUndefined();
+    expect(share({ ...openai, batch_price_share: 0.2501 })).toBe(2_501);
+    const elsewhere = { ...openai, base_url: "http://127.0.0.1:9/v1" };
+    expect(share(elsewhere)).toBeUndefined();
+    expect(share({ ...elsewhere, batches: true })).toBe(5_000);
+    expect(share({ ...elsewhere, type: "openai-compatible" })).toBeUndefined();
+    expect(share({ ...elsewhere, type: "openai-compatible", batches: true })).toBe(5_000);
+  });
+
+  test("that its type does not have cannot be asked for", () => {
+    const groq = { id: "mine", type: "groq", api_key: "k", batches: true };
+    expect(() => enabled({}, [groq])).toThrow(
+      "/providers/0/batches is true, but must be false for a provider of type groq",
+    );
+    expect(() => enabled({}, [{ ...openai, batch_price_share: 1.5 }])).toThrow("from 0 to 1");
   });
 });
 
@@ -199,7 +224,10 @@ describe("a provider of the file", () => {
 
   test("under a built-in name takes what it leaves out from that provider's variables", () => {
     expect(enabled({ OPENAI_API_KEY: "k" }, [{ id: "openai", type: "openai" }])).toEqual([
-      { id: "openai", type: "openai", baseUrl: "https://api.openai.com/v1", apiKey: "k" },
+      {
+        ...{ id: "openai", type: "openai", baseUrl: "https://api.openai.com/v1", apiKey: "k" },
+        batchPriceShare: 5_000,
+      },
     ]);
     const own = { id: "openai", type: "openai", base_url: "http://proxy/v1", api_key: "mine" };
     expect(enabled({ OPENAI_API_KEY: "k", OPENAI_BASE_URL: "http://other" }, [own])).toEqual([

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { steadyClock } from "../../src/lib/clock.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import type { Served } from "../upstream/served.ts";
 
@@ -6,7 +7,7 @@ export interface UpstreamProcess {
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
-  /** What was served since the last call. */
+  /** What was served since the last call; times of marks are by this process's clock, or earlier. */
   takeServed(): Promise<Served[]>;
   stop(): Promise<void>;
 }
@@ -32,9 +33,13 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     baseUrl,
     behave,
     async takeServed() {
-      const { served } = (await (await fetch(`${controlUrl}/__served`)).json()) as {
-        served: Served[];
-      };
+      const askedMs = steadyClock.nowMs();
+      const answer = await (await fetch(`${controlUrl}/__served`)).json();
+      const { now_ms: nowMs, served } = answer as { now_ms: number; served: Served[] };
+      const mostAheadMs = nowMs - askedMs;
+      for (const mark of served.flatMap(({ contentMarks }) => contentMarks)) {
+        mark.atMs -= mostAheadMs;
+      }
       await post("/__reset", {});
       for (const [model, behaviour] of behaviours) await behave(model, behaviour);
       return served;

@@ -508,10 +508,14 @@ describe("lists are read in the background", () => {
     created: 0,
   });
 
-  function reading(ask: (provider: ProviderConfig) => Promise<readonly DiscoveredModel[]>) {
+  function reading(
+    ask: (provider: ProviderConfig) => Promise<readonly DiscoveredModel[]>,
+    onChange: () => void = () => {},
+  ) {
     const clock = new VirtualClock();
     const changes: ModelLists[] = [];
     const unanswered: string[] = [];
+    const errors: unknown[] = [];
     const lists = new ProvidersModelLists({
       providers: [provider("groq"), provider("together")],
       clock,
@@ -520,13 +524,14 @@ describe("lists are read in the background", () => {
       ask,
       kept: new Map(),
       keep: async () => {},
-      changed: async (changed) => void changes.push(changed),
-      onUnanswered: ({ id }, reason) => void unanswered.push(`${id}: ${reason}`),
-      onError(error) {
-        throw error;
+      async changed(changed) {
+        onChange();
+        changes.push(changed);
       },
+      onUnanswered: ({ id }, reason) => void unanswered.push(`${id}: ${reason}`),
+      onError: (error) => void errors.push(error),
     });
-    return { clock, lists, changes, unanswered };
+    return { clock, lists, changes, unanswered, errors };
   }
 
   test("and again every hour, telling only of what changed", async () => {
@@ -548,6 +553,27 @@ describe("lists are read in the background", () => {
     lists.stop();
     clock.advance(36_000_000);
     expect(asked).toBe(6);
+  });
+
+  test("what a failing database did not take is brought again after a minute", async () => {
+    const failure = new Error("no connection");
+    let isDown = true;
+    const { clock, lists, changes, errors } = reading(
+      async () => [model("a")],
+      () => {
+        if (isDown) throw failure;
+      },
+    );
+    lists.start();
+    await lists.settled();
+    expect([changes.length, errors]).toEqual([0, [failure]]);
+    isDown = false;
+    clock.advance(60_000);
+    await lists.settled();
+    expect([changes.length, errors.length]).toEqual([1, 1]);
+    clock.advance(3_600_000);
+    await lists.settled();
+    expect(changes.length).toBe(1);
   });
 
   test("a provider that fails keeps its list, and is asked again after a minute, two, four", async () => {

@@ -128,6 +128,26 @@ describe("a model that is not built in", () => {
     });
   });
 
+  test("states for itself or for an endpoint whether it is sent in batches, and what they cost", async () => {
+    const endpoints = [
+      { provider: "backup", model: "a" },
+      { provider: "backup", model: "b", batches: false },
+      { provider: "backup", model: "c", batch_price_share: 0.25 },
+    ];
+    const own = { batch_price_share: 0.3 };
+    const { endpoints: built } = await build({ ...LLAMA, ...own, endpoints });
+    const terms = built.map(({ takesNoBatches, batchPriceShare }) => [
+      takesNoBatches,
+      batchPriceShare,
+    ]);
+    expect(terms).toEqual([
+      [undefined, 3_000],
+      [true, 3_000],
+      [undefined, 2_500],
+    ]);
+    expect((await build(LLAMA)).endpoints[0]).not.toHaveProperty("batchPriceShare");
+  });
+
   test("may be free if the file says so in numbers", async () => {
     const free = { ...LLAMA, input_cost_per_token: 0, output_cost_per_token: 0 };
     expect((await build(free)).prices.inputTokenFemto).toBe(0n);

@@ -84,15 +84,23 @@ export class UpstreamTuning {
     this.#plans.clear();
   }
 
-  /** Undefined where the path is none of these; null where the connection is to be cut. */
-  async answer(request: Request, url: URL): Promise<Response | null | undefined> {
+  /**
+   * Undefined where the path is none of these; null where the connection is to be cut.
+   *
+   * @param form of an upload
+   */
+  async answer(
+    request: Request,
+    url: URL,
+    form: FormData | undefined,
+  ): Promise<Response | null | undefined> {
     const isOfOne = /\/jobs\/./.test(url.pathname) || request.method === "POST";
     const lacks = isOfOne ? undefined : this.#plans.get(LISTS)?.lacks;
     if (lacks === "lists") return refusal(405, "Not allowed");
     if (lacks === "answers") return refusal(503, "Not now");
     const [, root, resource, rest = ""] =
       /^\/v1\/([a-z_]+)\/?([^/]*)\/?(.*)$/.exec(url.pathname) ?? [];
-    if (root === "files") return this.#files(request, resource ?? "");
+    if (root === "files") return this.#files(request, resource ?? "", form);
     if (root === "models" && request.method === "DELETE") {
       const id = decodeURIComponent(url.pathname.slice("/v1/models/".length));
       this.records.deletedModels.push(id);
@@ -103,10 +111,9 @@ export class UpstreamTuning {
     return this.#jobs(request, url, id, verb);
   }
 
-  async #files(request: Request, id: string): Promise<Response> {
+  async #files(request: Request, id: string, form: FormData | undefined): Promise<Response> {
     const { files } = this.records;
-    if (request.method === "POST") {
-      const form = await request.formData();
+    if (form !== undefined) {
       const file = form.get("file");
       if (!(file instanceof Blob)) return refusal(400, "there is no file");
       if (form.get("purpose") !== "fine-tune") return refusal(400, "the purpose is wrong");

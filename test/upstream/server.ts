@@ -1,8 +1,10 @@
+import { UpstreamBatches } from "./batches.ts";
 import type { Behaviour } from "./behaviours.ts";
 import { answerChat } from "./chat.ts";
 import { answerControl } from "./control.ts";
 import { answerEmbeddings } from "./embeddings.ts";
 import { UpstreamTuning } from "./fine-tuning.ts";
+import { asObject, type JsonObject } from "./json.ts";
 import { createLedger, type Ledger, recordOf, type Served } from "./served.ts";
 import { answerSpeech } from "./speech.ts";
 import { createPlan, type Plan, type UpstreamState } from "./state.ts";
@@ -43,13 +45,15 @@ export interface Upstream {
   enqueue: Plan["enqueue"];
   /** Trainings, and how they go. */
   tuning: UpstreamTuning;
+  /** Batches, and how they go. Their requests are served as others are, and have the id of their batch. */
+  batches: UpstreamBatches;
   /** Forgets behaviours and records. */
   reset(): void;
   /** Closes every connection at once. */
   stop(): Promise<void>;
 }
 
-/** Serves chat completions, embeddings, speech, transcripts, models and trainings on 127.0.0.1, under any prefix such as `/v1`. */
+/** Serves chat completions, embeddings, speech, transcripts, models, trainings and batches on 127.0.0.1, under any prefix such as `/v1`. */
 export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
   const ledger = createLedger(options.keep ?? KEPT_RECORDS);
   const plan = createPlan(options.behaviour ?? { do: "complete" });
@@ -59,10 +63,28 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     ledger,
     plan,
     tuning: new UpstreamTuning(options.nowMs ?? Date.now),
+    batches: new UpstreamBatches(options.nowMs ?? Date.now, runLine),
     live: new Set(),
   };
   const models = options.models ?? ["gpt-4o-mini"];
   let lastId = 0;
+
+  function add(path: string, headers: Headers, body: string, batchId?: string): Served {
+    lastId += 1;
+    const served = recordOf(lastId, path, headers, body, state.nowMs());
+    if (batchId !== undefined) served.batchId = batchId;
+    ledger.add(served);
+    return served;
+  }
+
+  async function runLine(path: string, request: JsonObject, batchId: string) {
+    const body = JSON.stringify(request);
+    const served = add(path, new Headers(), body, batchId);
+    const answer = routeOf(path) ?? answerChat;
+    const response = await answer(state, served, body, new AbortController().signal);
+    const answered = await response.json().catch(() => ({ error: { message: "no answer" } }));
+    return { status: response.status, body: asObject(answered) };
+  }
 
   const server = Bun.serve({
     hostname: "127.0.0.1",
@@ -79,16 +101,17 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
         return answerControl(state, path, request);
       }
       if (request.method === "GET" && path.endsWith("/models")) return modelList(models);
-      const tuned = await state.tuning.answer(request, url);
+      const isUpload = request.method === "POST" && path.endsWith("/files");
+      const form = isUpload ? await request.formData() : undefined;
+      const batched = await state.batches.answer(request, url, form);
+      if (batched !== undefined) return batched ?? cutOff();
+      const tuned = await state.tuning.answer(request, url, form);
       if (tuned !== undefined) return tuned ?? cutOff();
       if (request.method === "POST" && isTranscript(path)) return answerTranscript(request);
       const answer = request.method === "POST" ? routeOf(path) : null;
       if (answer === null) return refusal(404, `Invalid URL (${request.method} ${path})`);
       const body = await request.text();
-      lastId += 1;
-      const served = recordOf(lastId, path, request.headers, body, state.nowMs());
-      ledger.add(served);
-      return answer(state, served, body, request.signal);
+      return answer(state, add(path, request.headers, body), body, request.signal);
     },
   });
 
@@ -103,9 +126,11 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     behave: plan.behave,
     enqueue: plan.enqueue,
     tuning: state.tuning,
+    batches: state.batches,
     reset() {
       plan.reset();
       state.tuning.reset();
+      state.batches.reset();
       ledger.clear();
     },
     async stop() {

@@ -1,3 +1,4 @@
+import type { UpstreamBatches } from "./batches.ts";
 import { type Behaviour, behaviourInModel } from "./behaviours.ts";
 import type { UpstreamTuning } from "./fine-tuning.ts";
 import type { Ledger } from "./served.ts";
@@ -9,6 +10,7 @@ export interface UpstreamState {
   ledger: Ledger;
   plan: Plan;
   tuning: UpstreamTuning;
+  batches: UpstreamBatches;
   /** One for each request that is being answered; aborted, it ends all waiting. */
   live: Set<AbortController>;
 }

@@ -15,6 +15,8 @@ import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
 
+const BASIS_POINTS = 10_000;
+
 /** Completes "it needs …" in the message for an entry without the prices of its category. */
 const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
   chat: "input_cost_per_token and output_cost_per_token",
@@ -52,7 +54,13 @@ export function fileModel(
   const endpoints = places.map((place) => {
     const known = knownTerms(place, builtIn, context, config.endpoints !== undefined);
     const { provider, model } = place;
-    return { provider, model, ...termsAt(config, place, known, category), ...shareOf(place) };
+    return {
+      provider,
+      model,
+      ...termsAt(config, place, known, category),
+      ...shareOf(place),
+      ...batchTermsOf({ ...config, ...place }),
+    };
   });
   const first = endpoints[0]!;
   const { contextLength, maxOutputTokens, prices, capabilities } = first;
@@ -93,6 +101,19 @@ function shareOf({
   return {
     ...(weight !== undefined && { weight }),
     ...(maxParallelRequests !== undefined && { maxParallelRequests }),
+  };
+}
+
+function batchTermsOf({
+  batches,
+  batch_price_share: share,
+}: Pick<Place, "batches" | "batch_price_share">): Pick<
+  ModelEndpoint,
+  "takesNoBatches" | "batchPriceShare"
+> {
+  return {
+    ...(batches === false && { takesNoBatches: true }),
+    ...(share !== undefined && { batchPriceShare: Math.round(share * BASIS_POINTS) }),
   };
 }
 

@@ -1,0 +1,355 @@
+import type { Clock } from "../lib/clock.ts";
+import { isFields } from "../lib/json.ts";
+import { JsonLineError, loopPauses, readLines } from "../lib/json-lines.ts";
+import { type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
+import type { BatchResult, NewBatch, RecordedRequest } from "./batches.ts";
+import { BrokenAnswer, isNotOffered } from "./fine-tuning.ts";
+import { ProviderFailure } from "./interface.ts";
+import { type AnswerRead, type AnswerReading, readAnswerText } from "./thread-work.ts";
+import { MAX_COMPLETION_BYTES, MAX_QUICK_ANSWER_BYTES } from "./transport/bounded-body.ts";
+import { CallAbort } from "./transport/call-abort.ts";
+import { failureOfThrown } from "./transport/call-failures.ts";
+import { streamOf } from "./transport/multipart-upload.ts";
+import type { FailureContext } from "./transport/status-failure.ts";
+import { TypedWire, type TypedWireOptions } from "./transport/typed-wire.ts";
+
+/** Of short calls, such as a look at a batch. */
+const SHORT_CALL_MS = 60_000;
+/** Of an upload, with the making of what is sent. */
+const UPLOAD_MS = 1_800_000;
+/** How long results may keep silent, and for how long they are waited for in all. */
+const RESULTS_IDLE_MS = 60_000;
+const RESULTS_WAIT_MS = 3_600_000;
+/** Of a line of results: a completion, and what surrounds it. */
+const MAX_LINE_BYTES = MAX_COMPLETION_BYTES + 65_536;
+/** Of all results: more than answers have, and a bound of what never ends. */
+const SPARE_RESULT_BYTES = 2 * MAX_LINE_BYTES;
+const MAX_MEAN_RESULT_BYTES = 4 * 1024 * 1024;
+const SPARE_LINES = 100;
+/** Small requests are sent together. */
+const PIECE_BYTES = 65_536;
+const COPIED_AT_A_TIME = 1_048_576;
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+type Headers = Readonly<Record<string, string>>;
+
+interface JsonCall {
+  readonly method: string;
+  readonly url: string;
+  readonly headers?: Headers;
+  readonly body?: Fields;
+}
+
+interface UploadCall {
+  readonly url: string;
+  readonly headers: Headers;
+  readonly body: ReadableStream<Uint8Array>;
+}
+
+/** What a line of results says: a structured clone. */
+export type ResultLine =
+  | { readonly id: string; readonly status: number; readonly body: string | Uint8Array }
+  | { readonly id: string; readonly failed: Pick<ProviderFailure, "kind" | "message"> }
+  /** It was not run. */
+  | { readonly id: string };
+
+interface ResultsCall<Options> {
+  readonly url: string;
+  readonly ids: ReadonlySet<string>;
+  /** Those that have their results. */
+  readonly seen: Set<string>;
+  readonly read: AnswerRead<Options, ResultLine>;
+  readonly options: Options;
+}
+
+/** The HTTP side of a provider's interface for batches. Methods reject with ProviderFailure. */
+export class BatchWire {
+  readonly headers: Headers;
+  readonly #wire: TypedWire;
+  readonly #clock: Clock;
+  readonly #reading: AnswerReading;
+
+  constructor(options: TypedWireOptions & { readonly headers: Headers }) {
+    this.headers = options.headers;
+    this.#wire = new TypedWire(options);
+    this.#clock = options.clock;
+    this.#reading = { thread: options.workThread, owner: `provider ${options.settings.id}` };
+  }
+
+  get failureContext(): FailureContext {
+    return this.#wire.failureContext;
+  }
+
+  get nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  async object(call: JsonCall, signal: AbortSignal): Promise<Fields> {
+    const { method, url, headers = this.headers, body } = call;
+    const text = body === undefined ? "" : JSON.stringify(body);
+    const request = { method, url, headers, body: text };
+    return this.#sent(request, signal, SHORT_CALL_MS);
+  }
+
+  upload(call: UploadCall, signal: AbortSignal): Promise<Fields> {
+    return this.#sent({ method: "POST", ...call }, signal, UPLOAD_MS);
+  }
+
+  /** The same where it is no failure that something is not there, not offered, or of a settled status. */
+  async ensure(
+    call: JsonCall,
+    signal: AbortSignal,
+    settled: readonly number[] = [],
+  ): Promise<void> {
+    try {
+      await this.object(call, signal);
+    } catch (error) {
+      if (isNotOffered(error) || hasStatus(error, settled)) return;
+      throw error;
+    }
+  }
+
+  /**
+   * The results in a file of lines, as they are read. A line that cannot be understood is passed over and fails the
+   * reading at its end, so that the others are read.
+   */
+  async *results<Options>(
+    { url, ids, seen, read, options }: ResultsCall<Options>,
+    signal: AbortSignal,
+  ): AsyncGenerator<BatchResult> {
+    const pause = loopPauses();
+    let broken: ProviderFailure | undefined;
+    let lines = 0;
+    const content = this.#content(url, ids.size, signal);
+    try {
+      for await (const { bytes } of readLines(content, MAX_LINE_BYTES)) {
+        await pause();
+        lines += 1;
+        if (lines > 2 * ids.size + SPARE_LINES) throw endless();
+        const text = await textOf(bytes, pause);
+        const line = await lineOf(() => readAnswerText(this.#reading, read, text, options, signal));
+        if (line instanceof ProviderFailure) broken = line;
+        else if (ids.has(line.id) && !seen.has(line.id)) {
+          seen.add(line.id);
+          const result = resultOf(line);
+          if (result !== undefined) yield result;
+        }
+      }
+    } catch (error) {
+      if (error instanceof JsonLineError)
+        throw new BrokenAnswer("a line of results without an end");
+      throw failureOfThrown(error, signal);
+    }
+    if (broken !== undefined) throw broken;
+  }
+
+  /** The bytes of a file. The time that its reader takes between them does not count. */
+  async *#content(url: string, requests: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    const maxBytes = SPARE_RESULT_BYTES + requests * MAX_MEAN_RESULT_BYTES;
+    const timed = new TimedCall(this.#clock, signal);
+    let leftMs = RESULTS_WAIT_MS;
+    let bytes = 0;
+    const next = async <Result>(step: () => Promise<Result>): Promise<Result> => {
+      const beganMs = this.#clock.nowMs();
+      const result = await timed.within(Math.min(RESULTS_IDLE_MS, leftMs), step);
+      leftMs = Math.max(0, leftMs - Math.max(0, this.#clock.nowMs() - beganMs));
+      return result;
+    };
+    try {
+      const request = { method: "GET", url, headers: this.headers, body: "" };
+      const response = await next(() =>
+        this.#wire.send(request, { signal, abortNotice: timed.abort, onNewConnection: true }),
+      );
+      const reader = response.reader?.() ?? response.body?.getReader();
+      if (reader === undefined) return;
+      for (;;) {
+        const { done, value } = await next(() => reader.read());
+        if (done || value === undefined) return;
+        bytes += value.byteLength;
+        if (bytes > maxBytes) throw endless();
+        yield value;
+      }
+    } finally {
+      timed.end();
+    }
+  }
+
+  async #sent(
+    request: Parameters<TypedWire["object"]>[0],
+    signal: AbortSignal,
+    limitMs: number,
+  ): Promise<Fields> {
+    const timed = new TimedCall(this.#clock, signal);
+    const call = { signal, abortNotice: timed.abort, onNewConnection: true };
+    try {
+      return await timed.within(limitMs, () => this.#wire.object(request, call));
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    } finally {
+      timed.end();
+    }
+  }
+}
+
+/** A call that ends with a signal, or where a step of it takes too long. */
+class TimedCall {
+  readonly abort = new CallAbort();
+  readonly #clock: Clock;
+  readonly #signal: AbortSignal;
+  readonly #listener = { handleEvent: () => this.abort.abort() };
+
+  constructor(clock: Clock, signal: AbortSignal) {
+    this.#clock = clock;
+    this.#signal = signal;
+    if (signal.aborted) this.abort.abort();
+    else signal.addEventListener("abort", this.#listener);
+  }
+
+  async within<Result>(limitMs: number, step: () => Promise<Result>): Promise<Result> {
+    let isLate = false;
+    const stop = this.#clock.after(limitMs, () => {
+      isLate = true;
+      this.abort.abort();
+    });
+    try {
+      return await step();
+    } catch (error) {
+      if (!isLate || this.#signal.aborted) throw error;
+      throw new ProviderFailure("timeout", "the provider took too long to answer");
+    } finally {
+      stop();
+    }
+  }
+
+  /** Drops the connection where the answer has not been read to its end. */
+  end(): void {
+    this.#signal.removeEventListener("abort", this.#listener);
+    this.abort.abort();
+  }
+}
+
+function endless(): BrokenAnswer {
+  return new BrokenAnswer("more results than the batch has requests");
+}
+
+async function textOf(
+  bytes: Uint8Array,
+  pause: () => Promise<void>,
+): Promise<string | SharedBytes> {
+  if (bytes.byteLength <= MAX_QUICK_ANSWER_BYTES) return new TextDecoder().decode(bytes);
+  const writer = new SharedBytesWriter();
+  for (let at = 0; at < bytes.byteLength; at += COPIED_AT_A_TIME) {
+    writer.push(bytes.subarray(at, at + COPIED_AT_A_TIME));
+    await pause();
+  }
+  return writer.end();
+}
+
+/** The failure where the line makes no sense. */
+async function lineOf(
+  read: () => ResultLine | Promise<ResultLine>,
+): Promise<ResultLine | ProviderFailure> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof ProviderFailure && error.kind === "unavailable") return error;
+    throw error;
+  }
+}
+
+function resultOf(line: ResultLine): BatchResult | undefined {
+  const { id } = line;
+  if ("failed" in line) {
+    return { id, failure: new ProviderFailure(line.failed.kind, line.failed.message) };
+  }
+  if (!("body" in line)) return undefined;
+  const { status, body } = line;
+  return {
+    id,
+    answer: { status, body: typeof body === "string" ? new TextEncoder().encode(body) : body },
+  };
+}
+
+export function hasStatus(error: unknown, statuses: readonly number[]): boolean {
+  return error instanceof ProviderFailure && statuses.includes(error.status ?? 0);
+}
+
+/** What names something at a provider: it goes into addresses and into the database. */
+const NAME = /^[\x21-\x7e]{1,256}$/;
+
+/** Throws BrokenAnswer where it is no name. */
+export function nameIn(value: unknown, what: string): string {
+  if (typeof value === "string" && NAME.test(value)) return value;
+  throw new BrokenAnswer(`what is no ${what}`);
+}
+
+/** The objects of a list. Throws BrokenAnswer where there is none. */
+export function objectsIn(list: unknown, what: string): readonly Fields[] {
+  if (!Array.isArray(list)) throw new BrokenAnswer(`what is no list of ${what}`);
+  return list.filter(isFields);
+}
+
+/** What surrounds requests in an upload. */
+interface UploadForm {
+  readonly begin?: string;
+  readonly head: (id: string) => string;
+  readonly tail: string;
+  readonly between?: string;
+  readonly end?: string;
+}
+
+/** Requests as they are uploaded, made while they are sent. */
+export class BatchUpload {
+  #error: { readonly error: unknown } | undefined;
+  readonly #requests: NewBatch["requests"];
+  readonly #form: UploadForm;
+
+  constructor(requests: NewBatch["requests"], form: UploadForm) {
+    this.#requests = requests;
+    this.#form = form;
+  }
+
+  /** Throws what reading the requests has failed with, which went into no answer. */
+  assertRead(): void {
+    if (this.#error !== undefined) throw this.#error.error;
+  }
+
+  stream(): ReadableStream<Uint8Array> {
+    return streamOf(this.#pieces());
+  }
+
+  async *#pieces(): AsyncGenerator<Uint8Array> {
+    const { begin = "", head, tail, between = "", end = "" } = this.#form;
+    const encoder = new TextEncoder();
+    let text = begin;
+    let isFirst = true;
+    try {
+      for await (const { id, body } of this.#requests) {
+        text += `${isFirst ? "" : between}${head(id)}`;
+        isFirst = false;
+        if (typeof body === "string") text += body;
+        else {
+          yield encoder.encode(text);
+          // The client frees the memory of what it has sent.
+          yield body.slice();
+          text = "";
+        }
+        text += tail;
+        if (text.length < PIECE_BYTES) continue;
+        yield encoder.encode(text);
+        text = "";
+      }
+    } catch (error) {
+      this.#error = { error };
+      throw error;
+    }
+    if (text + end !== "") yield encoder.encode(text + end);
+  }
+}
+
+/** As text, for what has to be read of a request again. */
+export function bodyOf({ body }: RecordedRequest): Fields {
+  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
+  return JSON.parse(text) as Fields;
+}

@@ -1,0 +1,42 @@
+import { isFields } from "../../../lib/json.ts";
+import type { ResultLine } from "../../batch-wire.ts";
+import { AnswerRead } from "../../thread-work.ts";
+import { parsedAnswer } from "../../transport/bounded-body.ts";
+import { brokenAnswer } from "../../transport/call-failures.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
+import { failureTold } from "../failure-mapping.ts";
+
+/** Codes of requests that were not run. */
+const NOT_RUN: ReadonlySet<unknown> = new Set(["batch_expired", "batch_cancelled"]);
+
+interface LineOptions {
+  readonly failureContext: FailureContext;
+}
+
+/**
+ * A line of a file of results: `{custom_id, response: {status_code, body}, error}`, of which one of the two is null.
+ * Throws ProviderFailure where it is none.
+ */
+export const resultLine = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext }: LineOptions): ResultLine => {
+    const line = parsedAnswer(text);
+    if (!isFields(line) || typeof line.custom_id !== "string") {
+      throw brokenAnswer("a result without the id of its request");
+    }
+    const { custom_id: id, response, error } = line;
+    if (isFields(response)) {
+      const { status_code: status, body } = response;
+      if (!isStatus(status) || !isFields(body)) throw brokenAnswer("a result that is no response");
+      return { id, status, body: JSON.stringify(body) };
+    }
+    if (!isFields(error)) throw brokenAnswer("a result without a response");
+    if (NOT_RUN.has(error.code)) return { id };
+    const { kind, message } = failureTold({ error }, failureContext);
+    return { id, failed: { kind, message } };
+  },
+);
+
+function isStatus(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 200 && (value as number) < 600;
+}

@@ -1,0 +1,70 @@
+import type { BatchInterface, BatchRequest, RecordedAnswer, RecordedRequest } from "./batches.ts";
+import type { Provider } from "./interface.ts";
+import type { HttpClient, ProviderResponse } from "./transport/provider-response.ts";
+
+/** Of what surrounds a request in a batch: its id, its address and the names of members. */
+const ENVELOPE_BYTES = 256;
+
+/** Makes a provider that sends its calls by a client. */
+export type MakeProvider = (httpClient: HttpClient) => Provider;
+
+/** What a call would send; undefined where no batch takes it. */
+export async function recordedRequest(
+  make: MakeProvider,
+  batches: Pick<BatchInterface, "placeOf">,
+  call: (provider: Provider) => Promise<unknown>,
+): Promise<BatchRequest | undefined> {
+  const recorder = new Recorder();
+  try {
+    await call(make(recorder));
+  } catch (error) {
+    if (recorder.request === undefined) throw error;
+  }
+  const { request } = recorder;
+  const place = request === undefined ? undefined : batches.placeOf(request);
+  if (request === undefined || place === undefined) return undefined;
+  return { ...place, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
+}
+
+function bytesOf(body: string | Uint8Array): number {
+  return typeof body === "string" ? Buffer.byteLength(body) : body.byteLength;
+}
+
+/** Keeps the first request in place of sending it, and fails all. */
+class Recorder implements HttpClient {
+  request: RecordedRequest | undefined;
+
+  send(...[url, { headers, body }, receiver]: Parameters<HttpClient["send"]>): void {
+    // Files go in streams, and no batch takes them.
+    if (body instanceof ReadableStream) body.cancel().catch(() => undefined);
+    else this.request ??= { url, headers, body };
+    receiver.failed(new Error("the request was written down"));
+  }
+}
+
+/** Answers every request with what was recorded. */
+export function answeringClient({ status, body }: RecordedAnswer): HttpClient {
+  return {
+    send(_url, { body: sent }, receiver) {
+      if (sent instanceof ReadableStream) sent.cancel().catch(() => undefined);
+      receiver.responded(responseOf(status, body));
+    },
+  };
+}
+
+function responseOf(status: number, bytes: Uint8Array): ProviderResponse {
+  const headers: Readonly<Record<string, string>> = {
+    "content-type": "application/json",
+    "content-length": String(bytes.byteLength),
+  };
+  const text = () => new TextDecoder().decode(bytes);
+  return {
+    status,
+    headers: { get: (name) => headers[name] ?? null },
+    get body() {
+      return new Blob([bytes as Uint8Array<ArrayBuffer>]).stream() as ReadableStream<Uint8Array>;
+    },
+    text: async () => text(),
+    wholeText: (maxBytes) => (bytes.byteLength <= maxBytes ? text() : undefined),
+  };
+}
