@@ -22,10 +22,12 @@ scope.onmessage = ({ data }) => void run(data);
 
 async function run(start: HeartbeatThreadStart): Promise<never> {
   const moments = new BigInt64Array(start.shared);
+  // By the process's clock, or earlier by what the message took: no heartbeat counts as younger than it is.
+  const originNano = start.sentNano - process.hrtime.bigint();
   const instance = { id: start.instanceId, epoch: start.epoch };
   let sql = connect(start);
   for (;;) {
-    const beganNano = process.hrtime.bigint();
+    const beganNano = originNano + process.hrtime.bigint();
     const stalledMs = Number((beganNano - Atomics.load(moments, TICK)) / NANO_PER_MS);
     if (stalledMs <= start.maxStallMs) {
       const outcome = await Promise.race([

@@ -15,8 +15,10 @@ export interface HeartbeatThreadStart {
   readonly instanceId: string;
   readonly epoch: bigint;
   readonly maxStallMs: number;
-  /** Two moments of `process.hrtime`, in nanoseconds: see BEAT and TICK. */
+  /** Two moments by the process's `process.hrtime`, in nanoseconds: see BEAT and TICK. */
   readonly shared: SharedArrayBuffer;
+  /** When this was sent, by the same clock: that of a thread counts from the thread's own beginning. */
+  readonly sentNano: bigint;
 }
 
 /** When the last heartbeat that was answered had begun; the thread writes it. 0: there was none. */
@@ -86,6 +88,7 @@ export class HeartbeatThread {
       epoch: instance.epoch,
       maxStallMs,
       shared: this.#shared,
+      sentNano: process.hrtime.bigint(),
     } satisfies HeartbeatThreadStart);
   }
 }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
@@ -35,10 +35,9 @@ const SETTLING_MS = 1_500;
 const TIMEOUT_MS = 120_000 + SECONDS * 3_000;
 const ROUND_NANO = chargeOf(0, 600);
 
-const random = seededRandom(SEED);
 const redisBinary = await findRedisBinary();
 
-const figures = {
+const newFigures = () => ({
   seed: SEED,
   seconds: SECONDS,
   kills: 0,
@@ -55,7 +54,7 @@ const figures = {
   refused: 0,
   charges: 0,
   statuses: {} as Record<string, number>,
-};
+});
 
 describe.skipIf(redisBinary === null)("three gateways in trouble of every kind", () => {
   let grounds: ClusteredGrounds;
@@ -67,10 +66,17 @@ describe.skipIf(redisBinary === null)("three gateways in trouble of every kind",
   let ids: { limited: string; switched: string };
   let poorOrganization: string;
   /** Budgets may be lowered below what is spent: spend is bounded by the highest that was in force. */
-  let highestBudgetUsd = 0;
-  const violations: string[] = [];
+  let highestBudgetUsd: number;
+  let violations: string[];
+  let figures: ReturnType<typeof newFigures>;
+  let random: () => number;
 
-  beforeAll(async () => {
+  // A second attempt has gateways, books and clients of its own.
+  beforeEach(async () => {
+    highestBudgetUsd = 0;
+    violations = [];
+    figures = newFigures();
+    random = seededRandom(SEED);
     grounds = await openClusteredGrounds(redisBinary!, INSTANCES);
     const { cluster } = grounds;
     sql = connectDatabase(
@@ -93,7 +99,7 @@ describe.skipIf(redisBinary === null)("three gateways in trouble of every kind",
       keys: Object.values(keys).map((secret, place) => ({ secret, weight: place === 0 ? 5 : 1 })),
     });
   }, TIMEOUT_MS);
-  afterAll(async () => {
+  afterEach(async () => {
     redis?.disconnect();
     await sql?.end({ timeout: 1 });
     await grounds?.clear();
@@ -122,19 +128,21 @@ describe.skipIf(redisBinary === null)("three gateways in trouble of every kind",
     return undefined;
   }
 
-  // A start whose statement is cancelled ends, for its supervisor to try again: young sessions are spared.
+  /** A start whose statement is cancelled ends, for its supervisor to try again: young sessions are spared. */
+  const sparedSeconds = () => 2 + grounds.startingMs() / 1_000;
+
   const troubles = {
     async cancelled() {
       const rows = await sql`SELECT pg_cancel_backend(pid) FROM (
         SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'gateway-%' AND state <> 'idle'
-          AND backend_start < now() - interval '2 seconds'
+          AND backend_start < now() - make_interval(secs => ${sparedSeconds()})
         ORDER BY random() LIMIT 2) AS chosen`;
       figures.cancelled += rows.length;
     },
     async cut() {
       const rows = await sql`SELECT pg_terminate_backend(pid) FROM (
         SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'gateway-%'
-          AND backend_start < now() - interval '2 seconds'
+          AND backend_start < now() - make_interval(secs => ${sparedSeconds()})
         ORDER BY random() LIMIT 1) AS chosen`;
       figures.cut += rows.length;
     },

@@ -17,6 +17,8 @@ export interface ClusteredGrounds {
   urls(but?: number): string[];
   /** Starts the gateway at this place, under the address that it had. */
   start(place: number): Promise<void>;
+  /** How long the start that is under way has taken so far; 0 where none is. */
+  startingMs(): number;
   killDatabase(): void;
   /** Starts the killed server again, at the same place. */
   reviveDatabase(): Promise<void>;
@@ -43,11 +45,14 @@ export async function openClusteredGrounds(
   }));
   const instances: Instance[] = [];
   let launches = 0;
+  let startedMs: number | undefined;
   const start = async (place: number) => {
+    startedMs = performance.now();
     const before = instances[place];
     const port = before === undefined ? 0 : Number(new URL(before.baseUrl).port);
     const ownUrl = urlOfLaunch(url, `launch-${launches++}`);
     instances[place] = await cluster.start(port, { DATABASE_URL: ownUrl });
+    startedMs = undefined;
   };
   for (let place = 0; place < count; place++) await start(place);
   return {
@@ -56,6 +61,7 @@ export async function openClusteredGrounds(
     instances,
     urls: (but) => instances.filter((_, place) => place !== but).map(({ baseUrl }) => baseUrl),
     start,
+    startingMs: () => (startedMs === undefined ? 0 : performance.now() - startedMs),
     killDatabase: () => killServer(dataDir),
     async reviveDatabase() {
       // Its supervisor would give up after the fifth death in an hour.

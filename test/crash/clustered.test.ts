@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
 import { findRedisBinary } from "../support/redis.ts";
 import { until } from "../support/until.ts";
@@ -30,10 +30,9 @@ const ROUND_NANO = chargeOf(0, 600);
 const EVENTS = ["budget.threshold", "budget.exhausted", "completion.error"];
 
 const PLAIN = KINDS.find(({ name }) => name === "plain")!;
-const random = seededRandom(SEED);
 const redisBinary = await findRedisBinary();
 
-const figures = {
+const newFigures = () => ({
   seed: SEED,
   rounds: { kill: 0, pause: 0, redis: 0, database: 0 },
   requests: 0,
@@ -48,7 +47,7 @@ const figures = {
   deliveries: 0,
   writesJudged: 0,
   violations: 0,
-};
+});
 
 describe.skipIf(redisBinary === null)("three gateways", () => {
   let grounds: ClusteredGrounds;
@@ -56,8 +55,13 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
   let load: Load;
   let poorKeys: readonly string[];
   let limitedId: string;
+  let figures: ReturnType<typeof newFigures>;
+  let random: () => number;
 
-  beforeAll(async () => {
+  // A second attempt has gateways, books and clients of its own.
+  beforeEach(async () => {
+    figures = newFigures();
+    random = seededRandom(SEED);
     grounds = await openClusteredGrounds(redisBinary!, INSTANCES);
     receiver = startReceiver();
     const limited = await manage("POST", "/v1/keys", { name: "Limited", monthly_budget_usd: 0 });
@@ -74,7 +78,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
       ],
     });
   }, TIMEOUT_MS);
-  afterAll(async () => {
+  afterEach(async () => {
     await receiver?.stop();
     await grounds?.clear();
   }, TIMEOUT_MS);

@@ -4,6 +4,7 @@ import type { Instance } from "../clustered/cluster.ts";
 import { until } from "../support/until.ts";
 import { look } from "./books.ts";
 import type { ClusteredGrounds } from "./clustered-grounds.ts";
+import { isStopped } from "./gateway-process.ts";
 import type { Load } from "./load.ts";
 
 const LOAD_MS = { least: 250, most: 900 };
@@ -41,8 +42,10 @@ export class Disasters {
   /** One stands still until the others have declared it dead, and wakes. */
   async pause(): Promise<void> {
     const place = this.#anyPlace();
-    const { gateway } = this.#leave(place);
+    const { gateway, baseUrl } = this.#leave(place);
     gateway.signal("SIGSTOP");
+    await until("it stands still", () => isStopped(gateway.pid));
+    this.#load.noteStopped(baseUrl);
     await this.someLoad();
     // The rest of the lease without load, which would only heat the machine.
     this.#load.close();

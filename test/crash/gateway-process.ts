@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPostmasterFile, servesCluster } from "../../db/embedded/process-table.ts";
 import { fillDataDir } from "../support/migrated-data-dir.ts";
-import { programFile, programSource } from "../support/programs.ts";
+import { programEnvironment, programFile, programSource } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const READY_TIMEOUT_MS = 30_000;
@@ -56,8 +56,7 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
       cwd,
       stdio: ["ignore", "pipe", "pipe"],
       env: {
-        PATH: process.env.PATH,
-        HOME: process.env.HOME,
+        ...programEnvironment(),
         BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
         PORT: "0",
         DATA_DIR: dataDir,
@@ -165,12 +164,20 @@ export function childrenOf(pid: number): number[] {
     .filter((one) => parentOf(one) === pid);
 }
 
-/** Linux only: the fourth field of /proc/<pid>/stat, whose second may hold anything in brackets. */
 function parentOf(pid: number): number | undefined {
-  if (!(pid > 0)) return undefined;
+  return pid > 0 ? Number(statOf(pid)?.[1]) : undefined;
+}
+
+/** A signal to stop has arrived: its main thread runs nothing any more. */
+export function isStopped(pid: number): boolean {
+  return statOf(pid)?.[0] === "T";
+}
+
+/** Linux only: /proc/<pid>/stat behind the name, which may hold anything in brackets. */
+function statOf(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   } catch {
     // It has ended meanwhile.
     return undefined;

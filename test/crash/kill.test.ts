@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterEach, beforeEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { seededRandom } from "../upstream/random.ts";
@@ -33,21 +33,28 @@ const LONG_LOAD_MS = { least: 1_600, most: 2_000 };
 const LIMITED_TOKENS_A_ROUND = 400;
 
 /** Decides the kills; the load, whose course depends on the machine, has one of its own. */
-const random = seededRandom(SEED);
+let random: () => number;
 const between = (least: number, most: number) => least + random() * (most - least);
 
-const grounds = new Grounds("crash");
-const dataDir = await grounds.newDataDirWithDatabase();
-const configPath = join(grounds.folder, "gateway.config.json");
+let grounds: Grounds;
+let dataDir: string;
+let configPath: string;
 let upstream: UpstreamProcess;
-beforeAll(async () => {
+let figures: ReturnType<typeof newFigures>;
+// A second attempt has a gateway, books and clients of its own.
+beforeEach(async () => {
+  random = seededRandom(SEED);
+  figures = newFigures();
+  grounds = new Grounds("crash");
+  dataDir = await grounds.newDataDirWithDatabase();
+  configPath = join(grounds.folder, "gateway.config.json");
   upstream = await startUpstreamProcess();
   await prepareKinds(upstream, configPath);
-});
-afterAll(async () => {
+}, TIMEOUT_MS);
+afterEach(async () => {
   await grounds.clear();
   await upstream.stop();
-});
+}, TIMEOUT_MS);
 
 const launch = () =>
   grounds.launch({
@@ -55,7 +62,7 @@ const launch = () =>
     environment: { GATEWAY_CONFIG: configPath, GATEWAY_STARTING_CREDIT_USD: "1000" },
   });
 
-const figures = {
+const newFigures = () => ({
   seed: SEED,
   rounds: 0,
   databaseKills: 0,
@@ -69,7 +76,7 @@ const figures = {
   charges: 0,
   slowestStartMs: 0,
   violations: 0,
-};
+});
 
 /** Kills the gateway, now and then with its database, one before the other or both at once. */
 async function kill(gateway: GatewayProcess, load: Load): Promise<void> {

@@ -4,7 +4,7 @@ import type { Behaviour } from "../upstream/behaviours.ts";
 import type { UpstreamProcess } from "./upstream-process.ts";
 
 /** Both sides count four characters as one token, and each event of a stream brings as many. */
-const TOKEN = "word";
+export const TOKEN = "word";
 /** What the upstream counts for the prompt below. */
 export const PROMPT = "eightchr";
 export const PROMPT_TOKENS = 2;

@@ -1,6 +1,5 @@
-import { systemClock } from "../../src/lib/clock.ts";
+import { steadyClock } from "../../src/lib/clock.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
-import { AwakeClock } from "./awake-clock.ts";
 import { KINDS, type Kind, limitOf, PROMPT } from "./kinds.ts";
 
 /** One request, and all that its client knows of it in the end. */
@@ -8,7 +7,7 @@ export interface Sent {
   /** Unique; it reaches the ledger and the upstream as the request's `user`. */
   readonly tag: string;
   readonly kind: Kind;
-  /** When each delivered token came, on a clock that stands still while this process does. */
+  /** When each delivered token came, by the steady clock. */
   readonly tokenTimesMs: number[];
   /** The secret key and the gateway that it was sent with, and to, last. */
   key: string | undefined;
@@ -27,6 +26,8 @@ export interface Sent {
   errorCode: string | undefined;
   /** It was on its way, or its client had just left, when a process was killed. */
   wasCut: boolean;
+  /** From when on its gateway stood still for longer than its lease, by the steady clock. */
+  stoppedAtMs: number | undefined;
   startedAtMs: number;
   endedAtMs: number;
   /** From its begin to its end, without the waiting of client and gateway for a processor. */
@@ -50,12 +51,11 @@ const CUT_RETRY_MS = 5;
 /** What is not answered by then will never be. */
 const MAX_TRIES = 100;
 /** So long after its client has left, a stream's charge may still be on its way to the ledger. */
-const LEAVING_MS = 500;
+const LEAVING_MS = 3_000;
 
 /** Clients that send one request after the other, whenever a gateway is there to take them. */
 export class Load {
   readonly #options: LoadOptions;
-  readonly #clock = new AwakeClock();
   readonly #pending = new Set<Sent>();
   /** To be sent again. */
   readonly #insisting: { sent: Sent; key: string }[] = [];
@@ -102,6 +102,12 @@ export class Load {
     }
   }
 
+  /** The gateway stands still from now on, for longer than its lease. */
+  noteStopped(baseUrl: string): void {
+    const nowMs = steadyClock.nowMs();
+    for (const sent of this.#pending) if (sent.baseUrl === baseUrl) sent.stoppedAtMs = nowMs;
+  }
+
   /** What has ended since the last call. */
   takeFinished(): Sent[] {
     return this.#finished.splice(0);
@@ -112,7 +118,6 @@ export class Load {
     this.#isEnding = true;
     this.open(...this.#baseUrls);
     await Promise.all(this.#workers);
-    this.#clock.stop();
   }
 
   async #work(kinds: readonly Kind[]): Promise<void> {
@@ -138,7 +143,7 @@ export class Load {
     sent.key = key;
     sent.baseUrl = this.#baseUrls[place] ?? "";
     try {
-      await receive(sent, sent.baseUrl, key, this.#clock);
+      await receive(sent, sent.baseUrl, key);
     } catch {
       // Connections break when a gateway dies; what had come until then is noted.
     }
@@ -172,6 +177,7 @@ export function sentOf(tag: string, kind: Kind): Sent {
     costUsd: undefined,
     errorCode: undefined,
     wasCut: false,
+    stoppedAtMs: undefined,
     startedAtMs: 0,
     endedAtMs: 0,
     tookMs: 0,
@@ -192,12 +198,7 @@ function pick<Item extends { readonly weight: number }>(
 }
 
 /** Sends it and notes what comes back. Rejects where the connection breaks. */
-export async function receive(
-  sent: Sent,
-  baseUrl: string,
-  key: string,
-  clock: { nowMs(): number } = systemClock,
-): Promise<void> {
+export async function receive(sent: Sent, baseUrl: string, key: string): Promise<void> {
   const { kind, tag } = sent;
   const abort = new AbortController();
   const limit = limitOf(kind);
@@ -226,7 +227,7 @@ export async function receive(
   sent.requestId = response.headers.get("x-gateway-request-id") ?? undefined;
   sent.retryAfter = response.headers.get("retry-after") ?? undefined;
   sent.isReplay = response.headers.has("x-gateway-idempotent-replay");
-  if (kind.stream && response.status === 200) return receiveStream(sent, response, abort, clock);
+  if (kind.stream && response.status === 200) return receiveStream(sent, response, abort);
   sent.errorCode = undefined;
   const body = (await response.json()) as {
     error?: { code: string };
@@ -241,14 +242,13 @@ async function receiveStream(
   sent: Sent,
   response: Response,
   abort: AbortController,
-  clock: { nowMs(): number },
 ): Promise<void> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const bytes of response.body!) {
     const frames = (rest + decoder.decode(bytes, { stream: true })).split("\n\n");
     rest = frames.pop()!;
-    for (const frame of frames) takeFrame(sent, frame, clock.nowMs());
+    for (const frame of frames) takeFrame(sent, frame, steadyClock.nowMs());
     if (sent.tokenTimesMs.length >= (sent.kind.leavesAfterTokens ?? Number.POSITIVE_INFINITY)) {
       abort.abort();
       return;

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { steadyClock } from "../../src/lib/clock.ts";
 import type { BatchPlan, BatchRecords } from "../upstream/batches.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import type { Served } from "../upstream/served.ts";
@@ -10,8 +11,13 @@ export interface UpstreamProcess {
   /** How batches go from now on. */
   planBatches(plan: BatchPlan): Promise<void>;
   batches(): Promise<BatchRecords>;
-  /** What was served since the last call; batches are forgotten with it. */
+  /**
+   * What was served since the last call; batches are forgotten with it. Times of marks are by this process's clock, or
+   * earlier.
+   */
   takeServed(): Promise<Served[]>;
+  /** How many calls of this model there were since then. */
+  countCalls(model: string): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -40,12 +46,20 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
       return (await (await fetch(`${controlUrl}/__batches`)).json()) as BatchRecords;
     },
     async takeServed() {
-      const { served } = (await (await fetch(`${controlUrl}/__served`)).json()) as {
-        served: Served[];
-      };
+      const askedMs = steadyClock.nowMs();
+      const answer = await (await fetch(`${controlUrl}/__served`)).json();
+      const { now_ms: nowMs, served } = answer as { now_ms: number; served: Served[] };
+      const mostAheadMs = nowMs - askedMs;
+      for (const mark of served.flatMap(({ contentMarks }) => contentMarks)) {
+        mark.atMs -= mostAheadMs;
+      }
       await post("/__reset", {});
       for (const [model, behaviour] of behaviours) await behave(model, behaviour);
       return served;
+    },
+    async countCalls(model) {
+      const { totals } = await (await fetch(`${controlUrl}/__served`)).json();
+      return totals[model]?.requests ?? 0;
     },
     async stop() {
       child.kill("SIGKILL");

@@ -5,11 +5,13 @@ import type { Sent } from "./load.ts";
 /** What a stream's crash may leave unbilled: so many tokens, and no more than came in a second. */
 const MAX_UNBILLED_TOKENS = 256;
 const MAX_UNBILLED_MS = 1_000;
-/** A piece that leaves at once, and what may be in it. */
-const PIECE_MS = 20;
-const MAX_PIECE_TOKENS = 20;
-/** The client's clock and a loaded machine. */
-const TOLERANCE_MS = 250;
+/** What the upstream has sent of a request's answer. */
+export interface Produced {
+  readonly tokens: number;
+  /** The token at this place left the upstream at this time, by the client's clock, or later. */
+  sentAfterMs(place: number): number;
+}
+
 /** The gateway's own count of the prompt, used where the upstream could not tell its own. */
 const COUNTED_PROMPT_TOKENS = 6;
 
@@ -28,18 +30,19 @@ const EXPECTED_REFUSALS = new Set([
  *   whole answer      charged once, what the answer says
  *   error             not charged, unless its process was paused and had been taken for dead
  *   part of a stream  charged once, for no less than was delivered if nothing was killed, for at most one
- *                     checkpoint less if it was, and never for more than the provider had produced
+ *                     checkpoint less if it was, and never for more than the provider had produced; of what
+ *                     that produced behind a pause beyond the lease, nothing is delivered
  *   nothing           at most charged once: an answer may have been on its way out when the process died,
  *                     after its charge, or the first checkpoint of its stream, was durable
  *
  * Returns each break in words.
  */
-export function breachesOf(sent: Sent, bills: readonly Bill[], producedTokens: number): string[] {
+export function breachesOf(sent: Sent, bills: readonly Bill[], produced: Produced): string[] {
   const standing = bills.filter(({ isRefunded }) => !isRefunded);
   const [bill] = standing;
   const breaches: string[] = [];
   if (standing.length > 1) breaches.push(`charged ${standing.length} times`);
-  if (bill !== undefined) breaches.push(...breachesOfBill(sent, bill, producedTokens));
+  if (bill !== undefined) breaches.push(...breachesOfBill(sent, bill, produced));
   if (sent.isWhole) {
     if (bill === undefined) breaches.push("a whole answer that was not charged");
   } else if (sent.status !== undefined && sent.status !== 200) {
@@ -57,7 +60,7 @@ export function breachesOf(sent: Sent, bills: readonly Bill[], producedTokens: n
   return breaches.map((breach) => `${sent.tag} (${sent.kind.name}): ${breach}`);
 }
 
-function breachesOfBill(sent: Sent, bill: Bill, producedTokens: number): string[] {
+function breachesOfBill(sent: Sent, bill: Bill, produced: Produced): string[] {
   const { kind } = sent;
   const breaches: string[] = [];
   const fair = chargeOf(bill.promptTokens, bill.completionTokens);
@@ -70,7 +73,7 @@ function breachesOfBill(sent: Sent, bill: Bill, producedTokens: number): string[
     breaches.push(`request ${sent.requestId} is charged as ${bill.requestId}`);
   }
   if (sent.isWhole) breaches.push(...breachesOfWhole(sent, bill));
-  else if (kind.stream) breaches.push(...breachesOfPart(sent, bill, producedTokens));
+  else if (kind.stream) breaches.push(...breachesOfPart(sent, bill, produced));
   else if (bill.completionTokens !== kind.tokens) {
     breaches.push(`${bill.completionTokens} tokens of an answer that was not streamed`);
   }
@@ -89,31 +92,36 @@ function breachesOfWhole(sent: Sent, bill: Bill): string[] {
   return breaches;
 }
 
-/**
- * One that wakes from a pause may still send the piece that was on its way, with all tokens that were in
- * it. Returns how many.
- */
-function lastPieceOf(tokenTimesMs: readonly number[]): number {
-  const sinceMs = tokenTimesMs.at(-1)! - PIECE_MS;
-  return Math.min(tokenTimesMs.filter((atMs) => atMs >= sinceMs).length, MAX_PIECE_TOKENS);
-}
-
-function breachesOfPart(sent: Sent, bill: Bill, producedTokens: number): string[] {
+function breachesOfPart(sent: Sent, bill: Bill, produced: Produced): string[] {
   const { tokenTimesMs, wasCut } = sent;
   const breaches: string[] = [];
   const unbilled = tokenTimesMs.length - bill.completionTokens;
   if (unbilled > (wasCut ? MAX_UNBILLED_TOKENS : 0)) {
     breaches.push(`${tokenTimesMs.length} tokens delivered, ${bill.completionTokens} charged`);
   }
-  if (unbilled > 0) {
-    const lastMs = tokenTimesMs.at(-1 - (wasCut ? lastPieceOf(tokenTimesMs) : 0))!;
-    const spanMs = lastMs - tokenTimesMs[bill.completionTokens]!;
-    if (spanMs > MAX_UNBILLED_MS + TOLERANCE_MS) {
-      breaches.push(`${Math.round(spanMs)} ms of a stream not charged`);
-    }
+  if (unbilled > 0) breaches.push(...breachesOfUnbilled(sent, bill.completionTokens, produced));
+  if (bill.completionTokens > produced.tokens) {
+    breaches.push(`${bill.completionTokens} tokens charged of ${produced.tokens} that there were`);
   }
-  if (bill.completionTokens > producedTokens) {
-    breaches.push(`${bill.completionTokens} tokens charged of ${producedTokens} that there were`);
+  return breaches;
+}
+
+/**
+ * A gateway lets a token go after the upstream has sent it and before the client has it: bounds that hold
+ * however long a machine under load, or a pause, keeps either of them waiting.
+ */
+function breachesOfUnbilled(sent: Sent, billedTokens: number, produced: Produced): string[] {
+  const { tokenTimesMs, stoppedAtMs } = sent;
+  const breaches: string[] = [];
+  const lastSentMs = produced.sentAfterMs(tokenTimesMs.length - 1);
+  const spanMs = lastSentMs - tokenTimesMs[billedTokens]!;
+  if (spanMs > MAX_UNBILLED_MS) {
+    breaches.push(`${Math.round(spanMs)} ms of a stream not charged`);
+  }
+  // What it had in hand may leave when it wakes, for a socket cannot be fenced; it takes no more.
+  if (stoppedAtMs !== undefined && lastSentMs > stoppedAtMs) {
+    const behindMs = Math.round(lastSentMs - stoppedAtMs);
+    breaches.push(`delivered what came ${behindMs} ms after its gateway had been stopped`);
   }
   return breaches;
 }

@@ -196,7 +196,7 @@ browserTest(
       const answer = lastAnswer(model);
       await hasEnded(answer);
       await answer.getByText(HOSTILE).waitFor();
-      expect(await measure(answer, "First token")).toMatch(/^[\d.]+ m?s$/);
+      expect(await measure(answer, "First token")).toMatch(/^[\d.]+\sm?s$/);
       expect(await measure(answer, "Speed")).toMatch(/^[\d,]+ tokens\/s$/);
       const [charge] = await charges(model);
       expect(nanoOf(await measure(answer, "Cost"))).toBe(charge!);
@@ -324,7 +324,7 @@ browserTest(
   async () => {
     await page.goto(`${gateway.baseUrl}/dashboard/models?id=sandbox/error-500`);
     const provider = page.getByRole("row").filter({ hasText: "sandbox" });
-    await provider.getByRole("cell", { name: "100 %", exact: true }).waitFor();
+    await provider.getByRole("cell", { name: "100%", exact: true }).waitFor();
     await open("Playground");
   },
 );

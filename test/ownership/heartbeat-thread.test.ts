@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { INSTANCE_LEASE_MS, insertInstance } from "../../db/queries/instances.ts";
+import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 
-const TIMEOUT_MS = 40_000;
+const TIMEOUT_MS = 60_000;
 const STALL_MS = INSTANCE_LEASE_MS + 2_500;
 
 let database: OpenTestDatabase;
@@ -64,6 +65,24 @@ test(
   },
   TIMEOUT_MS,
 );
+
+test("a heartbeat of the thread counts from its beginning, however late the thread was started", async () => {
+  const instance = { id: "ins_own", epoch: 1n };
+  await insertInstance(database.sql, instance);
+  const errors: unknown[] = [];
+  const target = { url: database.url };
+  const thread = new HeartbeatThread({ target, instance, onError: (error) => errors.push(error) });
+  const startedMs = performance.now();
+  thread.start();
+  try {
+    await until("it has beaten", () => Number.isFinite(thread.ageMs()));
+    // This process began long before its thread.
+    expect(thread.ageMs()).toBeLessThanOrEqual(performance.now() - startedMs);
+    expect(errors).toEqual([]);
+  } finally {
+    thread.stop();
+  }
+});
 
 test(
   "an instance whose loop stands still for good is declared dead, and writes nothing when it wakes",

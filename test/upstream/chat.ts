@@ -1,8 +1,9 @@
+import { steadyClock } from "../../src/lib/clock.ts";
 import { answerOf } from "./behaviours.ts";
 import { completionFor } from "./completion.ts";
 import { asObject } from "./json.ts";
 import { pause, playSteps } from "./player.ts";
-import type { Served } from "./served.ts";
+import { noteContent, type Served } from "./served.ts";
 import type { UpstreamState } from "./state.ts";
 import { type Answer, refusal } from "./wire.ts";
 
@@ -83,7 +84,7 @@ async function respond(answer: Answer, exchange: Exchange): Promise<Response> {
       const stream = playSteps(answer.steps, { ...answer.pace, seed }, gone, {
         sent(event) {
           served.eventsSent += 1;
-          served.contentCharactersSent += event.characters;
+          noteContent(served, event.characters, steadyClock.nowMs());
           if (event.usage !== undefined) served.usageReported = event.usage;
           state.ledger.changed();
         },

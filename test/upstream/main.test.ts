@@ -32,7 +32,11 @@ test("the stand-alone upstream prints its address, is told what to do over HTTP,
     expect(totals.m).toMatchObject({ requests: 4, statuses: { 200: 2, 500: 1, 503: 1 } });
     expect(served).toHaveLength(4);
     expect((await post("/__reset", {})).status).toBe(200);
-    expect(await (await fetch(`${origin}/__served`)).json()).toEqual({ totals: {}, served: [] });
+    expect(await (await fetch(`${origin}/__served`)).json()).toEqual({
+      now_ms: expect.any(Number),
+      totals: {},
+      served: [],
+    });
   } finally {
     child.kill("SIGTERM");
   }

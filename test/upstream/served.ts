@@ -1,6 +1,14 @@
 import { completionTokensOf } from "./expected.ts";
 import { asCount, asObject, asText, type JsonObject } from "./json.ts";
 
+export interface ContentMark {
+  characters: number;
+  atMs: number;
+}
+
+/** Between two marks of a stream. */
+const MARK_MS = 5;
+
 /** What became of one request, kept up to date while it is answered. */
 export interface Served {
   id: number;
@@ -17,6 +25,8 @@ export interface Served {
   eventsSent: number;
   /** UTF-16 units of content in them, or in the whole answer; reasoning and tool calls are not content. */
   contentCharactersSent: number;
+  /** Of a stream: when what follows so many characters began to be handed over, by the steady clock. */
+  contentMarks: ContentMark[];
   /** The last usage sent, as it was sent; undefined where none was. */
   usageReported: unknown;
   startedAtMs: number;
@@ -143,12 +153,22 @@ export function recordOf(
     status: null,
     eventsSent: 0,
     contentCharactersSent: 0,
+    contentMarks: [],
     usageReported: undefined,
     startedAtMs,
     endedAtMs: null,
     aborted: false,
     finished: false,
   };
+}
+
+/** Counts content that is handed over now. */
+export function noteContent(served: Served, characters: number, atMs: number): void {
+  const { contentMarks, contentCharactersSent } = served;
+  const last = contentMarks.at(-1);
+  const isDue = last === undefined || atMs - last.atMs >= MARK_MS;
+  if (characters > 0 && isDue) contentMarks.push({ characters: contentCharactersSent, atMs });
+  served.contentCharactersSent += characters;
 }
 
 function parseObject(body: string): JsonObject | null {

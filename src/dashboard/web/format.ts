@@ -1,6 +1,8 @@
 /** Figures and times as pages show them: in English, times in the viewer's zone. */
 
 const LOCALE = "en-US";
+/** Between a number and its unit, which stay on one line. */
+const SPACE = "\u00a0";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
 const fine = new Intl.NumberFormat(LOCALE, {
   style: "currency",
@@ -46,7 +48,7 @@ const BYTE_UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 export function bytes(count: number): string {
   const unit = count < 1 ? 0 : Math.min(Math.floor(Math.log2(count) / 10), BYTE_UNITS.length - 1);
   const value = count / 1024 ** unit;
-  return `${value.toLocaleString(LOCALE, { maximumFractionDigits: value < 10 ? 1 : 0 })} ${BYTE_UNITS[unit]}`;
+  return `${value.toLocaleString(LOCALE, { maximumFractionDigits: value < 10 ? 1 : 0 })}${SPACE}${BYTE_UNITS[unit]}`;
 }
 
 /** An amount of any currency. */
@@ -55,14 +57,19 @@ export function money(amount: number, currency: string): string {
 }
 
 export function percent(share: number): string {
-  return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })} %`;
+  return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })}%`;
+}
+
+/** "rate_limited" as "Rate limited" */
+export function titled(name: string): string {
+  return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 }
 
 const SECOND_MS = 1_000;
 
 export function duration(ms: number): string {
-  if (ms < SECOND_MS) return `${Math.round(ms)} ms`;
-  return `${(ms / SECOND_MS).toLocaleString(LOCALE, { maximumFractionDigits: ms < 10 * SECOND_MS ? 2 : 1 })} s`;
+  if (ms < SECOND_MS) return `${Math.round(ms)}${SPACE}ms`;
+  return `${(ms / SECOND_MS).toLocaleString(LOCALE, { maximumFractionDigits: ms < 10 * SECOND_MS ? 2 : 1 })}${SPACE}s`;
 }
 
 const MINUTE_MS = 60_000;

@@ -4,7 +4,11 @@ import { App } from "./app.tsx";
 import { startLive } from "./live.ts";
 import { applyTheme } from "./theme.ts";
 import "./style.css";
-import "./components/components.css";
+import "./components/controls.css";
+import "./components/display.css";
+import "./components/table.css";
+import "./components/dialog.css";
+import "./components/chart.css";
 import "./pages/pages.css";
 
 applyTheme();

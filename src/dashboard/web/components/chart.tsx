@@ -27,7 +27,7 @@ const BAR_SHARE = 0.7;
 const MAX_BAR_WIDTH = 40;
 const TIMES_HEIGHT = 40;
 /** Above, right, below, left. */
-const PADDING: uPlot.Padding = [8, 24, 0, 0];
+const PADDING: uPlot.Padding = [8, 16, 0, 0];
 
 /** A chart of figures by time. Its numbers are in a table too, for who does not see it. */
 export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
@@ -173,7 +173,7 @@ function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Draw
           value: (plot: uPlot, value: number | null) =>
             plot.cursor.idx == null ? "" : shown(value, format),
           ...(isBars && {
-            paths: uPlot.paths.bars!({ size: [BAR_SHARE, MAX_BAR_WIDTH], align: 1, radius: 0.15 }),
+            paths: uPlot.paths.bars!({ size: [BAR_SHARE, MAX_BAR_WIDTH], radius: 0.15 }),
           }),
         };
       }),
@@ -181,12 +181,13 @@ function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Draw
   };
 }
 
-/** A bar stands right of its time, so the last one needs room. */
+/** Bars stand above their times, so half of the first and of the last one needs room. */
 function timeRange(times: ArrayLike<number>, series: readonly Series[]): [number, number] {
   const first = times[0] ?? 0;
   const last = times[times.length - 1] ?? first;
-  const end = last + stepOf(times);
-  return [first, series.some(({ isBars }) => isBars) || last === first ? end : last];
+  const hasBars = series.some(({ isBars }) => isBars);
+  const room = hasBars || last === first ? stepOf(times) / 2 : 0;
+  return [first - room, last + room];
 }
 
 function stepOf(times: ArrayLike<number>): number {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { hrefOf, navigate } from "../router.ts";
 
 interface ButtonProps {
@@ -250,6 +250,38 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
         </button>
       ))}
     </div>
+  );
+}
+
+interface CodeProps {
+  readonly text: string;
+  /** "Copy as curl" */
+  readonly action: string;
+  /** Next to the button. */
+  readonly hint?: ComponentChildren;
+}
+
+/** A command or a program, for copying. */
+export function Code({ text, action, hint }: CodeProps) {
+  const shown = useRef<HTMLPreElement>(null);
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => setCopied(false), [text]);
+  const copy = async () => {
+    // Browsers give the clipboard to safe origins alone: elsewhere the text is selected.
+    if (navigator.clipboard === undefined) getSelection()?.selectAllChildren(shown.current!);
+    else await navigator.clipboard.writeText(text).then(() => setCopied(true));
+  };
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
+      <pre ref={shown} class="block code" tabIndex={0}>
+        {text}
+      </pre>
+      <div class="actions copying">
+        <Button onClick={() => void copy()}>{isCopied ? "Copied" : action}</Button>
+        {hint && <span class="hint">{hint}</span>}
+      </div>
+    </>
   );
 }
 

@@ -44,6 +44,8 @@ interface FormProps {
   readonly submit: string;
   readonly children: ComponentChildren;
   readonly isDanger?: boolean;
+  /** There is nothing to send yet. */
+  readonly isDisabled?: boolean;
   /** In place of "Cancel". */
   readonly cancel?: string;
   onCancel?(): void;
@@ -56,6 +58,7 @@ export function Form({
   submit,
   children,
   isDanger = false,
+  isDisabled = false,
   cancel = "Cancel",
   onCancel,
   onSubmit,
@@ -84,7 +87,12 @@ export function Form({
       )}
       <footer>
         {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
-        <Button type="submit" variant={isDanger ? "danger" : "primary"} isBusy={isBusy}>
+        <Button
+          type="submit"
+          variant={isDanger ? "danger" : "primary"}
+          isBusy={isBusy}
+          isDisabled={isDisabled}
+        >
           {submit}
         </Button>
       </footer>

@@ -129,6 +129,21 @@ export function Fact({ name, value }: FactProps) {
   );
 }
 
+interface ShortIdProps {
+  readonly id: string;
+  /** Below a name. */
+  readonly isSub?: boolean;
+}
+
+/** As much of an id as tells it apart; the whole of it when pointed at. */
+export function ShortId({ id, isSub = false }: ShortIdProps) {
+  return (
+    <span class={isSub ? "sub code short-id" : "code short-id"} title={id}>
+      {id}
+    </span>
+  );
+}
+
 const MINUTE_MS = 60_000;
 
 interface TimeProps {

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { session } from "../api.ts";
 import { Button, Field } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
-import { Empty, PageHead, Panel, Time } from "../components/display.tsx";
+import { Empty, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
@@ -45,8 +45,6 @@ const FILTERS = {
 const OF_OPERATORS = { organization_id: "Organization", ...FILTERS } as const;
 const HINTS: Readonly<Record<string, string>> = {
   action: "key.created",
-  start_date: "2026-01-31",
-  end_date: "2026-02-01",
 };
 
 /** Administrative acts: who did what, and what it changed. */
@@ -78,6 +76,7 @@ export function AuditLogPage() {
             key={name}
             label={label}
             value={asked.get(name) ?? ""}
+            type={name.endsWith("_date") ? "date" : "text"}
             onInput={(value) => change({ [name]: value === "" ? undefined : value })}
             placeholder={HINTS[name] ?? "Any id"}
           />
@@ -116,7 +115,7 @@ function columns(isOperator: boolean, show: (entry: AuditEntry) => void): Column
     title: "Organization",
     isSecondary: true,
     cell: ({ organization_id: id }) =>
-      id === null ? <span class="quiet">The gateway</span> : <span class="code">{id}</span>,
+      id === null ? <span class="quiet">The gateway</span> : <ShortId id={id} />,
   };
   return [
     { title: "Time", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
@@ -126,8 +125,7 @@ function columns(isOperator: boolean, show: (entry: AuditEntry) => void): Column
     {
       title: "Object",
       isSecondary: true,
-      cell: ({ object }) =>
-        object.id === null ? object.type : <span class="code">{object.id}</span>,
+      cell: ({ object }) => (object.id === null ? object.type : <ShortId id={object.id} />),
     },
     {
       title: "Details",

@@ -1,7 +1,16 @@
 import { useState } from "preact/hooks";
 import { ApiError } from "../api.ts";
 import { Chart } from "../components/chart.tsx";
-import { Area, Button, Check, Choice, CopyText, Field, Tabs } from "../components/controls.tsx";
+import {
+  Area,
+  Button,
+  Check,
+  Choice,
+  Code,
+  CopyText,
+  Field,
+  Tabs,
+} from "../components/controls.tsx";
 import { Confirm, Dialog, Form, toast } from "../components/dialog.tsx";
 import {
   Badge,
@@ -104,6 +113,7 @@ export function ComponentsPage() {
           <Area label="With a fault" value="{" onInput={setText} error="It must be JSON." />
           <Check label="A check" isChecked={isChecked} onChange={setChecked} />
           <CopyText label="sample" text="gateway_sk_0000000000000000000000000000000000000" />
+          <Code text="curl https://gateway.example.com/v1/models" action="Copy as curl" />
         </form>
       </Panel>
       <Panel title="Tabs, badges, notices">
@@ -117,22 +127,24 @@ export function ComponentsPage() {
           current={tab}
           onChange={setTab}
         />
-        <p class="actions">
-          <Badge>Neutral</Badge>
-          <Badge tone="good">Good</Badge>
-          <Badge tone="warn">Warning</Badge>
-          <Badge tone="bad">Bad</Badge>
-          <Time iso={new Date(FIRST_HOUR * 1_000).toISOString()} form="exact" />
-        </p>
-        <div class="pair">
-          <Meter label="Little" share={0.2} text="$2.00 of $10.00" />
-          <Meter label="Much" share={0.85} text="$8.50 of $10.00" />
-          <Meter label="All" share={1.2} text="$12.00 of $10.00" />
+        <div class="stack">
+          <p class="actions">
+            <Badge>Neutral</Badge>
+            <Badge tone="good">Good</Badge>
+            <Badge tone="warn">Warning</Badge>
+            <Badge tone="bad">Bad</Badge>
+            <Time iso={new Date(FIRST_HOUR * 1_000).toISOString()} form="exact" />
+          </p>
+          <div class="pair">
+            <Meter label="Little" share={0.2} text="$2.00 of $10.00" />
+            <Meter label="Much" share={0.85} text="$8.50 of $10.00" />
+            <Meter label="All" share={1.2} text="$12.00 of $10.00" />
+          </div>
+          <Notice>Neutral notice</Notice>
+          <Notice tone="good">Good notice</Notice>
+          <Notice tone="warn">Warning notice</Notice>
+          <Notice tone="bad">Notice of a fault</Notice>
         </div>
-        <p />
-        <Notice>Neutral notice</Notice>
-        <Notice tone="good">Good notice</Notice>
-        <Notice tone="warn">Warning notice</Notice>
       </Panel>
       <div class="columns">
         <Panel title="Chart of bars">

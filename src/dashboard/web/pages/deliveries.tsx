@@ -3,9 +3,9 @@ import { EVENT_TYPES } from "../../../events/event-types.ts";
 import { ApiError, call } from "../api.ts";
 import { Button, Choice, Link } from "../components/controls.tsx";
 import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Empty, Notice, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { duration } from "../format.ts";
+import { duration, titled } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { SecretDialog, type Webhook, WebhookState } from "./webhooks.tsx";
 
@@ -60,7 +60,7 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
     });
   return (
     <>
-      <p>
+      <p class="back">
         <Link page="webhooks">← Webhooks</Link>
       </p>
       <PageHead title="Deliveries">
@@ -236,16 +236,14 @@ function columns(
       cell: ({ event_type, event_id }) => (
         <span>
           <span class="strong">{event_type}</span>
-          <span class="sub code short-id" title={event_id}>
-            {event_id}
-          </span>
+          <ShortId id={event_id} isSub />
         </span>
       ),
     },
     {
       title: "State",
       isCorner: true,
-      cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge>,
+      cell: ({ status }) => <Badge tone={TONES[status]}>{titled(status)}</Badge>,
     },
     { title: "Attempts", cell: ({ attempts }) => <Attempts attempts={attempts} /> },
     {

@@ -6,7 +6,7 @@ import { type ListedModel, modelPath, useOf, useTitle } from "../models/catalogu
 import { isFree, PRICE_COLUMNS, type Pricing, pricesOf } from "../models/prices.tsx";
 import { useResource } from "../resource.ts";
 import { query } from "../router.ts";
-import type { UsageRow } from "./usage.tsx";
+import type { UsageRow } from "./usage-rows.ts";
 
 interface Endpoint {
   readonly provider: string;

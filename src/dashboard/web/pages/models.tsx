@@ -134,7 +134,7 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
           onChange={(value) => change({ sort: value })}
         />
       </div>
-      <fieldset class="checks">
+      <fieldset class="checks inline">
         <legend class="unseen">Only models with</legend>
         {FEATURES.map(({ id, title }) => (
           <Check

@@ -7,6 +7,7 @@ import { Notice } from "../components/display.tsx";
 import { usd, usdExact } from "../format.ts";
 import { numberIn } from "./key-dialog.tsx";
 import type { Organization } from "./organizations.tsx";
+import { planTitle } from "./settings/plans.ts";
 
 interface OrganizationDialogProps {
   /** Undefined for a new one. */
@@ -64,7 +65,7 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
             value={entries.plan}
             options={[
               ...(edited === undefined ? [["", "The gateway's default"] as const] : []),
-              ...PLANS.map((plan) => [plan, plan] as const),
+              ...PLANS.map((plan) => [plan, planTitle(plan)] as const),
             ]}
             onChange={(plan) => set({ plan })}
           />
@@ -79,7 +80,7 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
         <Credit entries={entries} isNew={edited === undefined} onChange={set} />
         <Limits entries={entries} onChange={set} />
         <Check
-          label="May offer models tools that operate a computer"
+          label="Requests may offer tools that operate a computer"
           isChecked={entries.usesComputers}
           onChange={(usesComputers) => set({ usesComputers })}
         />
@@ -103,7 +104,7 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
           onInput={(creditLimit) => onChange({ creditLimit })}
           inputMode="decimal"
           placeholder={entries.hasCreditLimit ? "That of the plan" : "Without limit"}
-          hint="USD that the balance may go below zero"
+          hint="USD below zero"
           isDisabled={!entries.hasCreditLimit}
         />
         {isNew && (
@@ -138,9 +139,9 @@ function Limits({ entries, onChange }: EntryProps) {
   );
   return (
     <div class="pair">
-      {field("maxKeys", "Most keys")}
-      {field("maxWebhooks", "Most webhooks")}
-      {field("quotaGigabytes", "Files, in GB")}
+      {field("maxKeys", "Keys at most")}
+      {field("maxWebhooks", "Webhooks at most")}
+      {field("quotaGigabytes", "Files, in GiB")}
     </div>
   );
 }
@@ -200,11 +201,11 @@ function changedIn(entries: Entries, edited: Organization | undefined): Record<s
   note("plan", "plan", () => entries.plan);
   note("fee_percent", "fee", () => numberIn(entries.fee, "Fee in percent"));
   note("file_quota_bytes", "quotaGigabytes", () => {
-    const gigabytes = numberIn(entries.quotaGigabytes, "Files, in GB");
+    const gigabytes = numberIn(entries.quotaGigabytes, "Files, in GiB");
     return gigabytes === null ? null : Math.round(gigabytes * BYTES_A_GIGABYTE);
   });
-  note("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Most keys"));
-  note("max_webhooks", "maxWebhooks", () => numberIn(entries.maxWebhooks, "Most webhooks"));
+  note("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Keys at most"));
+  note("max_webhooks", "maxWebhooks", () => numberIn(entries.maxWebhooks, "Webhooks at most"));
   note("computer_use", "usesComputers", () => entries.usesComputers);
   note("starting_credit_usd", "startingCredit", () =>
     numberIn(entries.startingCredit, "Starting credit"),

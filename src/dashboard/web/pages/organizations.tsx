@@ -2,11 +2,12 @@ import { useState } from "preact/hooks";
 import { call } from "../api.ts";
 import { Button } from "../components/controls.tsx";
 import { Confirm, toast } from "../components/dialog.tsx";
-import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Empty, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { AdjustmentDialog, OrganizationDialog } from "./organization-dialogs.tsx";
+import { planTitle } from "./settings/plans.ts";
 
 /** An organization as GET /v1/admin/organizations lists it. */
 export interface Organization {
@@ -122,9 +123,7 @@ function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
       cell: ({ id, name }) => (
         <span>
           <span class="strong">{name}</span>
-          <span class="sub code short-id" title={id}>
-            {id}
-          </span>
+          <ShortId id={id} isSub />
         </span>
       ),
     },
@@ -138,8 +137,8 @@ function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
       title: "Plan",
       cell: ({ plan, fee_percent: fee }) => (
         <span>
-          {plan}
-          <span class="sub">{fee} % fee</span>
+          {planTitle(plan)}
+          <span class="sub">{fee}% fee</span>
         </span>
       ),
     },

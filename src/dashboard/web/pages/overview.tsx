@@ -1,12 +1,12 @@
 import { Chart, type Series } from "../components/chart.tsx";
-import { Link } from "../components/controls.tsx";
+import { Code, Link } from "../components/controls.tsx";
 import { Empty, Figure, Figures, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, percent, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
-import type { UsageRow } from "./usage.tsx";
+import type { UsageRow } from "./usage-rows.ts";
 import { WhatIsWrong } from "./what-is-wrong.tsx";
 
 interface Sum {
@@ -105,12 +105,18 @@ function Forecast({ overview: { forecast, replenishing } }: { readonly overview:
   if (replenishing === "active") return <>Topped up automatically</>;
   if (forecast === null) return null;
   const { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf } = forecast;
-  const pace = `${usd(usdADay)} a day, as in the last ${paceOf === "day" ? "24 hours" : "7 days"}`;
-  if (goneAt === null) return <>Lasts over a year at {pace}</>;
+  const span = paceOf === "day" ? "the last 24 hours" : "the last 7 days";
   return (
-    <>
-      Gone <Time iso={goneAt} /> at {pace}
-    </>
+    <span title={`If spending goes on as in ${span}`}>
+      {goneAt === null ? (
+        "Lasts over a year"
+      ) : (
+        <>
+          Gone <Time iso={goneAt} />
+        </>
+      )}{" "}
+      at {usd(usdADay)} a day
+    </span>
   );
 }
 
@@ -134,7 +140,7 @@ function LatestTimes({ label, hours, of: [p50, p95] }: LatestTimesProps) {
       value={duration(hour[p50]!)}
       note={
         <>
-          p95 {duration(hour[p95]!)}, from <Time iso={hour.date} form="clock" />
+          p95 {duration(hour[p95]!)} since <Time iso={hour.date} form="clock" />
         </>
       }
     />
@@ -252,10 +258,15 @@ function FirstCall() {
         <Link page="keys">Create a key</Link>, and send a request with it. The model{" "}
         <code>sandbox/chat</code> is built in for trials. What it costs appears here within seconds.
       </p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
-      <pre class="code block" tabIndex={0}>
-        {call}
-      </pre>
+      <Code
+        text={call}
+        action="Copy as curl"
+        hint={
+          <>
+            with the key in the environment: <code>export GATEWAY_KEY=…</code>
+          </>
+        }
+      />
     </Panel>
   );
 }

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Area, Button, Choice, Field, Tabs } from "../components/controls.tsx";
-import { Dialog, Form, toast } from "../components/dialog.tsx";
+import { Area, Button, Choice, Code, Field, Tabs } from "../components/controls.tsx";
+import { Dialog, Form } from "../components/dialog.tsx";
 import { Empty, PageHead, Panel } from "../components/display.tsx";
 import { short, usdExact } from "../format.ts";
 import { type ListedModel, matching, useModels } from "../models/catalogue.ts";
@@ -272,17 +272,12 @@ interface CodeDialogProps extends EffortProps {
 function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
   const [form, setForm] = useState("curl");
   const [side, setSide] = useState("0");
-  const shown = useRef<HTMLPreElement>(null);
-  const body = requestOf(Number(side), hasEffort);
+  const asked = requestOf(Number(side), hasEffort);
+  const body = { ...asked, model: asked.model || "author/model" };
   const code =
     form === "curl"
       ? curlOf(new URL("v1/chat/completions", gatewayUrl).href, body)
       : sdkOf(new URL("v1", gatewayUrl).href, body);
-  const copy = async () => {
-    // Browsers give the clipboard to safe origins alone: elsewhere the text is selected.
-    if (navigator.clipboard === undefined) getSelection()?.selectAllChildren(shown.current!);
-    else await navigator.clipboard.writeText(code).then(() => toast("Copied."));
-  };
   return (
     <Dialog title="Code" onClose={onClose}>
       <Tabs
@@ -304,17 +299,15 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
           onChange={setSide}
         />
       )}
-      <div class="actions copying">
-        <Button variant="primary" onClick={() => void copy()}>
-          {form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
-        </Button>
-        <span class="hint">
-          with the key in the environment: <code>export GATEWAY_KEY=…</code>
-        </span>
-      </div>
-      <pre ref={shown} class="block code">
-        {code}
-      </pre>
+      <Code
+        text={code}
+        action={form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
+        hint={
+          <>
+            with the key in the environment: <code>export GATEWAY_KEY=…</code>
+          </>
+        }
+      />
     </Dialog>
   );
 }

@@ -17,14 +17,18 @@ interface ProviderHealth {
   }[];
 }
 
-const TONES = { ok: "good", degraded: "warn", down: "bad" } as const;
+const STATES = {
+  ok: ["good", "Healthy"],
+  degraded: ["warn", "Degraded"],
+  down: ["bad", "Down"],
+} as const;
 
 const COLUMNS: readonly Column<ProviderHealth>[] = [
   { title: "Provider", cell: ({ id }) => <span class="strong">{id}</span> },
   {
     title: "State",
     isCorner: true,
-    cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge>,
+    cell: ({ status }) => <Badge tone={STATES[status][0]}>{STATES[status][1]}</Badge>,
   },
   { title: "Models", isNumber: true, cell: ({ models }) => integer(models) },
   {
@@ -76,7 +80,13 @@ export function ProvidersPage() {
       </PageHead>
       <Panel
         title="Health"
-        aside={data && <span class="quiet">As {data.instance_id} sees it</span>}
+        aside={
+          data && (
+            <span class="quiet" title={data.instance_id}>
+              As one instance sees it
+            </span>
+          )
+        }
         isFlush
       >
         <Table

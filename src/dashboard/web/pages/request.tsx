@@ -1,7 +1,7 @@
 import { Link } from "../components/controls.tsx";
 import { Badge, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
-import { duration, integer, usdExact } from "../format.ts";
+import { duration, integer, titled, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { meaningOf } from "./error-codes.ts";
 import { useKeyNames } from "./key-names.ts";
@@ -34,7 +34,7 @@ export function OneRequest({ id }: { readonly id: string }) {
   const { data, error } = useResource<ShownRequest>(`v1/requests/${encodeURIComponent(id)}`);
   return (
     <>
-      <p>
+      <p class="back">
         <Link page="requests">← Requests</Link>
       </p>
       <PageHead title="Request" />
@@ -45,8 +45,10 @@ export function OneRequest({ id }: { readonly id: string }) {
             <Outcome request={data} />
             <Used request={data} />
           </div>
-          <Route request={data} />
-          <Times request={data} />
+          <div class={data.routing === null ? "columns" : undefined}>
+            <Route request={data} />
+            <Times request={data} />
+          </div>
         </>
       )}
     </>
@@ -131,10 +133,10 @@ function Times({ request }: PartProps) {
 
 const QUANTITIES: Readonly<Record<string, string>> = {
   prompt_tokens: "Prompt tokens",
-  cached_tokens: "… read from the cache",
+  cached_tokens: "of these cached",
   completion_tokens: "Completion tokens",
-  reasoning_tokens: "… of them reasoning",
-  total_tokens: "Tokens in all",
+  reasoning_tokens: "of these reasoning",
+  total_tokens: "Total tokens",
 };
 const ORDER = Object.keys(QUANTITIES);
 
@@ -170,8 +172,6 @@ function Used({ request }: PartProps) {
     </Panel>
   );
 }
-
-const titled = (name: string) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 const REASONS: Readonly<Record<string, string>> = {
   ok: "It answered.",

@@ -116,11 +116,14 @@ function RequestList() {
           keyOf={(request) => request.id}
           empty={
             <Empty title={isFiltered ? "No request matches." : "There is no request yet."}>
-              <p>
-                {isFiltered
-                  ? "Clear the filters to see others."
-                  : "Requests appear here as they end; failed ones stay for 30 days."}
-              </p>
+              {isFiltered ? (
+                <p>Clear the filters to see others.</p>
+              ) : (
+                <p>
+                  Send one with a <Link page="keys">key</Link>, or try a model in the{" "}
+                  <Link page="playground">playground</Link>. Requests appear here as they end.
+                </p>
+              )}
             </Empty>
           }
         />

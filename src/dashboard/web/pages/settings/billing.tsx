@@ -112,12 +112,6 @@ const COLUMNS: readonly Column<TopUp>[] = [
   { title: "Paid", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
   { title: "Payment", cell: ({ description }) => description },
   {
-    title: "Amount",
-    isNumber: true,
-    isCorner: true,
-    cell: ({ amount_usd: amount }) => usd(amount),
-  },
-  {
     title: "Receipt",
     cell: ({ receipt_url: url }) =>
       url === undefined ? (
@@ -125,6 +119,12 @@ const COLUMNS: readonly Column<TopUp>[] = [
       ) : (
         <OutsideLink href={url}>Receipt</OutsideLink>
       ),
+  },
+  {
+    title: "Amount",
+    isNumber: true,
+    isCorner: true,
+    cell: ({ amount_usd: amount }) => usd(amount),
   },
 ];
 

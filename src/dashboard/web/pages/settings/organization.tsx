@@ -67,10 +67,10 @@ function Terms({ organization }: { readonly organization: Organization }) {
         <dd class="code">{organization.id}</dd>
         <dt>Plan</dt>
         <dd>
-          {planTitle(organization.plan)} <Link page="settings/billing">Billing</Link>
+          {planTitle(organization.plan)} · <Link page="settings/billing">Plans and billing</Link>
         </dd>
         <dt>Platform fee</dt>
-        <dd>{organization.fee_percent} % on top of what providers cost</dd>
+        <dd>{organization.fee_percent}% on top of what providers cost</dd>
         <dt>Credit limit</dt>
         <dd>{creditLimitText(creditLimit)}</dd>
         <dt>Stored files</dt>

@@ -69,7 +69,7 @@ function Standing({ subscription }: { readonly subscription: Subscription }) {
         <dt>Current plan</dt>
         <dd class="strong">{planTitle(plan)}</dd>
         <dt>Platform fee</dt>
-        <dd>{subscription.platform_fee_percent} % on top of what providers cost</dd>
+        <dd>{subscription.platform_fee_percent}% on top of what providers cost</dd>
         <dt>Period</dt>
         <dd>
           <Time iso={subscription.current_period_start} form="date" /> to{" "}
@@ -154,7 +154,7 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
       <p class="price">{priceOf(plan)}</p>
       <p class="quiet">{PURPOSES[plan.plan]}</p>
       <ul>
-        <li>{plan.fee_percent} % fee on top of what providers cost</li>
+        <li>{plan.fee_percent}% fee on top of what providers cost</li>
         <li>{bytes(plan.file_quota_bytes)} of stored files</li>
       </ul>
       {canChoose && <Button onClick={onChoose}>{action}</Button>}
@@ -163,7 +163,7 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
 }
 
 function priceOf({ is_paid: isPaid, price }: OfferedPlan): string {
-  if (!isPaid) return "No monthly price";
+  if (!isPaid) return "$0 a month";
   return price === null ? "Price not known now" : priceText(price);
 }
 
@@ -240,8 +240,8 @@ function Consequences({
   }
   const fee = (
     <p>
-      Plan {title} has a platform fee of {chosen.fee_percent} %; you pay{" "}
-      {subscription.platform_fee_percent} % now. A fee that the gateway's operator has set for your
+      Plan {title} has a platform fee of {chosen.fee_percent}%; you pay{" "}
+      {subscription.platform_fee_percent}% now. A fee that the gateway's operator has set for your
       organization stays.
     </p>
   );

@@ -72,6 +72,8 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
   const [amount, setAmount] = useState(stated(credits.replenish_amount_usd));
   const [methodId, setMethodId] = useState(credits.replenish_payment_method_id ?? "");
   const problem = PROBLEMS[credits.replenish_status];
+  // What stands can be saved again where its payments were declined.
+  const isStanding = problem === undefined && !isOn && !credits.auto_replenish;
   const save = async () => {
     const thresholdUsd = numberIn(threshold, "Threshold");
     const amountUsd = numberIn(amount, "Amount");
@@ -87,7 +89,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
   };
   const options = methods.map((method) => [method.id, methodTitle(method)] as const);
   return (
-    <Form submit="Save" onSubmit={save}>
+    <Form submit="Save" isDisabled={isStanding} onSubmit={save}>
       {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
       <Check label="Top up when the balance runs low" isChecked={isOn} onChange={setOn} />
       {isOn && (
