@@ -5,7 +5,7 @@ import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { CHATS, type Json, requestLine } from "../support/batches.ts";
 import { formOf } from "../support/files-gateway.ts";
 import { until } from "../support/until.ts";
-import type { BatchPlan } from "../upstream/batches.ts";
+import type { BatchPlan } from "../upstream/planned-batches.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { billsByTag, brokenRules, look } from "./books.ts";
 import { firstKeys, Grounds, holdsEnded } from "./gateway-process.ts";

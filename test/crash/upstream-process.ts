@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { steadyClock } from "../../src/lib/clock.ts";
-import type { BatchPlan, BatchRecords } from "../upstream/batches.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
+import type { BatchPlan, BatchRecords } from "../upstream/planned-batches.ts";
 import type { Served } from "../upstream/served.ts";
 
 export interface UpstreamProcess {
