@@ -65,8 +65,10 @@ const FIGURES = [
 /** Earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
   const { interval, groups, limit, offset } = listing;
-  const totals = await findTotals(sql, listing);
-  const isSummed = totals === undefined || totals.interval !== interval;
+  const lines = (await findTotals(sql, listing)) ?? detailedLines(sql, listing);
+  // What is read in its order is read no further than the page.
+  const isInOrder = lines.interval === interval;
+  const isSummed = !isInOrder || !lines.areTotals;
   const by = groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`);
   const figures = FIGURES.map((figure) =>
     isSummed
@@ -74,9 +76,9 @@ export async function listUsage(sql: Database, listing: UsageListing): Promise<U
       : sql`, ${sql(figure)}::text AS ${sql(figure)}`,
   );
   const rows = await sql<SummedRow[]>`
-    SELECT ${isSummed ? sql`date_trunc(${interval}, starts_at, 'UTC') AS` : sql``} starts_at
+    SELECT ${isInOrder ? sql`` : sql`date_trunc(${interval}, starts_at, 'UTC') AS`} starts_at
       ${joined(sql, by)} ${joined(sql, figures)}
-    FROM (${totals?.rows ?? detailedLines(sql, listing)}) lines
+    FROM (${lines.rows}) lines
     ${isSummed ? sql`GROUP BY 1 ${joined(sql, by)}` : sql``}
     ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
   return {
@@ -97,14 +99,16 @@ function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
   return fragments.reduce((all, one) => sql`${all}${one}`, sql``);
 }
 
-interface Totals {
+interface Lines {
   readonly rows: SqlFragment;
-  /** Of each of the rows, whose names occur once in it. */
-  readonly interval: UsageInterval;
+  /** Of each of the rows. */
+  readonly interval: "hour" | "day";
+  /** True where names occur once in it. */
+  readonly areTotals: boolean;
 }
 
 /** Undefined where `usage_totals` do not answer it, or lack some of it yet. */
-async function findTotals(sql: Database, listing: UsageListing): Promise<Totals | undefined> {
+async function findTotals(sql: Database, listing: UsageListing): Promise<Lines | undefined> {
   const { groups, keyId, model } = listing;
   const [group, ...further] = groups;
   const isDetailed = group === "model" || group === "provider" || further.length > 0;
@@ -112,13 +116,13 @@ async function findTotals(sql: Database, listing: UsageListing): Promise<Totals 
   if (group === "key" && isHourly(listing)) return undefined;
   if (!(await haveTotals(sql, listing))) return undefined;
   if (group === "user" || group === "tag") {
-    return { rows: subjectTotals(sql, listing, group), interval: "day" };
+    return { rows: subjectTotals(sql, listing, group), interval: "day", areTotals: true };
   }
   const interval = isHourly(listing) ? "hour" : "day";
   const kind = group === "key" ? "key_day" : interval;
   const rows = sql`SELECT starts_at, value AS key_id, ${sql(FIGURES)} FROM usage_totals
     WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)}`;
-  return { rows, interval };
+  return { rows, interval, areTotals: true };
 }
 
 async function haveTotals(sql: Database, listing: UsageListing): Promise<boolean> {
@@ -159,15 +163,19 @@ function named(sql: Database, kind: "user" | "tag"): SqlFragment {
 }
 
 /** By key, model and provider. */
-function detailedLines(sql: Database, listing: UsageListing): SqlFragment {
+function detailedLines(sql: Database, listing: UsageListing): Lines {
   const subject = listing.groups.find((group) => group === "user" || group === "tag");
-  return subject === undefined ? rollups(sql, listing) : subjects(sql, listing, subject);
+  if (subject !== undefined) {
+    return { rows: subjects(sql, listing, subject), interval: "day", areTotals: false };
+  }
+  const interval = isHourly(listing) ? "hour" : "day";
+  return { rows: rollups(sql, listing, interval), interval, areTotals: false };
 }
 
-function rollups(sql: Database, listing: UsageListing): SqlFragment {
+function rollups(sql: Database, listing: UsageListing, interval: "hour" | "day"): SqlFragment {
   const { organizationId, groups, keyId } = listing;
   const isOfKeys = keyId !== undefined || groups.includes("key");
-  const grain = `${isOfKeys ? "key_" : ""}${isHourly(listing) ? "hour" : "day"}`;
+  const grain = `${isOfKeys ? "key_" : ""}${interval}`;
   return sql`SELECT * FROM usage_rollups
     WHERE organization_id = ${organizationId} AND grain = ${grain} ${matching(sql, listing)}
       ${within(sql, listing)}`;

@@ -69,7 +69,7 @@ export class UsageRollUp {
     const lacking = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
-    const hasLacking = await this.#forEach(lacking, (id) => addUsageTotals(sql, id));
+    const hasLacking = await this.#forEach(lacking, (id) => inSteps(() => addUsageTotals(sql, id)));
     const hasMore = hasNew || hasLacking || organizations.length === MAX_ORGANIZATIONS;
     return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
   }
@@ -92,10 +92,14 @@ export class UsageRollUp {
   }
 }
 
+function rollUpSteps(sql: Database, organizationId: string): Promise<boolean> {
+  return inSteps(() => rollUpUsage(sql, organizationId, MOST_A_STEP));
+}
+
 /** True where there is more. */
-async function rollUpSteps(sql: Database, organizationId: string): Promise<boolean> {
-  for (let step = 0; step < STEPS_A_TURN; step++) {
-    if (!(await rollUpUsage(sql, organizationId, MOST_A_STEP))) return false;
+async function inSteps(step: () => Promise<boolean>): Promise<boolean> {
+  for (let count = 0; count < STEPS_A_TURN; count++) {
+    if (!(await step())) return false;
   }
   return true;
 }

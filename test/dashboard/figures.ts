@@ -24,7 +24,7 @@ const VARIANTS: Readonly<Record<string, readonly string[]>> = {
   usage: [
     ...["model", "key", "provider", "user", "tag"].map((group) => `group_by=${group}`),
     "interval=hour",
-    "interval=hour&group_by=model",
+    ...["model", "key", "provider"].map((group) => `interval=hour&group_by=${group}`),
     `from=${day(89)}&group_by=key`,
     `from=${day(89)}&group_by=user`,
     "group_by=user&offset=1000",

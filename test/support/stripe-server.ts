@@ -291,6 +291,10 @@ export class StripeServer {
     if (method === "POST" && path === "/v1/subscriptions") {
       return ok(subscriptionJson(this.#subscribe(parameters)));
     }
+    if (method === "GET" && path === "/v1/subscriptions") {
+      const data = [...this.subscriptions.values()].map(subscriptionJson);
+      return ok({ object: "list", url: path, has_more: false, data });
+    }
     if (path.startsWith("/v1/subscriptions/")) {
       const subscription = this.subscriptions.get(id);
       if (subscription === undefined) return missing;

@@ -7,6 +7,7 @@ import { listUsage, type UsageListing, type UsageRow } from "../../db/queries/us
 import {
   hasNewUsage,
   organizationsWithNewUsage,
+  organizationsWithoutTotals,
   rollUpUsage,
 } from "../../db/queries/usage-roll-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
@@ -244,6 +245,8 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
       'test', 200, 1, 2, '2026-01-01T00:00:00Z'::timestamptz + i * interval '6 minutes'
     FROM generate_series(1, ${DAYS * 240}::bigint) i`;
   await books.sql`UPDATE accounts SET sequence = ${DAYS * 240 + 1} WHERE id = ${`org:${organizationId}`}`;
+  // As of an organization whose usage was added before there were totals.
+  await books.sql`INSERT INTO usage_cursors (organization_id, totals_since) VALUES (${organizationId}, 'infinity')`;
   let isOurTurn = false;
   const errors: unknown[] = [];
   const clock = new VirtualClock();
@@ -256,7 +259,8 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
   isOurTurn = true;
   await until("all of it is added", async () => {
     clock.advance(4_000);
-    return (await organizationsWithNewUsage(books.sql, 10)).length === 0;
+    const added = await organizationsWithNewUsage(books.sql, 10);
+    return added.length + (await organizationsWithoutTotals(books.sql, 10)).length === 0;
   });
   rollUp.stop();
   expect(errors).toEqual([]);
@@ -272,6 +276,7 @@ test("a backlog is added in bounded steps, by one instance, to the months it bel
     SELECT -sum(amount_nano)::bigint AS nano FROM transactions WHERE organization_id = ${organizationId}
       AND created_at >= '2026-02-01T00:00:00Z' AND created_at < '2026-03-01T00:00:00Z'`;
   expect(rows[1]!.costNano).toBe(ledger!.nano);
+  expect(await usageFaults(books.sql)).toEqual([]);
 });
 
 test("a look for what is new does not read through the ledger, however long that is", async () => {

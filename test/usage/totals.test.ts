@@ -160,6 +160,8 @@ test("a page of usage reads few rows more than it shows, however many models, ke
     [{ groups: ["key"], limit: 50 }, 50, KEYS],
     [{ groups: ["user"] }, 1_000, 1_000 + 2 * USERS],
     [{ groups: ["tag"] }, TAGS * DAYS, TAGS * DAYS],
+    [{ interval: "hour", groups: ["model"], limit: 50 }, 50, 100],
+    [{ groups: ["key", "model"], limit: 50 }, 50, 10 * KEYS],
     [{ ...month, groups: ["key"] }, KEYS, allTotals],
     [{ ...month, groups: ["user"] }, USERS, allTotals],
   ] as const) {
