@@ -180,7 +180,7 @@ export interface SignedInSubject {
 
 const MAX_SUBJECTS = 200;
 
-/** Whoever was seen last comes first. */
+/** Those seen last come first. */
 export async function listSignedInSubjects(
   sql: Database,
   { issuer, rules }: SubjectRules,

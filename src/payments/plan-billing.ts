@@ -64,7 +64,7 @@ export class PlanBilling {
   async price(): Promise<PlanPrice | undefined> {
     const { plans, clock } = this.#dependencies;
     if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
-    // Whoever asks meanwhile waits for the same answer.
+    // Callers that ask meanwhile wait for the same answer.
     this.#asked ??= plans.price().finally(() => {
       this.#asked = undefined;
     });

@@ -68,7 +68,7 @@ export function SignIns() {
         >
           {isYou(ending)
             ? "All but this one end within a second."
-            : "They end within a second. Whoever may still sign in can do so again."}
+            : "They end within a second. Those who may still sign in can do so again."}
         </Confirm>
       )}
     </Panel>
