@@ -55,6 +55,8 @@ interface SubscriptionRow {
 }
 
 const ANSWER_SECONDS = 60;
+/** One that is due for so long is not looked at: no gateway is set up for its processor. */
+const ABANDONED_SECONDS = 300;
 const RETRY_SECONDS = 30;
 /** What the processor does not report is found out after so long at most. */
 const LOOK_SECONDS = 21_600;
@@ -79,7 +81,7 @@ export function insertPlanSubscription(
       plan = excluded.plan, customer = excluded.customer, method = excluded.method,
       next_plan = NULL, reference = NULL, state = 'pending', invoice_url = NULL, period_start = NULL,
       period_end = NULL, version = s.version + 1, next_look_at = excluded.next_look_at,
-      created_at = clock_timestamp()
+      created_at = clock_timestamp(), author = excluded.author
     WHERE s.state = 'ended'`;
     return written.count > 0;
   });
@@ -130,16 +132,28 @@ export function setNextPlan(
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
     const written = await transaction`UPDATE plan_subscriptions
-    SET next_plan = ${nextPlan}, version = version + 1
+    SET next_plan = ${nextPlan}, version = version + 1,
+      author = nullif(current_setting('gateway.author', true), '')::jsonb
     WHERE organization_id = ${organizationId} AND id = ${id} AND version = ${version.toString()}::bigint`;
     return written.count > 0;
   });
 }
 
+/** The processor is just being asked for a subscription, so that none is known that could be ended. */
+export async function isSubscribing(
+  sql: Database | DatabaseTransaction,
+  organizationId: string,
+): Promise<boolean> {
+  const rows = await sql`SELECT 1 FROM plan_subscriptions
+    WHERE organization_id = ${organizationId} AND state = 'pending'
+      AND next_look_at > clock_timestamp() - make_interval(secs => ${ABANDONED_SECONDS})`;
+  return rows.length > 0;
+}
+
 /**
  * An operator puts the organization on a plan: what was paid for another one is to be ended at the processor, which is
- * durable with the change. Only a paid subscription to that very plan goes on. False where the processor is just being
- * asked for a subscription, so that none is known to end.
+ * durable with the change. Only a paid subscription to that very plan goes on. False while `isSubscribing`. One that no
+ * gateway asks the processor for is looked for there before it is ended, once a gateway is set up for that again.
  */
 export async function endSubscriptionOf(
   sql: DatabaseTransaction,
@@ -150,7 +164,7 @@ export async function endSubscriptionOf(
     SELECT state FROM plan_subscriptions
     WHERE organization_id = ${organizationId} AND state <> 'ended'
       AND NOT (plan = ${plan} AND state = 'active') FOR UPDATE`;
-  if (known?.state === "pending") return false;
+  if (known?.state === "pending" && (await isSubscribing(sql, organizationId))) return false;
   if (known !== undefined) {
     await sql`UPDATE plan_subscriptions
       SET state = 'ending', next_look_at = clock_timestamp(), version = version + 1
@@ -161,8 +175,9 @@ export async function endSubscriptionOf(
 
 /**
  * Writes down how a subscription stands, and moves the organization to the plan that is paid for, or back.
- * An enterprise plan, which only operators set, stays, as does the plan for which one was to be ended. False, and nothing is written, where the subscription
- * has changed since it was read.
+ * An enterprise plan, which only operators set, stays, as does the plan for which one was to be ended. The change is
+ * that of who asked for it, unless the transaction has an author. False, and nothing is written, where the
+ * subscription has changed since it was read.
  */
 export function noteStanding(
   sql: Database,
@@ -174,6 +189,9 @@ export function noteStanding(
   return sql.begin(async (transaction) => {
     const [organization] = await transaction<{ plan: string }[]>`
       SELECT plan FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
+    // A trigger lets no instance of an earlier release, which does not know that state, leave it.
+    const ended = known === "ending" ? id : "";
+    await transaction`SELECT set_config('gateway.ended_subscription', ${ended}, true)`;
     const written = await transaction`UPDATE plan_subscriptions
       SET state = ${state}, reference = coalesce(${reference}, reference), invoice_url = ${invoiceUrl},
         period_start = coalesce(${timeOf(periodStartMs)}, period_start),
@@ -187,12 +205,20 @@ export function noteStanding(
     const before = organization!.plan;
     const isPaid = state === "active";
     if (isPaid && (before === "free" || before === "byok")) {
+      await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan });
     } else if (!isPaid && before === plan && known !== "ending") {
+      if (nextPlan !== undefined) await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan: nextPlan ?? "free" });
     }
     return true;
   });
+}
+
+async function setAuthorOf(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  await sql`SELECT set_config('gateway.author', author::text, true) FROM plan_subscriptions
+    WHERE organization_id = ${organizationId} AND author IS NOT NULL
+      AND coalesce(current_setting('gateway.author', true), '') = ''`;
 }
 
 function timeOf(ms: number | undefined): Date | null {

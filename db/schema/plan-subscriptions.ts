@@ -1,11 +1,12 @@
 import { sql } from "drizzle-orm";
-import { bigint, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { bigint, index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
 /**
  * The paid plan of an organization as the payment processor bills it, from before the processor is asked.
  * `pending`: asked, without an answer yet. `open`: the first payment is not made. `active`: paid, and the
- * organization is on the plan. `unpaid`: a later payment was declined. `ended`: nothing is billed any more.
+ * organization is on the plan. `unpaid`: a later payment was declined. `ending`: an operator has changed the plan, and
+ * the processor is still to be asked to end it. `ended`: nothing is billed any more.
  */
 export const planSubscriptions = pgTable(
   "plan_subscriptions",
@@ -35,6 +36,10 @@ export const planSubscriptions = pgTable(
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
+    /** Who asked for it, or for the plan that follows: what comes of that is written into the audit log as theirs. */
+    author: jsonb("author").default(
+      sql`nullif(current_setting('gateway.author', true), '')::jsonb`,
+    ),
   },
   (table) => [
     index("plan_subscriptions_due").on(table.nextLookAt).where(sql`next_look_at IS NOT NULL`),

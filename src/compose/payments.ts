@@ -74,16 +74,15 @@ export function composePayments(
 function processorsOf(
   { stripe: access, proPriceNanoUsd, testPayments }: GatewayConfig,
   clock: Clock,
-): { readonly processor: PaymentProcessor; readonly plans: PlanProcessor | undefined } {
+): { readonly processor: PaymentProcessor; readonly plans: PlanProcessor } {
   if (access === undefined) {
     const processor = new TestProcessor(testPayments);
     return { processor, plans: new TestPlans(processor, proPriceNanoUsd, clock) };
   }
   const stripe = createStripe(access);
   const nowMs = () => clock.nowMs();
-  const { proPriceId } = access;
   return {
     processor: new StripeProcessor(stripe, nowMs),
-    plans: proPriceId === undefined ? undefined : new StripePlans(stripe, proPriceId, nowMs),
+    plans: new StripePlans(stripe, access.proPriceId, nowMs),
   };
 }

@@ -13,7 +13,7 @@ import {
   type OperatedOrganization,
   type OrganizationSettings,
 } from "../../db/queries/organizations.ts";
-import { endSubscriptionOf, findPlanSubscription } from "../../db/queries/plan-subscriptions.ts";
+import { endSubscriptionOf, isSubscribing } from "../../db/queries/plan-subscriptions.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import { newKey } from "../keys/api-keys.ts";
@@ -65,7 +65,7 @@ export async function assertNotSubscribing(
   { plan }: Partial<OrganizationSettings>,
 ): Promise<void> {
   if (plan === undefined) return;
-  if ((await findPlanSubscription(sql, id))?.state === "pending") throw subscribing();
+  if (await isSubscribing(sql, id)) throw subscribing();
 }
 
 function subscribing(): GatewayError {

@@ -23,8 +23,7 @@ import type { PlanPrice, PlanProcessor, PlanStanding } from "./plan-processor.ts
 export interface PlanBillingDependencies {
   readonly sql: Database;
   readonly background: Database;
-  /** Undefined: no paid plan is sold. */
-  readonly plans: PlanProcessor | undefined;
+  readonly plans: PlanProcessor;
   readonly processorName: string;
   readonly methods: Pick<PaymentMethods, "chosen" | "customer">;
   readonly organizations: Pick<OrganizationActors, "forget">;
@@ -34,6 +33,7 @@ export interface PlanBillingDependencies {
 
 const PAID_PLAN: PlanName = "pro";
 const PRICE_KEPT_MS = 600_000;
+const TEST_PROCESSOR = "test";
 const LOOK_MS = 30_000;
 const LOOKS_AT_A_TIME = 20;
 /** How often a standing is read again because the subscription changed meanwhile. */
@@ -47,6 +47,7 @@ const MAX_READS = 8;
 export class PlanBilling {
   readonly #dependencies: PlanBillingDependencies;
   #price: { readonly stated: PlanPrice; readonly untilMs: number } | undefined;
+  #asked: Promise<PlanPrice | undefined> | undefined;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -56,14 +57,18 @@ export class PlanBilling {
   }
 
   get sellsPlans(): boolean {
-    return this.#dependencies.plans !== undefined;
+    return this.#dependencies.plans.sells;
   }
 
   /** Undefined where no paid plan is sold, or the processor did not say. */
   async price(): Promise<PlanPrice | undefined> {
     const { plans, clock } = this.#dependencies;
     if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
-    const stated = await plans?.price();
+    // Callers that ask meanwhile wait for the same answer.
+    this.#asked ??= plans.price().finally(() => {
+      this.#asked = undefined;
+    });
+    const stated = await this.#asked;
     this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
     return stated;
   }
@@ -78,8 +83,10 @@ export class PlanBilling {
     const { sql, methods, processorName } = this.#dependencies;
     const known = await this.find(organizationId);
     // What was not paid is given up for another try, perhaps with another card.
-    if (known !== undefined && GIVEN_UP.has(known.state)) await this.cancel(known, author);
-    if (known?.state !== "pending" && known?.state !== "active") {
+    const isGivenUp =
+      known !== undefined && (GIVEN_UP.has(known.state) || known.processor !== processorName);
+    if (isGivenUp) await this.cancel(known, author);
+    if (isGivenUp || (known?.state !== "pending" && known?.state !== "active")) {
       const method = await methods.chosen(organizationId, undefined);
       const customer = await asking(() => methods.customer(organizationId));
       const order = { organizationId, processor: processorName, plan: PAID_PLAN, customer };
@@ -113,12 +120,12 @@ export class PlanBilling {
     return this.#setEnding(subscription, undefined, author);
   }
 
-  /** Ends what is not paid, or not wanted. Throws 409 while the processor is asked, 502. */
+  /** Ends what is not paid, or not wanted. Throws 409 while the processor is asked, or cannot be, 502. */
   async cancel(subscription: PlanSubscription, author: Author): Promise<void> {
-    const { plans, sql, organizations } = this.#dependencies;
-    const { reference, organizationId } = subscription;
-    if (reference === undefined) throw changed();
-    await asking(async () => plans?.cancel(reference));
+    const { sql, organizations, processorName } = this.#dependencies;
+    const { organizationId, processor, state } = subscription;
+    if (processor === processorName && state === "pending") throw changed();
+    await this.#ask(subscription, (plans) => plans.cancel(subscription));
     const isEnded = await noteStanding(authored(sql, author), subscription, { state: "ended" });
     if (!isEnded) throw changed();
     organizations.forget(organizationId);
@@ -146,19 +153,35 @@ export class PlanBilling {
     nextPlan: PlanName | undefined,
     author: Author,
   ): Promise<void> {
-    const { plans, sql } = this.#dependencies;
+    const { sql } = this.#dependencies;
     const { reference } = subscription;
     if (reference === undefined) throw changed();
-    await asking(async () => plans?.setEnding(reference, nextPlan !== undefined));
+    await this.#ask(subscription, (plans) => plans.setEnding(reference, nextPlan !== undefined));
     const isSet = await setNextPlan(authored(sql, author), subscription, nextPlan ?? null);
     if (!isSet) throw changed();
   }
 
+  /** Throws 409 where its processor is another one than this gateway is set up for, 502. */
+  async #ask(
+    { processor }: PlanSubscription,
+    ask: (plans: PlanProcessor) => Promise<void>,
+  ): Promise<void> {
+    const { plans, processorName } = this.#dependencies;
+    if (processor === processorName) return asking(() => ask(plans));
+    // Of the test processor nothing is billed, and nothing is to be asked.
+    if (processor === TEST_PROCESSOR) return;
+    throw new GatewayError(
+      "subscription_changing",
+      `The plan is billed through ${processor}, for which this gateway is not set up any more: its operator has to set that up again, so that it can be ended there.`,
+    );
+  }
+
   /** Asks how it stands, and writes that down; undefined where the processor did not say. */
   async #read(known: PlanSubscription): Promise<PlanStanding | undefined> {
-    const { plans, background, organizations } = this.#dependencies;
+    const { plans, processorName, background, organizations } = this.#dependencies;
     let subscription: PlanSubscription | undefined = known;
     for (let reads = 0; subscription !== undefined && reads < MAX_READS; reads++) {
+      if (subscription.processor !== processorName) return undefined;
       const standing = await standingOf(plans, subscription);
       if (standing === undefined) return undefined;
       if (await noteStanding(background, subscription, standing)) {
@@ -171,12 +194,9 @@ export class PlanBilling {
   }
 
   async #lookAtDue(): Promise<void> {
-    const { background, processorName, plans, clock, onError } = this.#dependencies;
+    const { background, processorName, clock, onError } = this.#dependencies;
     try {
-      const due =
-        plans === undefined
-          ? []
-          : await claimSubscriptions(background, processorName, LOOKS_AT_A_TIME);
+      const due = await claimSubscriptions(background, processorName, LOOKS_AT_A_TIME);
       await Promise.all(due.map((subscription) => this.#read(subscription)));
     } catch (error) {
       onError(error);
@@ -190,14 +210,13 @@ const GIVEN_UP: ReadonlySet<SubscriptionState> = new Set(["open", "unpaid", "end
 
 /** Asked as its state wants; undefined where the processor did not say. */
 async function standingOf(
-  plans: PlanProcessor | undefined,
+  plans: PlanProcessor,
   subscription: PlanSubscription,
 ): Promise<PlanStanding | undefined> {
-  if (plans === undefined) return undefined;
   if (subscription.state === "pending") return plans.subscribe(subscription);
   if (subscription.state !== "ending") return plans.read(subscription);
   try {
-    await plans.cancel(subscription.reference!);
+    await plans.cancel(subscription);
     return { state: "ended" };
   } catch (error) {
     if (!(error instanceof PaymentProcessorError)) throw error;

@@ -40,14 +40,16 @@ export interface PlanPrice {
 
 /** What bills a paid plan month by month. Undefined standings: the processor did not say. */
 export interface PlanProcessor {
+  /** False: it bills those that were sold before. */
+  readonly sells: boolean;
   /** Undefined: the processor did not say. */
   price(): Promise<PlanPrice | undefined>;
   subscribe(order: PlanOrder): Promise<PlanStanding | undefined>;
   read(order: EarlierPlanOrder): Promise<PlanStanding | undefined>;
   /** Whether it ends with its period. Throws PaymentProcessorError. */
   setEnding(reference: string, ends: boolean): Promise<void>;
-  /** Ends it now; it may have ended before. Throws PaymentProcessorError. */
-  cancel(reference: string): Promise<void>;
+  /** Ends it now, also where its reference is not known; it may have ended before. Throws PaymentProcessorError. */
+  cancel(order: EarlierPlanOrder): Promise<void>;
 }
 
 /**
@@ -55,6 +57,7 @@ export interface PlanProcessor {
  * has it. No money moves; a card that declines ends the plan.
  */
 export class TestPlans implements PlanProcessor {
+  readonly sells = true;
   readonly #processor: Pick<PaymentProcessor, "charge">;
   readonly #priceNano: NanoUsd;
   readonly #clock: Clock;

@@ -16,17 +16,22 @@ const PRICE_TIMEOUT_MS = 5_000;
 /** Bills paid plans by Stripe's subscriptions: our id is the idempotency key, and stands in the metadata. */
 export class StripePlans implements PlanProcessor {
   readonly #stripe: Stripe;
-  readonly #priceId: string;
+  readonly #priceId: string | undefined;
   readonly #nowMs: () => number;
 
-  /** @param priceId the recurring price at Stripe that is billed */
-  constructor(stripe: Stripe, priceId: string, nowMs: () => number) {
+  /** @param priceId the recurring price at Stripe that is billed; undefined: none is sold */
+  constructor(stripe: Stripe, priceId: string | undefined, nowMs: () => number) {
     this.#stripe = stripe;
     this.#priceId = priceId;
     this.#nowMs = nowMs;
   }
 
+  get sells(): boolean {
+    return this.#priceId !== undefined;
+  }
+
   async price(): Promise<PlanPrice | undefined> {
+    if (this.#priceId === undefined) return undefined;
     try {
       const options = { timeout: PRICE_TIMEOUT_MS };
       return priceOf(await this.#stripe.prices.retrieve(this.#priceId, {}, options));
@@ -38,7 +43,9 @@ export class StripePlans implements PlanProcessor {
   async subscribe(order: PlanOrder): Promise<PlanStanding | undefined> {
     try {
       const isFresh = this.#nowMs() - order.createdAtMs < KEY_LIFE_MS;
-      const found = isFresh ? await this.#create(order) : await this.#find(order);
+      const priceId = isFresh ? this.#priceId : undefined;
+      const found =
+        priceId === undefined ? await this.#find(order) : await this.#create(order, priceId);
       return found === undefined ? { state: "ended" } : standingOf(found);
     } catch (error) {
       if (error instanceof Stripe.errors.StripeCardError) {
@@ -67,17 +74,19 @@ export class StripePlans implements PlanProcessor {
     await asked(() => this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }));
   }
 
-  async cancel(reference: string): Promise<void> {
+  async cancel(order: EarlierPlanOrder): Promise<void> {
+    const reference = order.reference ?? (await asked(() => this.#find(order)))?.id;
+    if (reference === undefined) return;
     const { status } = await asked(() => this.#stripe.subscriptions.retrieve(reference));
     if (status === "canceled" || status === "incomplete_expired") return;
     await asked(() => this.#stripe.subscriptions.cancel(reference));
   }
 
-  #create(order: PlanOrder): Promise<Stripe.Subscription> {
+  #create(order: PlanOrder, priceId: string): Promise<Stripe.Subscription> {
     return this.#stripe.subscriptions.create(
       {
         customer: order.customer!,
-        items: [{ price: this.#priceId }],
+        items: [{ price: priceId }],
         default_payment_method: order.method,
         payment_behavior: "allow_incomplete",
         metadata: {

@@ -74,7 +74,7 @@ export async function embedChunks(
   }
 }
 
-/** Under the file; under the API key where the release before has called it. */
+/** Under the file; under the API key where a release up to 0.1 has called it, which the next one does not look for. */
 async function placeOf(
   sql: Database,
   {

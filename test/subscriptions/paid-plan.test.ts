@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { hashApiKey } from "../../src/lib/api-key-format.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
 import { addUtcMonths } from "../../src/lib/utc-time.ts";
 import { PaymentMethods } from "../../src/payments/payment-methods.ts";
 import { PlanBilling } from "../../src/payments/plan-billing.ts";
 import { TestPlans } from "../../src/payments/plan-processor.ts";
+import { StripePlans } from "../../src/payments/stripe-plans.ts";
+import { createStripe, StripeProcessor } from "../../src/payments/stripe-processor.ts";
 import { TestProcessor } from "../../src/payments/test-processor.ts";
 import { addMethod, refused } from "../payments/payment-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
@@ -219,7 +222,7 @@ describe("the plan pro at Stripe", () => {
   });
 
   test("whose answer is lost is made once, and takes effect when it is looked at", async () => {
-    const { key } = await customer();
+    const { key, id } = await customer();
     const before = stripe.subscriptions.size;
     stripe.beforeAnswer = async ({ method, path }) =>
       method === "POST" && path === "/v1/subscriptions"
@@ -231,6 +234,10 @@ describe("the plan pro at Stripe", () => {
     stripe.beforeAnswer = undefined;
     expect(await chosen(gateway, key, "pro")).toMatchObject({ plan: "pro" });
     expect(stripe.subscriptions.size).toBe(before + 1);
+    const acts = await gateway.sql`SELECT k.key_hash FROM audit_log a
+      JOIN api_keys k ON k.id = a.actor_id
+      WHERE a.action = 'plan.changed' AND a.organization_id = ${id}`;
+    expect(acts.map(({ key_hash }) => key_hash)).toEqual([hashApiKey(key)]);
   });
 
   test("that was not paid is given up with the choice of another plan", async () => {
@@ -265,6 +272,12 @@ describe("the plan pro at Stripe", () => {
       expect(await shown(gateway, key)).toMatchObject(ending);
       await report(made);
       expect(await shown(gateway, key)).toMatchObject(ending);
+      // As an instance of the release before writes what it has read.
+      for (const state of ["active", "ended"]) {
+        const written = await gateway.sql`UPDATE plan_subscriptions
+          SET state = ${state}, version = version + 1 WHERE organization_id = ${id}`;
+        expect(written.count).toBe(0);
+      }
       // Granted by the operator, and not paid for: the end of what was paid must not take it.
       expect((await putOn(id, "pro")).status).toBe(200);
       stripe.refuse = undefined;
@@ -300,6 +313,69 @@ describe("the plan pro at Stripe", () => {
       const found = await gateway.request("GET", path, undefined, { key: operator });
       expect(await found.json()).toMatchObject({ plan: "free", credit_limit_usd: 0 });
       expect(await chosen(gateway, key, "pro")).toMatchObject({ plan: "pro" });
+    });
+  });
+
+  describe("of a processor that the gateway is not set up for", () => {
+    let operator: string;
+    beforeAll(async () => {
+      operator = await addOperator(gateway);
+    });
+    const putOn = async (id: string, plan: string) =>
+      gateway.request("PATCH", `/v1/admin/organizations/${id}`, { plan }, { key: operator });
+    const moveTo = (id: string, processor: string) => gateway.sql`UPDATE plan_subscriptions
+      SET processor = ${processor}, next_look_at = clock_timestamp() - interval '10 minutes'
+      WHERE organization_id = ${id}`;
+
+    async function lookAtDue(): Promise<void> {
+      const { sql } = gateway;
+
+      const access = createStripe({ secretKey: StripeServer.SECRET_KEY, apiBase: stripe.url });
+      const processor = new StripeProcessor(access, Date.now);
+      const billing = new PlanBilling({
+        ...{ sql, background: sql, clock: systemClock, onError: fail },
+        methods: new PaymentMethods({ sql, processor, onError: fail }),
+        plans: new StripePlans(access, undefined, Date.now),
+        processorName: processor.name,
+        organizations: { forget() {} },
+      });
+      billing.start();
+      await billing.close();
+    }
+
+    test("does not keep an operator from changing the plan, and is ended there later, never made", async () => {
+      const { key, id } = await customer();
+      stripe.beforeAnswer = async ({ method, path }) =>
+        method === "POST" && path === "/v1/subscriptions"
+          ? new Response("lost", { status: 502 })
+          : undefined;
+      await expectError(await choose(gateway, key, "pro"), 408, "provider_timeout");
+      stripe.beforeAnswer = undefined;
+      const made = newest();
+      await moveTo(id, "gone");
+      expect((await putOn(id, "byok")).status).toBe(200);
+      const refusal = await expectError(
+        await choose(gateway, key, "pro"),
+        409,
+        "subscription_changing",
+      );
+      expect(refusal.error.message).toContain("billed through gone");
+      const count = stripe.subscriptions.size;
+      await moveTo(id, "stripe");
+      await lookAtDue();
+      await until("that is known", async () => (await shown(gateway, key)).payment_status === null);
+      expect([made.status, stripe.subscriptions.size]).toEqual(["canceled", count]);
+      expect(await shown(gateway, key)).toMatchObject({ plan: "byok" });
+    });
+
+    test("does not keep an organization from subscribing where that was the test processor", async () => {
+      const { key, id } = await customer();
+      await chosen(gateway, key, "pro");
+      await moveTo(id, "test");
+      expect((await putOn(id, "free")).status).toBe(200);
+      const count = stripe.subscriptions.size;
+      expect(await chosen(gateway, key, "pro")).toMatchObject({ payment_status: "active" });
+      expect(stripe.subscriptions.size).toBe(count + 1);
     });
   });
 
