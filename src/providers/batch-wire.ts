@@ -2,14 +2,13 @@ import type { Clock } from "../lib/clock.ts";
 import { isFields } from "../lib/json.ts";
 import { JsonLineError, loopPauses, readLines } from "../lib/json-lines.ts";
 import { type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
-import type { BatchResult, NewBatch, RecordedRequest } from "./batches.ts";
+import type { BatchResult, RecordedRequest } from "./batches.ts";
 import { BrokenAnswer, isNotOffered } from "./fine-tuning.ts";
 import { ProviderFailure } from "./interface.ts";
 import { type AnswerRead, type AnswerReading, readAnswerText } from "./thread-work.ts";
 import { MAX_COMPLETION_BYTES, MAX_QUICK_ANSWER_BYTES } from "./transport/bounded-body.ts";
 import { CallAbort } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
-import { streamOf } from "./transport/multipart-upload.ts";
 import type { FailureContext } from "./transport/status-failure.ts";
 import { TypedWire, type TypedWireOptions } from "./transport/typed-wire.ts";
 
@@ -26,8 +25,6 @@ const MAX_LINE_BYTES = MAX_COMPLETION_BYTES + 65_536;
 const SPARE_RESULT_BYTES = 2 * MAX_LINE_BYTES;
 const MAX_MEAN_RESULT_BYTES = 4 * 1024 * 1024;
 const SPARE_LINES = 100;
-/** Small requests are sent together. */
-const PIECE_BYTES = 65_536;
 const COPIED_AT_A_TIME = 1_048_576;
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -54,13 +51,18 @@ export type ResultLine =
   /** It was not run. */
   | { readonly id: string };
 
-interface ResultsCall<Options> {
+interface LinesCall<Options> {
   readonly url: string;
+  readonly read: AnswerRead<Options, ResultLine>;
+  readonly options: Options;
+}
+
+interface ResultsCall<Options> extends LinesCall<Options> {
   readonly ids: ReadonlySet<string>;
   /** Those that have their results. */
   readonly seen: Set<string>;
-  readonly read: AnswerRead<Options, ResultLine>;
-  readonly options: Options;
+  /** Of what the provider knows the ids by. */
+  readonly prefix?: string;
 }
 
 /** The HTTP side of a provider's interface for batches. Methods reject with ProviderFailure. */
@@ -115,33 +117,58 @@ export class BatchWire {
    * reading at its end, so that the others are read.
    */
   async *results<Options>(
-    { url, ids, seen, read, options }: ResultsCall<Options>,
+    { ids, seen, prefix = "", ...file }: ResultsCall<Options>,
     signal: AbortSignal,
   ): AsyncGenerator<BatchResult> {
-    const pause = loopPauses();
     let broken: ProviderFailure | undefined;
+    for await (const line of this.#lines(file, ids.size, signal)) {
+      if (line instanceof ProviderFailure) {
+        broken = line;
+        continue;
+      }
+      const id = line.id.startsWith(prefix) ? line.id.slice(prefix.length) : "";
+      if (!ids.has(id) || seen.has(id)) continue;
+      seen.add(id);
+      const result = resultOf({ ...line, id });
+      if (result !== undefined) yield result;
+    }
+    if (broken !== undefined) throw broken;
+  }
+
+  /** The id that the first line of a file has; undefined where there is no line. */
+  async firstId<Options>(
+    file: LinesCall<Options>,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    for await (const line of this.#lines(file, 1, signal)) {
+      if (line instanceof ProviderFailure) throw line;
+      return line.id;
+    }
+    return undefined;
+  }
+
+  /** A line is its failure where it makes no sense. */
+  async *#lines<Options>(
+    { url, read, options }: LinesCall<Options>,
+    requests: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<ResultLine | ProviderFailure> {
+    const pause = loopPauses();
     let lines = 0;
-    const content = this.#content(url, ids.size, signal);
     try {
+      const content = this.#content(url, requests, signal);
       for await (const { bytes } of readLines(content, MAX_LINE_BYTES)) {
         await pause();
         lines += 1;
-        if (lines > 2 * ids.size + SPARE_LINES) throw endless();
+        if (lines > 2 * requests + SPARE_LINES) throw endless();
         const text = await textOf(bytes, pause);
-        const line = await lineOf(() => readAnswerText(this.#reading, read, text, options, signal));
-        if (line instanceof ProviderFailure) broken = line;
-        else if (ids.has(line.id) && !seen.has(line.id)) {
-          seen.add(line.id);
-          const result = resultOf(line);
-          if (result !== undefined) yield result;
-        }
+        yield await lineOf(() => readAnswerText(this.#reading, read, text, options, signal));
       }
     } catch (error) {
       if (error instanceof JsonLineError)
         throw new BrokenAnswer("a line of results without an end");
       throw failureOfThrown(error, signal);
     }
-    if (broken !== undefined) throw broken;
   }
 
   /** The bytes of a file. The time that its reader takes between them does not count. */
@@ -290,66 +317,20 @@ export function objectsIn(list: unknown, what: string): readonly Fields[] {
   return list.filter(isFields);
 }
 
-/** What surrounds requests in an upload. */
-interface UploadForm {
-  readonly begin?: string;
-  readonly head: (id: string) => string;
-  readonly tail: string;
-  readonly between?: string;
-  readonly end?: string;
+export function countIn(counts: unknown, name: string): number {
+  const value = (counts as Fields | null | undefined)?.[name];
+  return typeof value === "number" && Number.isSafeInteger(value) ? value : 0;
 }
 
-/** Requests as they are uploaded, made while they are sent. */
-export class BatchUpload {
-  #error: { readonly error: unknown } | undefined;
-  readonly #requests: NewBatch["requests"];
-  readonly #form: UploadForm;
-
-  constructor(requests: NewBatch["requests"], form: UploadForm) {
-    this.#requests = requests;
-    this.#form = form;
-  }
-
-  /** Throws what reading the requests has failed with, which went into no answer. */
-  assertRead(): void {
-    if (this.#error !== undefined) throw this.#error.error;
-  }
-
-  stream(): ReadableStream<Uint8Array> {
-    return streamOf(this.#pieces());
-  }
-
-  async *#pieces(): AsyncGenerator<Uint8Array> {
-    const { begin = "", head, tail, between = "", end = "" } = this.#form;
-    const encoder = new TextEncoder();
-    let text = begin;
-    let isFirst = true;
-    try {
-      for await (const { id, body } of this.#requests) {
-        text += `${isFirst ? "" : between}${head(id)}`;
-        isFirst = false;
-        if (typeof body === "string") text += body;
-        else {
-          yield encoder.encode(text);
-          // The client frees the memory of what it has sent.
-          yield body.slice();
-          text = "";
-        }
-        text += tail;
-        if (text.length < PIECE_BYTES) continue;
-        yield encoder.encode(text);
-        text = "";
-      }
-    } catch (error) {
-      this.#error = { error };
-      throw error;
-    }
-    if (text + end !== "") yield encoder.encode(text + end);
-  }
-}
+/** Between the clocks of this machine and a provider. */
+export const CLOCK_SKEW_MS = 3_600_000;
 
 /** As text, for what has to be read of a request again. */
 export function bodyOf({ body }: RecordedRequest): Fields {
   const text = typeof body === "string" ? body : new TextDecoder().decode(body);
   return JSON.parse(text) as Fields;
+}
+
+export function withQuery(url: string, query: string): string {
+  return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }

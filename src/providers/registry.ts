@@ -1,4 +1,5 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
+import { MessageBatches } from "./anthropic/batches/message-batches.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import { withAudioFields } from "./audio/fields.ts";
 import { createAzureProvider } from "./azure/azure-provider.ts";
@@ -57,6 +58,7 @@ const BATCHES: Readonly<
     (settings: ProviderSettings, dependencies: ProviderDependencies) => BatchInterface
   >
 > = {
+  anthropic: (settings, dependencies) => new MessageBatches(settings, dependencies),
   openai: (settings, dependencies) => new OpenAiBatches(settings, dependencies),
 };
 

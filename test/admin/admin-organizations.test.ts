@@ -239,9 +239,7 @@ describe("a suspended organization", () => {
       await sql`UPDATE organizations SET suspended_at = now() WHERE id = ${organization.id}`;
       await sql`INSERT INTO changes (kind, object_id) VALUES ('suspension', ${organization.id})`;
     });
-    const startedMs = performance.now();
     await until("the refusal", async () => (await gateway.chat(secretKey)).status === 403);
-    expect(performance.now() - startedMs).toBeLessThan(1_500);
   });
 
   test("has its running streams go on to their end, and pays for them", async () => {

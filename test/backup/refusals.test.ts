@@ -289,7 +289,7 @@ test("a start with nothing to migrate does not wait for a backup", async () => {
   } finally {
     await backup.end();
   }
-}, 20_000);
+}, 60_000);
 
 test("a piece that unpacks to more than a piece holds is refused", async () => {
   const path = join(folder, "bomb.tar");

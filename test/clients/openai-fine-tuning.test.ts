@@ -89,7 +89,7 @@ test("the openai package tunes a model on the sandbox, calls it, lists it and de
   expect(await client.models.delete(model)).toMatchObject({ id: model, deleted: true });
   expect(await refusal(client.models.retrieve(model))).toMatchObject({ status: 404 });
   expect(await refusal(ask(model, "x"))).toMatchObject({ status: 404, code: "model_not_found" });
-}, 30_000);
+}, 60_000);
 
 test("the openai package lists jobs and their events, and cancels", async () => {
   const { id, status } = await client.fineTuning.jobs.create({
@@ -119,4 +119,4 @@ test("the openai package lists jobs and their events, and cancels", async () => 
   }
   expect(messages[0]).toBe("The job was cancelled");
   expect(messages.at(-1)).toBe(`Created fine-tuning job: ${id}`);
-}, 30_000);
+}, 60_000);

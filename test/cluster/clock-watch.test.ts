@@ -60,7 +60,7 @@ test("a slow answer is no difference, and a database out of reach changes nothin
 test("the database's time is that of its machine, which a machine agrees with itself about", async () => {
   const { watch, told } = watchAgainst(() => readDatabaseTime(sql), systemClock);
   await watch.look();
-  expect(Math.abs(watch.aheadMs)).toBeLessThan(5);
+  expect(Math.abs(watch.aheadMs)).toBeLessThan(50);
   expect(told).toEqual([]);
 });
 

@@ -168,7 +168,7 @@ test("a large file is streamed to the provider, and its reading ends where the u
   } finally {
     await server.stop(true);
   }
-}, 30_000);
+}, 60_000);
 
 test("a file's name cannot break out of its form", async () => {
   const provider = openAi("http://127.0.0.1:9/v1");

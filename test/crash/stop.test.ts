@@ -197,7 +197,7 @@ test(
     const secondAtMs = performance.now();
     running.gateway.signal("SIGINT");
     expect(await exitOf(running.gateway)).toBe(1);
-    expect(performance.now() - secondAtMs).toBeLessThan(1_000);
+    expect(performance.now() - secondAtMs).toBeLessThan(3_000);
     for (const one of sent) one.wasCut = true;
     await ended;
     expect(sent.filter(({ isWhole }) => isWhole)).toEqual([]);

@@ -9,6 +9,8 @@ export interface UpstreamProcess {
   behave(model: string, behaviour: Behaviour): Promise<void>;
   /** What was served since the last call; times of marks are by this process's clock, or earlier. */
   takeServed(): Promise<Served[]>;
+  /** How many calls of this model there were since then. */
+  countCalls(model: string): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -43,6 +45,10 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
       await post("/__reset", {});
       for (const [model, behaviour] of behaviours) await behave(model, behaviour);
       return served;
+    },
+    async countCalls(model) {
+      const { totals } = await (await fetch(`${controlUrl}/__served`)).json();
+      return totals[model]?.requests ?? 0;
     },
     async stop() {
       child.kill("SIGKILL");

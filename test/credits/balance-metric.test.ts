@@ -29,4 +29,4 @@ test("gateway_balance_usd tells the balance of each organization, of a bounded n
   } finally {
     await gateway.stop();
   }
-}, 40_000);
+}, 60_000);

@@ -110,7 +110,7 @@ describe("a filtered list is what one plain statement finds:", () => {
         }
       }
     },
-    30_000,
+    60_000,
   );
 });
 

@@ -12,7 +12,7 @@ import {
   temporaryFolders,
 } from "./owner-process.ts";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 60_000;
 const folders = temporaryFolders();
 afterAll(() => folders.remove());
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { temporaryFolders } from "./owner-process.ts";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 60_000;
 const folders = temporaryFolders();
 afterAll(() => folders.remove());
 

@@ -4,7 +4,7 @@ import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { until } from "../support/until.ts";
 import { connectTo, query, serverPid, temporaryFolders } from "./owner-process.ts";
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 60_000;
 const folders = temporaryFolders();
 afterAll(() => folders.remove());
 

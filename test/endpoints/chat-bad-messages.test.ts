@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 
 let gateway: ChatGateway;
 let slug: string;
@@ -110,9 +111,9 @@ describe("messages", () => {
   });
 
   test("a hundred thousand faults are refused as quickly as one", async () => {
-    const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     await expectRefused({ messages: Array(100_000).fill({ role: 5, content: 5 }) });
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(elapsedMs()).toBeLessThan(2_000);
   });
 });
 

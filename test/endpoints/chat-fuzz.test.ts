@@ -8,7 +8,7 @@ import { oddValue } from "../support/odd-values.ts";
 import { readStream } from "../support/stream-reader.ts";
 
 const RUNS = 400;
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 60_000;
 
 let gateway: ChatGateway;
 beforeAll(async () => {

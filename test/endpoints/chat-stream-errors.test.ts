@@ -180,12 +180,12 @@ test("an error behind which the provider stays silent is told without its usage,
     frames: [
       [chunk("ab"), { error: REJECTED }].map((one) => `data: ${JSON.stringify(one)}\n\n`).join(""),
     ],
-    delayMs: 5_000,
+    delayMs: 40_000,
   });
   const startedMs = performance.now();
   const read = await readStream(await gateway.chat(slow, { stream: true }));
   expect(read.error?.error.code).toBe("provider_rejected");
-  expect(performance.now() - startedMs).toBeLessThan(2_500);
+  expect(performance.now() - startedMs).toBeLessThan(20_000);
 });
 
 test("credentials that a provider quotes in its message are redacted", async () => {

@@ -329,7 +329,7 @@ describe("a token endpoint that fails", () => {
       provider = (await billOfResponse(gateway, response)).provider;
     }
     expect(provider).toBe("down");
-  }, 30_000);
+  }, 60_000);
 });
 
 test("an organization's key that is refused fails no call of others", async () => {

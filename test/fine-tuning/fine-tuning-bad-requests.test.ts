@@ -13,7 +13,7 @@ let trainingFile: string;
 beforeAll(async () => {
   gateway = await startTuningGateway();
   trainingFile = (await uploaded(gateway, "fine-tune", lessonsText())).id;
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 interface Refusal {

@@ -5,7 +5,7 @@ import { until } from "../support/until.ts";
 let gateway: TuningGateway;
 beforeAll(async () => {
   gateway = await startTuningGateway({ environment: { GATEWAY_KEEPALIVE_MS: "200" } });
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 interface Frame {

@@ -13,7 +13,7 @@ let stranger: PreparedOrganization;
 beforeAll(async () => {
   gateway = await startTuningGateway();
   stranger = await gateway.addOrganization();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 const asStranger = (method: string, path: string, body?: unknown) =>

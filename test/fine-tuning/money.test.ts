@@ -11,7 +11,7 @@ import {
 let gateway: TuningGateway;
 beforeAll(async () => {
   gateway = await startTuningGateway();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 const EPOCHS = 3;

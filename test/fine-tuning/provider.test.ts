@@ -16,7 +16,7 @@ import { until } from "../support/until.ts";
 let gateway: TuningGateway;
 beforeAll(async () => {
   gateway = await startTuningGateway();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 const jobsOf = (id: string) =>

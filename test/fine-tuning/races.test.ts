@@ -20,7 +20,7 @@ import { until } from "../support/until.ts";
 let gateway: TuningGateway;
 beforeAll(async () => {
   gateway = await startTuningGateway();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 /** A job that runs as far as its row tells, and that nobody does anything about. */

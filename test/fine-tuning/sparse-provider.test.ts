@@ -6,7 +6,7 @@ import { LISTS } from "../upstream/fine-tuning.ts";
 let gateway: TuningGateway;
 beforeAll(async () => {
   gateway = await startTuningGateway();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 const trainingsOf = (id: string) =>

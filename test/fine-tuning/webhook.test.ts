@@ -11,7 +11,7 @@ let gateway: TuningGateway;
 const receiver = startReceiver();
 beforeAll(async () => {
   gateway = await startTuningGateway({ environment: LOCAL_DELIVERY });
-}, 30_000);
+}, 60_000);
 afterAll(async () => {
   await gateway.stop();
   await receiver.stop();

@@ -180,4 +180,4 @@ test("under concurrent charges, refusals and changes of the budget each event co
   const expected = [...ALL, ...ALL.map((event) => event.replace("daily", "monthly"))];
   expect((await eventsOf(payer)).sort()).toEqual(expected.sort());
   expect(await faultsOf(books.sql)).toEqual([]);
-}, 20_000);
+}, 60_000);

@@ -3,6 +3,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 
 /*
  * What the ledger relies on where a connection breaks, and what the driver does only with its patch in
@@ -75,14 +76,14 @@ test("a statement sent in the moment in which the connection closes does not kee
     proxy.breakDown();
     proxy.restore();
     await sent;
-    const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     await sql`SELECT 3`;
     // Otherwise it ends after the connect timeout of five seconds, at the earliest.
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(elapsedMs()).toBeLessThan(4_000);
   }
   triggered.destroy();
   server.close();
-}, 20_000);
+}, 60_000);
 
 test("a server that closes new connections without a word refuses what opened them", async () => {
   const silent = createServer((socket) => {

@@ -83,7 +83,7 @@ describe("from several connections at once", () => {
     expect(await postedOf(books.sql, asked)).toHaveLength(asked.length);
     expect(await faultsOf(books.sql)).toEqual([]);
     expect(await attemptsOf(books.sql)).toEqual([]);
-  }, 20_000);
+  }, 60_000);
 
   test("the same batch, tried again while its first try still runs, is posted once", async () => {
     const payer = await books.addOrganization(CREDIT);

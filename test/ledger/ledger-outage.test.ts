@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 import { until } from "../support/until.ts";
 import {
   attemptsOf,
@@ -134,10 +135,10 @@ test("during an outage charges wait, and are posted in their order when it is ov
   const submitted = Promise.all(all.map((one) => ledger.submit([settle(one)])));
   await until("it was tried twice", () => proxy.refusals >= refusals + 2);
   expect(told).toEqual([]);
-  const restoredMs = performance.now();
+  const elapsedMs = startStopwatch();
   proxy.restore();
   await submitted;
-  expect(performance.now() - restoredMs).toBeLessThan(2_000);
+  expect(elapsedMs()).toBeLessThan(5_000);
   const ids = all.map(({ requestId }) => requestId);
   expect(told).toEqual(ids);
   expect(await postedOf(books.sql, ids)).toEqual(ids);
@@ -207,4 +208,4 @@ test("a network that breaks again and again loses nothing and doubles nothing", 
   expect(storm.toSorted()).toEqual(names.toSorted());
   expect(await attemptsOf(books.sql)).toEqual([]);
   expect(await faultsOf(books.sql)).toEqual([]);
-}, 30_000);
+}, 60_000);

@@ -45,7 +45,7 @@ test("an instance that pauses in the middle of a transaction does not keep the o
   expect(tries).toBe(2);
   await until("all is settled", () => !paused.isBusy());
   await grounds.expectWhole(paused, other);
-}, 30_000);
+}, 60_000);
 
 describe("an instance that is declared dead", () => {
   test("is charged beyond its first hold where it was extended, and the rest of both is free again", async () => {
@@ -121,7 +121,7 @@ describe("an instance that is declared dead", () => {
     });
     await alive.money.settle(running, figures(100n));
     await grounds.expectWhole(alive);
-  }, 20_000);
+  }, 60_000);
 
   test("keeps nothing from being settled by a charge that cannot be written", async () => {
     const [dead, alive] = [await grounds.open(), await grounds.open()];

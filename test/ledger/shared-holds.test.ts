@@ -54,7 +54,7 @@ describe("two instances", () => {
     // Released money is available to the next request.
     const rest = await both[0]!.money.hold(requestOf(payer, Number(budget - charged)));
     both[0]!.money.release(rest);
-  }, 20_000);
+  }, 60_000);
 
   test("with keys and organizations in common, in every order, do not stand in one another's way for ever", async () => {
     const three = [await grounds.open(), await grounds.open(), await grounds.open()];
@@ -90,7 +90,7 @@ describe("two instances", () => {
       SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`;
     expect(after!.deadlocks).toBe(before!.deadlocks);
     await grounds.expectWhole(...three);
-  }, 20_000);
+  }, 60_000);
 
   test("hear of what the other one gives back", async () => {
     const [one, two] = [await grounds.open(), await grounds.open()];

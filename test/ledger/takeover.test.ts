@@ -332,7 +332,7 @@ describe("whoever takes the database over", () => {
     expect(third.settled).toBe(0);
     await third.lock.end({ timeout: 1 });
     expect(await faultsOf(books.sql)).toEqual([]);
-  }, 10_000);
+  }, 60_000);
 
   test("settles more attempts than one batch takes", async () => {
     const dead = await start();
@@ -347,7 +347,7 @@ describe("whoever takes the database over", () => {
     expect(await attemptsOf(books.sql)).toEqual([]);
     expect(await faultsOf(books.sql)).toEqual([]);
     await next.lock.end({ timeout: 1 });
-  }, 10_000);
+  }, 60_000);
 });
 
 test("a gateway that is to be the only one refuses to start beside one of several, and the other way round", async () => {
@@ -386,4 +386,4 @@ test("a gateway that is to be the only one refuses to start beside one of severa
   await Promise.all([exclusive, third, late].map((lock) => lock.end({ timeout: 1 })));
   await one.close();
   await other.close();
-}, 20_000);
+}, 60_000);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { measureSound } from "../../src/lib/sound/measure-sound.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 
 const recording = (name: string) => readFileSync(`${import.meta.dir}/../fixtures/audio/${name}`);
 
@@ -130,14 +131,14 @@ describe("the length of a sound", () => {
   test("of an MP4 whose fragments claim many samples in no bytes is found at once", () => {
     const run = box("trun", words(0, 0xffff_ffff));
     const runs = Buffer.concat(Array.from({ length: 100_000 }, () => run));
-    const sinceMs = performance.now();
+    const elapsedMs = startStopwatch();
     measure(
       Buffer.concat([
         recording("fragmented.mp4"),
         box("moof", box("traf", box("tfhd", words(0, 1)), runs)),
       ]),
     );
-    expect(performance.now() - sinceMs).toBeLessThan(2_000);
+    expect(elapsedMs()).toBeLessThan(2_000);
   });
 
   test("of an MP4 whose tables are empty is none", () => {
@@ -231,5 +232,5 @@ describe("the length of a sound", () => {
       for (const fill of [...fills, random]) measure(Buffer.concat([head, fill]));
     }
     expect(performance.now() - sinceMs).toBeLessThan(20_000);
-  }, 40_000);
+  }, 60_000);
 });

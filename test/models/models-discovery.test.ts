@@ -169,15 +169,15 @@ test("a provider that stays silent holds nothing up, and one that failed has its
   const silent = provider({ "/v1/models": () => new Promise<Response>(() => {}) });
   const broken = provider({ "/v1/models": () => new Response("<html>", { status: 200 }) });
   const refusing = provider({ "/v1/models": () => new Response("no", { status: 401 }) });
-  const started = performance.now();
   const gateway = await gatewayWith([
     { ...local(silent.baseUrl), id: "silent" },
     { ...local(broken.baseUrl), id: "broken" },
     { ...local(refusing.baseUrl), id: "refusing" },
     { ...local("http://127.0.0.1:1/v1"), id: "down" },
   ]);
-  expect(performance.now() - started).toBeLessThan(5_000);
   const logged = () => gateway.logLines.join("");
+  // Its answer is not given up yet.
+  expect(logged()).not.toContain("provider silent does not list");
   await until("it is logged", () =>
     ["broken", "refusing", "down"].every((id) => logged().includes(`provider ${id} does not list`)),
   );

@@ -12,7 +12,7 @@ const MEMBERS = 199_900;
 let gateway: TestGateway;
 beforeAll(async () => {
   gateway = await startFilesGateway();
-}, 30_000);
+}, 60_000);
 afterAll(() => gateway.stop());
 
 const list = (length: number, of: (n: number) => string) =>

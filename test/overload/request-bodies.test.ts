@@ -73,7 +73,7 @@ test("bodies that come and do not end hold no more memory than a bound, whoever 
   expect(administration.status).toBe(200);
   for (const { socket } of senders) socket.destroy();
   await until("there is room again", async () => (await chat("x".repeat(100_000))).status === 200);
-}, 20_000);
+}, 60_000);
 
 test("the bodies of one organization leave room for those of others", async () => {
   const senders = Array.from({ length: FITTING + 1 }, () => sendSlowly(framing, MOST));
@@ -85,7 +85,7 @@ test("the bodies of one organization leave room for those of others", async () =
   expect((await other.json()).error?.code).not.toBe("overloaded");
   expect(other.status).not.toBe(503);
   for (const { socket } of senders) socket.destroy();
-}, 20_000);
+}, 60_000);
 
 test("bodies that were announced and do not come take no room from others", async () => {
   const senders = Array.from({ length: 3 * FITTING }, () =>

@@ -22,4 +22,4 @@ test("while its table is locked an instance does not leave one session after the
   // That of the heartbeats, and the one that listens.
   expect(sessions.length).toBeLessThanOrEqual(2);
   await until("it is ready again", async () => (await gateway.request("GET", "/readyz")).ok);
-}, 30_000);
+}, 60_000);

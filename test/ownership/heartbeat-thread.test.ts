@@ -5,7 +5,7 @@ import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 
-const TIMEOUT_MS = 40_000;
+const TIMEOUT_MS = 60_000;
 const STALL_MS = INSTANCE_LEASE_MS + 2_500;
 
 let database: OpenTestDatabase;

@@ -98,4 +98,4 @@ test("an outage of the database is nobody's death: those who come back later liv
   await until("each counts two", () =>
     members.every(({ node }) => node.membership.liveInstances().length === 2),
   );
-}, 40_000);
+}, 60_000);

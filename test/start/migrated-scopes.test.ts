@@ -36,4 +36,4 @@ test("a key with all scopes of the version before gets all, one that lacks one g
   } finally {
     await drop();
   }
-}, 30_000);
+}, 60_000);

@@ -25,7 +25,7 @@ test("of several that migrate at once one does it", async () => {
     const rows = await recorded(sql);
     expect(new Set(rows.map(({ hash }) => hash)).size).toBe(rows.length);
   });
-}, 30_000);
+}, 60_000);
 
 test("a migration that fails leaves nothing behind, and is the whole of it next time", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
@@ -37,7 +37,7 @@ test("a migration that fails leaves nothing behind, and is the whole of it next 
     await migrate({ url });
     expect((await readMigrationState(sql)).pending).toEqual([]);
   });
-}, 30_000);
+}, 60_000);
 
 test("who waits for another one's migration waits as long as it takes, whatever the role is allowed", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
@@ -52,4 +52,4 @@ test("who waits for another one's migration waits as long as it takes, whatever 
     await waiting;
     expect((await readMigrationState(sql)).pending).toEqual([]);
   });
-}, 30_000);
+}, 60_000);

@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { Redis } from "ioredis";
 
-const START_TIMEOUT_MS = 5_000;
+const START_TIMEOUT_MS = 20_000;
 
 export async function findFreePort(): Promise<number> {
   const server = createServer();

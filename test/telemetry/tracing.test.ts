@@ -207,7 +207,7 @@ describe("the queue", () => {
     expect(collector.spans.length).toBeGreaterThan(0);
     expect([count("exported"), count("dropped")]).toEqual([collector.spans.length, 0]);
     await collector.stop();
-  }, 30_000);
+  }, 60_000);
 
   test("repeats what a collector asks to have repeated, and drops what it refuses", async () => {
     const statuses = [503, 400];
@@ -218,7 +218,7 @@ describe("the queue", () => {
     expect(statuses).toEqual([]);
     expect([count("exported"), count("dropped")]).toEqual([0, 1]);
     await collector.stop();
-  }, 30_000);
+  }, 60_000);
 
   test("is emptied at the end", async () => {
     const collector = startOtlpCollector();

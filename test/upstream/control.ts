@@ -1,8 +1,8 @@
 import { steadyClock } from "../../src/lib/clock.ts";
-import type { BatchPlan } from "./batches.ts";
 import { type Behaviour, isBehaviourName } from "./behaviours.ts";
 import type { TuningPlan } from "./fine-tuning.ts";
 import { asArray, asObject, asText } from "./json.ts";
+import type { BatchPlan } from "./planned-batches.ts";
 import type { UpstreamState } from "./state.ts";
 import { refusal } from "./wire.ts";
 
@@ -10,7 +10,7 @@ import { refusal } from "./wire.ts";
  * `GET /__served` gives `{now_ms, totals, served}`, the time by the clock of its marks; `POST /__behave` takes
  * `{model, behaviour}` (null takes it back) or `{model, queue: [behaviour, …]}`; `GET /__tuning` gives the
  * trainings, `POST /__tuning` takes `{suffix, plan}`; `GET /__batches` gives the batches, `POST /__batches`
- * takes their plan; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
+ * takes their plan, as do `/__message-batches`; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
  */
 export async function answerControl(
   state: UpstreamState,
@@ -49,9 +49,15 @@ export async function answerControl(
     case "POST /__batches":
       state.batches.plan(asObject(await request.json().catch(() => null)) as BatchPlan);
       return Response.json({ ok: true });
+    case "GET /__message-batches":
+      return Response.json(state.messageBatches.records);
+    case "POST /__message-batches":
+      state.messageBatches.plan(asObject(await request.json().catch(() => null)) as BatchPlan);
+      return Response.json({ ok: true });
     case "POST /__reset":
       plan.reset();
       state.batches.reset();
+      state.messageBatches.reset();
       state.tuning.reset();
       ledger.clear();
       return Response.json({ ok: true });

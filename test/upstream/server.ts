@@ -5,6 +5,7 @@ import { answerControl } from "./control.ts";
 import { answerEmbeddings } from "./embeddings.ts";
 import { UpstreamTuning } from "./fine-tuning.ts";
 import { asObject, type JsonObject } from "./json.ts";
+import { messageError, messageFor, UpstreamMessageBatches } from "./message-batches.ts";
 import { createLedger, type Ledger, recordOf, type Served } from "./served.ts";
 import { answerSpeech } from "./speech.ts";
 import { createPlan, type Plan, type UpstreamState } from "./state.ts";
@@ -47,6 +48,8 @@ export interface Upstream {
   tuning: UpstreamTuning;
   /** Batches, and how they go. Their requests are served as others are, and have the id of their batch. */
   batches: UpstreamBatches;
+  /** The same in Anthropic's wire, with unstreamed messages. */
+  messageBatches: UpstreamMessageBatches;
   /** Forgets behaviours and records. */
   reset(): void;
   /** Closes every connection at once. */
@@ -64,6 +67,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     plan,
     tuning: new UpstreamTuning(options.nowMs ?? Date.now),
     batches: new UpstreamBatches(options.nowMs ?? Date.now, runLine),
+    messageBatches: new UpstreamMessageBatches(options.nowMs ?? Date.now, runMessage),
     live: new Set(),
   };
   const models = options.models ?? ["gpt-4o-mini"];
@@ -86,6 +90,18 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     return { status: response.status, body: asObject(answered) };
   }
 
+  /** Messages know the behaviours to complete and to fail. */
+  function runMessage(request: JsonObject, batchId: string | undefined) {
+    const served = add("/v1/messages", new Headers(), JSON.stringify(request), batchId);
+    const { do: behaviour, status: asked = 500 } = plan.next(served.model);
+    const status = behaviour === "error" ? asked : 200;
+    const body = status === 200 ? messageFor(String(served.id), request) : messageError(status);
+    Object.assign(served, { behaviour, status, endedAtMs: state.nowMs(), finished: true });
+    served.usageReported = body.usage;
+    ledger.changed();
+    return { status, body };
+  }
+
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port: options.port ?? 0,
@@ -105,6 +121,8 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
       const form = isUpload ? await request.formData() : undefined;
       const batched = await state.batches.answer(request, url, form);
       if (batched !== undefined) return batched ?? cutOff();
+      const messaged = await state.messageBatches.answer(request, url);
+      if (messaged !== undefined) return messaged ?? cutOff();
       const tuned = await state.tuning.answer(request, url, form);
       if (tuned !== undefined) return tuned ?? cutOff();
       if (request.method === "POST" && isTranscript(path)) return answerTranscript(request);
@@ -127,10 +145,12 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     enqueue: plan.enqueue,
     tuning: state.tuning,
     batches: state.batches,
+    messageBatches: state.messageBatches,
     reset() {
       plan.reset();
       state.tuning.reset();
       state.batches.reset();
+      state.messageBatches.reset();
       ledger.clear();
     },
     async stop() {

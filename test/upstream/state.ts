@@ -1,6 +1,7 @@
 import type { UpstreamBatches } from "./batches.ts";
 import { type Behaviour, behaviourInModel } from "./behaviours.ts";
 import type { UpstreamTuning } from "./fine-tuning.ts";
+import type { UpstreamMessageBatches } from "./message-batches.ts";
 import type { Ledger } from "./served.ts";
 
 /** What the routes of one upstream share. */
@@ -11,6 +12,7 @@ export interface UpstreamState {
   plan: Plan;
   tuning: UpstreamTuning;
   batches: UpstreamBatches;
+  messageBatches: UpstreamMessageBatches;
   /** One for each request that is being answered; aborted, it ends all waiting. */
   live: Set<AbortController>;
 }

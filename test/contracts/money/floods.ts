@@ -57,7 +57,7 @@ export function describeFloods(hands: MoneyHands): void {
               ],
         );
       },
-      20_000,
+      60_000,
     );
 
     test.each(LIMITS)(
@@ -108,7 +108,7 @@ export function describeFloods(hands: MoneyHands): void {
         expect(await hands.balanceOf(payer)).toBeGreaterThanOrEqual(0n);
         await hands.expectWhole();
       },
-      20_000,
+      60_000,
     );
 
     test("of several keys of one organization keep to each budget and to the balance", async () => {
@@ -133,7 +133,7 @@ export function describeFloods(hands: MoneyHands): void {
       expect(left).toBeGreaterThanOrEqual(0n);
       expect(left).toBeLessThan(250n);
       await hands.expectWhole();
-    }, 20_000);
+    }, 60_000);
 
     test("that arrive over thirty seconds and hold twenty times their charge leave hardly anything unspent", async () => {
       const payer = await hands.payerOf(RICH, { dailyBudgetNano: 100n * 512n });
@@ -154,6 +154,6 @@ export function describeFloods(hands: MoneyHands): void {
       // What is left pays for less than an answer that is worth one.
       expect(51_200n - spent).toBeLessThan(256n);
       await hands.expectWhole();
-    }, 20_000);
+    }, 60_000);
   });
 }

@@ -171,6 +171,6 @@ export function describeSteps(hands: MoneyHands): void {
         }),
         { numRuns: 25 },
       );
-    }, 30_000);
+    }, 60_000);
   });
 }

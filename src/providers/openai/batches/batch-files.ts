@@ -1,4 +1,5 @@
-import { BatchUpload, type BatchWire, nameIn, objectsIn } from "../../batch-wire.ts";
+import { BatchUpload } from "../../batch-upload.ts";
+import { type BatchWire, nameIn, objectsIn, withQuery } from "../../batch-wire.ts";
 import type { BatchOfResults, BatchResult, NewBatch } from "../../batches.ts";
 import { isNotOffered } from "../../fine-tuning.ts";
 import { multipartForm } from "../../transport/multipart-upload.ts";
@@ -116,8 +117,4 @@ export class BatchFiles {
 
 function nameOf(mark: string): string {
   return `${mark}.jsonl`;
-}
-
-export function withQuery(url: string, query: string): string {
-  return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }

@@ -1,4 +1,14 @@
-import { BatchWire, bodyOf, type Fields, hasStatus, nameIn, objectsIn } from "../../batch-wire.ts";
+import {
+  BatchWire,
+  bodyOf,
+  CLOCK_SKEW_MS,
+  countIn,
+  type Fields,
+  hasStatus,
+  nameIn,
+  objectsIn,
+  withQuery,
+} from "../../batch-wire.ts";
 import type {
   BatchInterface,
   BatchLimits,
@@ -19,7 +29,7 @@ import type { OpenAiDependencies } from "../chat/chat-provider.ts";
 import { requestHeaders } from "../chat/chat-provider.ts";
 import { failureOfStatus } from "../failure-mapping.ts";
 import { wireDialect } from "../wire-dialects.ts";
-import { BatchFiles, withQuery } from "./batch-files.ts";
+import { BatchFiles } from "./batch-files.ts";
 
 /** What OpenAI takes (https://platform.openai.com/docs/guides/batch). */
 const LIMITS: BatchLimits = { maxRequests: 50_000, maxBytes: 200_000_000 };
@@ -29,8 +39,6 @@ const EMBEDDINGS = "/embeddings";
 const MARK_KEY = "gateway_batch";
 const BATCHES_A_PAGE = 20;
 const MAX_PAGES = 250;
-/** Between the clocks of this machine and the provider. */
-const CLOCK_SKEW_MS = 3_600_000;
 const ENDED: ReadonlySet<unknown> = new Set(["completed", "expired", "cancelled", "failed"]);
 /** A batch that an account has no room for now, which OpenAI says after it has taken it. */
 const NO_ROOM = "token_limit_exceeded";
@@ -180,9 +188,4 @@ function filesOf({ output_file_id: output, error_file_id: errors }: Fields): str
   return [output, errors]
     .filter((id) => typeof id === "string" && id !== "")
     .map((id) => nameIn(id, "file"));
-}
-
-function countIn(counts: unknown, name: string): number {
-  const value = (counts as Fields | null | undefined)?.[name];
-  return typeof value === "number" && Number.isSafeInteger(value) ? value : 0;
 }

@@ -1,0 +1,184 @@
+import { BatchUpload } from "../../batch-upload.ts";
+import {
+  BatchWire,
+  CLOCK_SKEW_MS,
+  countIn,
+  type Fields,
+  hasStatus,
+  nameIn,
+  objectsIn,
+  withQuery,
+} from "../../batch-wire.ts";
+import type {
+  BatchInterface,
+  BatchLimits,
+  BatchOfResults,
+  BatchRequest,
+  BatchResult,
+  BatchSearch,
+  BatchState,
+  FoundBatches,
+  NewBatch,
+  RecordedRequest,
+} from "../../batches.ts";
+import { BrokenAnswer } from "../../fine-tuning.ts";
+import type { ProviderSettings } from "../../interface.ts";
+import { endpointUrl } from "../../transport/request-head.ts";
+import type { AnthropicDependencies } from "../chat-provider.ts";
+import { failureOfStatus } from "../failure-mapping.ts";
+import { requestHeaders } from "../request-headers.ts";
+import { resultLine } from "./result-line.ts";
+
+/** What Anthropic takes (https://platform.claude.com/docs/en/build-with-claude/batch-processing). */
+const LIMITS: BatchLimits = { maxRequests: 100_000, maxBytes: 256_000_000 };
+const BETA_HEADER = "anthropic-beta";
+const KIND = "messages";
+const BATCHES_A_PAGE = 100;
+const MAX_PAGES = 100;
+const COUNTS = ["processing", "succeeded", "errored", "canceled", "expired"];
+/** Said of a batch that is not in the state for it. */
+const NOT_NOW = [400, 409];
+
+/**
+ * Anthropic's Message Batches. A batch carries nothing of its creator's but the ids of its requests, which its results
+ * alone have: they begin with the mark.
+ */
+export class MessageBatches implements BatchInterface {
+  readonly limits = LIMITS;
+  readonly #messagesUrl: string;
+  readonly #wire: BatchWire;
+
+  constructor(settings: ProviderSettings, dependencies: AnthropicDependencies) {
+    this.#messagesUrl = endpointUrl(settings.baseUrl, "/messages");
+    const headers = requestHeaders(settings);
+    this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
+  }
+
+  placeOf({ url, headers }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+    if (url !== this.#messagesUrl) return undefined;
+    const betas = headers[BETA_HEADER];
+    return { kind: betas === undefined ? KIND : `${KIND} ${betas}`, count: 1 };
+  }
+
+  async create({ mark, kind, requests }: NewBatch, signal: AbortSignal): Promise<string> {
+    const upload = new BatchUpload(requests, {
+      begin: '{"requests":[',
+      head: (id) => `{"custom_id":${JSON.stringify(prefixOf(mark) + id)},"params":`,
+      tail: "}",
+      between: ",",
+      end: "]}",
+    });
+    const betas = kind.slice(KIND.length + 1);
+    const headers = { ...this.#wire.headers, ...(betas !== "" && { [BETA_HEADER]: betas }) };
+    try {
+      const call = { url: this.#url(), headers, body: upload.stream() };
+      return nameIn((await this.#wire.upload(call, signal)).id, "batch");
+    } catch (error) {
+      upload.assertRead();
+      throw error;
+    }
+  }
+
+  async find(search: BatchSearch, signal: AbortSignal): Promise<FoundBatches> {
+    const { mark, requests, sinceMs, isOther } = search;
+    const batchIds: string[] = [];
+    let isCertain = true;
+    for await (const batch of this.#newestBatches(sinceMs - CLOCK_SKEW_MS, signal)) {
+      const id = nameIn(batch.id, "batch");
+      if (isOther(id) || totalOf(batch) !== requests) continue;
+      if (!hasEnded(batch)) isCertain = false;
+      else if (await this.#hasMark(id, mark, signal)) batchIds.unshift(id);
+    }
+    return { batchIds, isCertain };
+  }
+
+  async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
+    return { hasEnded: hasEnded(await this.#read(batchId, signal)) };
+  }
+
+  async *results({ batchId, mark, ids }: BatchOfResults, signal: AbortSignal) {
+    const batch = await this.#read(batchId, signal);
+    if (!hasEnded(batch)) throw new BrokenAnswer("a batch that has not ended");
+    const of = { ids, seen: new Set<string>(), prefix: prefixOf(mark) };
+    const results: AsyncGenerator<BatchResult> = this.#wire.results(
+      { ...this.#resultsOf(batchId), ...of },
+      signal,
+    );
+    let answered = 0;
+    for await (const result of results) {
+      answered += 1;
+      yield result;
+    }
+    if (answered < countIn(batch.request_counts, "succeeded")) {
+      throw new BrokenAnswer("fewer results than it counts");
+    }
+  }
+
+  cancel(batchId: string, signal: AbortSignal): Promise<void> {
+    return this.#wire.ensure(
+      { method: "POST", url: this.#url(batchId, "/cancel") },
+      signal,
+      NOT_NOW,
+    );
+  }
+
+  remove(batchId: string, signal: AbortSignal): Promise<void> {
+    return this.#wire.ensure({ method: "DELETE", url: this.#url(batchId) }, signal, NOT_NOW);
+  }
+
+  /** False of one whose results are gone: what it had can be read no more. */
+  async #hasMark(batchId: string, mark: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      const id = await this.#wire.firstId(this.#resultsOf(batchId), signal);
+      return id?.startsWith(prefixOf(mark)) === true;
+    } catch (error) {
+      if (hasStatus(error, [400, 404])) return false;
+      throw error;
+    }
+  }
+
+  /** Newest first, down to the first that was created before. */
+  async *#newestBatches(sinceMs: number, signal: AbortSignal): AsyncGenerator<Fields> {
+    let after = "";
+    for (let page = 0; page < MAX_PAGES; page++) {
+      const url = withQuery(this.#url(), `limit=${BATCHES_A_PAGE}${after}`);
+      const listed = await this.#wire.object({ method: "GET", url }, signal);
+      const batches = objectsIn(listed.data, "batches");
+      for (const batch of batches) {
+        if (Date.parse(String(batch.created_at)) < sinceMs) return;
+        yield batch;
+      }
+      const last = batches.at(-1);
+      if (last === undefined || listed.has_more !== true) return;
+      after = `&after_id=${encodeURIComponent(nameIn(last.id, "batch"))}`;
+    }
+    throw new BrokenAnswer("a list of batches without an end");
+  }
+
+  async #read(batchId: string, signal: AbortSignal): Promise<Fields> {
+    const batch = await this.#wire.object({ method: "GET", url: this.#url(batchId) }, signal);
+    if (batch.id !== batchId) throw new BrokenAnswer("another batch");
+    return batch;
+  }
+
+  #resultsOf(batchId: string) {
+    return { url: this.#url(batchId, "/results"), read: resultLine, options: undefined };
+  }
+
+  #url(batchId?: string, rest = ""): string {
+    const of = batchId === undefined ? "" : `/${encodeURIComponent(batchId)}${rest}`;
+    return endpointUrl(this.#messagesUrl, `/batches${of}`);
+  }
+}
+
+function prefixOf(mark: string): string {
+  return `${mark}-`;
+}
+
+function hasEnded({ processing_status: status }: Fields): boolean {
+  return status === "ended";
+}
+
+function totalOf({ request_counts: counts }: Fields): number {
+  return COUNTS.reduce((total, name) => total + countIn(counts, name), 0);
+}
