@@ -4,6 +4,7 @@ import type { Behaviour } from "../upstream/behaviours.ts";
 import type { Served } from "../upstream/served.ts";
 
 export interface UpstreamProcess {
+  readonly pid: number;
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
@@ -32,6 +33,7 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     await post("/__behave", { model, behaviour });
   };
   return {
+    pid: child.pid,
     baseUrl,
     behave,
     async takeServed() {
