@@ -131,8 +131,11 @@ test(
           await send(baseUrl, storeId, `${round}-${sender}-${count}`, sender % 2 === 0);
         }
       });
-      const kills = 300 + 250 * round;
-      await Bun.sleep(kills);
+      const steps = SENDERS * (round + 1.5);
+      await until(
+        "so many steps are begun",
+        async () => (await upstream.countCalls("loop")) >= steps,
+      );
       gateway.signal("SIGKILL");
       isKilled = true;
       await gateway.exited;
