@@ -1,8 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import { isFields } from "../lib/json.ts";
-import { JsonLineError, loopPauses, readLines } from "../lib/json-lines.ts";
+import { JsonLineError, loopPauses, readPiecedLines } from "../lib/json-lines.ts";
 import { type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
-import type { BatchResult, RecordedRequest } from "./batches.ts";
+import type { BatchResult } from "./batches.ts";
 import { BrokenAnswer, isNotOffered } from "./fine-tuning.ts";
 import { ProviderFailure } from "./interface.ts";
 import { type AnswerRead, type AnswerReading, readAnswerText } from "./thread-work.ts";
@@ -157,11 +157,11 @@ export class BatchWire {
     let lines = 0;
     try {
       const content = this.#content(url, requests, signal);
-      for await (const { bytes } of readLines(content, MAX_LINE_BYTES)) {
+      for await (const pieces of readPiecedLines(content, MAX_LINE_BYTES)) {
         await pause();
         lines += 1;
         if (lines > 2 * requests + SPARE_LINES) throw endless();
-        const text = await textOf(bytes, pause);
+        const text = await textOf(pieces, pause);
         yield await lineOf(() => readAnswerText(this.#reading, read, text, options, signal));
       }
     } catch (error) {
@@ -261,14 +261,19 @@ function endless(): BrokenAnswer {
 }
 
 async function textOf(
-  bytes: Uint8Array,
+  pieces: readonly Uint8Array[],
   pause: () => Promise<void>,
 ): Promise<string | SharedBytes> {
-  if (bytes.byteLength <= MAX_QUICK_ANSWER_BYTES) return new TextDecoder().decode(bytes);
+  const byteLength = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
+  if (byteLength <= MAX_QUICK_ANSWER_BYTES) {
+    return new TextDecoder().decode(pieces.length === 1 ? pieces[0] : Buffer.concat(pieces));
+  }
   const writer = new SharedBytesWriter();
-  for (let at = 0; at < bytes.byteLength; at += COPIED_AT_A_TIME) {
-    writer.push(bytes.subarray(at, at + COPIED_AT_A_TIME));
-    await pause();
+  for (const piece of pieces) {
+    for (let at = 0; at < piece.byteLength; at += COPIED_AT_A_TIME) {
+      writer.push(piece.subarray(at, at + COPIED_AT_A_TIME));
+      await pause();
+    }
   }
   return writer.end();
 }
@@ -324,12 +329,6 @@ export function countIn(counts: unknown, name: string): number {
 
 /** Between the clocks of this machine and a provider. */
 export const CLOCK_SKEW_MS = 3_600_000;
-
-/** As text, for what has to be read of a request again. */
-export function bodyOf({ body }: RecordedRequest): Fields {
-  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
-  return JSON.parse(text) as Fields;
-}
 
 export function withQuery(url: string, query: string): string {
   return `${url}${url.includes("?") ? "&" : "?"}${query}`;

@@ -1,13 +1,21 @@
 import { join } from "node:path";
 import { steadyClock } from "../../src/lib/clock.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
+import type { BatchPlan, BatchRecords } from "../upstream/planned-batches.ts";
 import type { Served } from "../upstream/served.ts";
 
 export interface UpstreamProcess {
+  readonly pid: number;
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
-  /** What was served since the last call; times of marks are by this process's clock, or earlier. */
+  /** How batches go from now on. */
+  planBatches(plan: BatchPlan): Promise<void>;
+  batches(): Promise<BatchRecords>;
+  /**
+   * What was served since the last call; batches are forgotten with it. Times of marks are by this process's clock, or
+   * earlier.
+   */
   takeServed(): Promise<Served[]>;
   /** How many calls of this model there were since then. */
   countCalls(model: string): Promise<number>;
@@ -32,8 +40,13 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     await post("/__behave", { model, behaviour });
   };
   return {
+    pid: child.pid,
     baseUrl,
     behave,
+    planBatches: (plan) => post("/__batches", plan),
+    async batches() {
+      return (await (await fetch(`${controlUrl}/__batches`)).json()) as BatchRecords;
+    },
     async takeServed() {
       const askedMs = steadyClock.nowMs();
       const answer = await (await fetch(`${controlUrl}/__served`)).json();

@@ -122,13 +122,21 @@ test("a person's other sessions can be ended, and those of other organizations a
     const headers = { cookie, "x-csrf-token": token };
     return {
       id: key.id,
-      call: (method: string, path: string) =>
-        askDashboard(gateway, method, path, undefined, headers),
+      call: (method: string, path: string, body?: object) =>
+        askDashboard(gateway, method, path, body, headers),
     };
   };
   const ada = await sessionOf(TEAM);
   const again = await sessionOf(TEAM);
   const operator = await sessionOf({ groups: "admins", sub: "user-2" });
+  const path = `v1/admin/organizations/${ORGANIZATION}`;
+  expect((await operator.call("PATCH", path, { max_keys: 77 })).status).toBe(200);
+  const acts = (await (await ada.call("GET", "v1/audit_log?limit=1")).json()) as {
+    data: { actor: object }[];
+  };
+  expect(acts.data[0]).toMatchObject({ action: "organization.updated", after: { max_keys: 77 } });
+  // Where operators work from is not shown to organizations.
+  expect(acts.data[0]!.actor).toMatchObject({ kind: "subject", address: null, user_agent: null });
   const stranger = await signIn(gateway, gateway.managementKey);
   const listed = (await (await stranger.call("GET", "settings/sign-ins")).json()) as object;
   expect(listed).toMatchObject({ people: [] });

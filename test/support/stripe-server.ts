@@ -314,6 +314,11 @@ export class StripeServer {
       this.refunds.set(refund.id, refund);
       return ok(refundJson(refund));
     }
+    if (method === "GET" && path === "/v1/refunds") {
+      const all = [...this.refunds.values()];
+      const data = all.filter(({ intent }) => intent === parameters.get("payment_intent"));
+      return ok({ object: "list", data: data.map(refundJson), has_more: false, url: path });
+    }
     if (path.startsWith("/v1/refunds/")) {
       const refund = this.refunds.get(id);
       return refund === undefined ? missing : ok(refundJson(refund));
