@@ -131,8 +131,8 @@ test(
           await send(baseUrl, storeId, `${round}-${sender}-${count}`, sender % 2 === 0);
         }
       });
-      const kills = 300 + 250 * round;
-      await Bun.sleep(kills);
+      const begun = SENDERS * (2 + 2 * round);
+      await until("loops run", async () => (await upstream.countServed()) >= begun, PATIENCE_MS);
       gateway.signal("SIGKILL");
       isKilled = true;
       await gateway.exited;

@@ -9,6 +9,8 @@ export interface UpstreamProcess {
   behave(model: string, behaviour: Behaviour): Promise<void>;
   /** What was served since the last call; times of marks are by this process's clock, or earlier. */
   takeServed(): Promise<Served[]>;
+  /** How many requests were served since. */
+  countServed(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -29,13 +31,19 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     behaviours.set(model, behaviour);
     await post("/__behave", { model, behaviour });
   };
+  const look = async () => {
+    const answer = await (await fetch(`${controlUrl}/__served`)).json();
+    return answer as { now_ms: number; served: Served[] };
+  };
   return {
     baseUrl,
     behave,
+    async countServed() {
+      return (await look()).served.length;
+    },
     async takeServed() {
       const askedMs = steadyClock.nowMs();
-      const answer = await (await fetch(`${controlUrl}/__served`)).json();
-      const { now_ms: nowMs, served } = answer as { now_ms: number; served: Served[] };
+      const { now_ms: nowMs, served } = await look();
       const mostAheadMs = nowMs - askedMs;
       for (const mark of served.flatMap(({ contentMarks }) => contentMarks)) {
         mark.atMs -= mostAheadMs;
