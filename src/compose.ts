@@ -75,7 +75,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keepaliveMs: config.keepaliveMs,
   });
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
-  const batches = composeBatches({ ...base, ...node, files });
+  const batches = composeBatches({ ...base, ...node, ...provided, files, money });
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;

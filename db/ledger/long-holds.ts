@@ -1,7 +1,7 @@
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "./effects.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
-import type { LedgerRequest, Settlement } from "./rows.ts";
+import type { HoldRelease, LedgerRequest, Settlement } from "./rows.ts";
 import { createAccounts, type InstanceIdentity } from "./settle-batch.ts";
 
 /** A hold that outlives processes, as its row tells it. */
@@ -10,87 +10,125 @@ export interface LongHold extends LedgerRequest {
 }
 
 /**
- * Writes a hold that a gateway has decided in its memory. Its caller answers for the money being there.
+ * Writes holds that a gateway has decided in its memory. Its caller answers for the money being there.
  * Fails with 23505 where there is one of that name.
  */
-export function placeLongHoldEffect(
-  hold: LongHold,
+export function placeLongHoldsEffect(
+  holds: readonly LongHold[],
   also: StatementEffect | undefined,
 ): StatementEffect {
   return {
     ...around("long-hold-place", also),
     async run(sql) {
-      const { requestId, orgAccount, dayAccount, monthAccount, holdNano } = hold;
-      const { subjectAccounts = [] } = hold;
-      const nano = holdNano.toString();
-      const periods = [dayAccount, monthAccount, ...subjectAccounts];
-      await createAccounts(sql, periods, hold);
-      const accounts = sql([orgAccount, ...periods]);
-      await sql`SELECT 1 FROM accounts WHERE id IN ${accounts} ORDER BY id FOR UPDATE`;
-      await sql`INSERT INTO holds (id, org_account, day_account, month_account, subject_accounts, hold_nano)
-        VALUES (${requestId}, ${orgAccount}, ${dayAccount}, ${monthAccount},
-          ${subjectAccounts.length === 0 ? null : JSON.stringify(subjectAccounts)}::text::jsonb,
-          ${nano}::bigint)`;
-      await sql`UPDATE accounts SET held_nano = held_nano + ${nano}::bigint WHERE id IN ${accounts}`;
+      await placeLongHolds(sql, holds);
       await also?.run(sql);
     },
   };
 }
 
-/** Lets a hold of this instance outlive it. */
-export function keepHoldEffect(
+async function placeLongHolds(sql: DatabaseTransaction, holds: readonly LongHold[]): Promise<void> {
+  const sums = new Map<string, bigint>();
+  for (const hold of holds) {
+    const { orgAccount, dayAccount, monthAccount, subjectAccounts = [], holdNano } = hold;
+    const periods = [dayAccount, monthAccount, ...subjectAccounts];
+    if (!periods.every((id) => sums.has(id))) await createAccounts(sql, periods, hold);
+    for (const id of [orgAccount, ...periods]) sums.set(id, (sums.get(id) ?? 0n) + holdNano);
+  }
+  const ids = sql.array([...sums.keys()]);
+  await sql`SELECT 1 FROM accounts WHERE id = ANY (${ids}::text[]) ORDER BY id FOR UPDATE`;
+  const rows = holds.map(({ requestId, subjectAccounts = [], holdNano, ...accounts }) => ({
+    id: requestId,
+    org_account: accounts.orgAccount,
+    day_account: accounts.dayAccount,
+    month_account: accounts.monthAccount,
+    subject_accounts: subjectAccounts.length === 0 ? undefined : subjectAccounts,
+    hold_nano: holdNano.toString(),
+  }));
+  await sql`INSERT INTO holds (id, org_account, day_account, month_account, subject_accounts, hold_nano)
+    SELECT id, org_account, day_account, month_account, subject_accounts, hold_nano
+    FROM jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) AS given (id text, org_account text,
+      day_account text, month_account text, subject_accounts jsonb, hold_nano bigint)`;
+  await sql`UPDATE accounts a SET held_nano = held_nano + given.nano::bigint
+    FROM unnest(${ids}::text[], ${sql.array([...sums.values()].map(String))}::text[]) AS given (id, nano)
+    WHERE a.id = given.id`;
+}
+
+/** Lets holds of this instance outlive it; those that hold nothing have no row yet. */
+export function keepHoldsEffect(
   instance: InstanceIdentity,
-  id: string,
+  holds: readonly LongHold[],
   also: StatementEffect | undefined,
 ): StatementEffect {
+  const unwritten = holds.filter(({ holdNano }) => holdNano === 0n);
+  const ids = holds.filter(({ holdNano }) => holdNano > 0n).map(({ requestId }) => requestId);
   return {
     ...around("long-hold-keep", also),
     async run(sql) {
-      const kept = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
-        WHERE id = ${id} AND instance_id = ${instance.id}
-          AND epoch = ${instance.epoch.toString()}::bigint`;
-      if (kept.count === 0) throw new Error(`the hold ${id} is not there to be kept`);
+      if (unwritten.length > 0) await placeLongHolds(sql, unwritten);
+      if (ids.length > 0) {
+        const kept = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
+          WHERE id = ANY (${sql.array(ids)}::text[]) AND instance_id = ${instance.id}
+            AND epoch = ${instance.epoch.toString()}::bigint`;
+        if (kept.count < ids.length) {
+          throw new Error(`of the holds ${ids.join(", ")} some are not there to be kept`);
+        }
+      }
       await also?.run(sql);
     },
   };
 }
 
+/** What is written with the ends of holds, which it receives by name. */
+export interface AlsoEnded extends Omit<StatementEffect, "run"> {
+  run(sql: DatabaseTransaction, ended: ReadonlySet<string>): Promise<void>;
+}
+
 /**
- * Ends a hold, charging what `settlementOf` says, or nothing. Does nothing at all, `also` included, where
- * it has ended already. `onEnd` receives which it was; its transaction may still fail.
+ * Ends holds, charging what `settlementOf` says of each, or nothing. Passes over those that have ended already, and
+ * does nothing at all, `also` included, where all have. `onEnd` receives the others; its transaction may still fail.
  */
-export function endLongHoldEffect(
+export function endLongHoldsEffect(
   instance: InstanceIdentity,
-  id: string,
+  ids: readonly string[],
   end: {
-    readonly settlementOf?: (hold: LongHold) => Settlement;
-    readonly also: StatementEffect | undefined;
-    onEnd(hold: LongHold): void;
+    settlementOf(hold: LongHold): Settlement | undefined;
+    readonly also: AlsoEnded | undefined;
+    onEnd(holds: readonly LongHold[]): void;
   },
 ): StatementEffect {
   return {
     ...around("long-hold-end", end.also),
     async run(sql) {
-      const hold = await lockLongHold(sql, id);
-      if (hold === undefined) return;
-      const settlement = end.settlementOf?.(hold);
+      const holds = await lockLongHolds(sql, ids);
+      if (holds.length === 0) return;
+      const settlements: Settlement[] = [];
+      const releases: HoldRelease[] = [];
+      for (const hold of holds) {
+        const settlement = end.settlementOf(hold);
+        if (settlement === undefined) releases.push({ ...hold, hasAttempt: false });
+        else settlements.push(settlement);
+      }
       await exchangeLedgerBatch(sql, instance, {
         checkpoints: [],
-        settlements: settlement === undefined ? [] : [settlement],
-        releases: settlement === undefined ? [{ ...hold, hasAttempt: false }] : [],
+        settlements,
+        releases,
         holds: [],
         knownAccounts: new Set(),
         recheck: false,
       });
-      await end.also?.run(sql);
-      end.onEnd(hold);
+      await end.also?.run(sql, new Set(holds.map(({ requestId }) => requestId)));
+      end.onEnd(holds);
     },
   };
 }
 
-async function lockLongHold(sql: DatabaseTransaction, id: string): Promise<LongHold | undefined> {
-  const [row] = await sql<
+async function lockLongHolds(
+  sql: DatabaseTransaction,
+  ids: readonly string[],
+): Promise<LongHold[]> {
+  const rows = await sql<
     {
+      id: string;
       org_account: string;
       day_account: string;
       month_account: string;
@@ -100,25 +138,24 @@ async function lockLongHold(sql: DatabaseTransaction, id: string): Promise<LongH
       key_id: string;
     }[]
   >`
-    SELECT h.org_account, h.day_account, h.month_account, h.subject_accounts, h.hold_nano,
+    SELECT h.id, h.org_account, h.day_account, h.month_account, h.subject_accounts, h.hold_nano,
       a.organization_id, a.key_id
     FROM holds h JOIN accounts a ON a.id = h.day_account
-    WHERE h.id = ${id} AND h.instance_id IS NULL FOR UPDATE OF h`;
-  return (
-    row && {
-      requestId: id,
-      organizationId: row.organization_id,
-      keyId: row.key_id,
-      orgAccount: row.org_account,
-      dayAccount: row.day_account,
-      monthAccount: row.month_account,
-      subjectAccounts: row.subject_accounts ?? undefined,
-      holdNano: row.hold_nano,
-    }
-  );
+    WHERE h.id = ANY (${sql.array([...ids])}::text[]) AND h.instance_id IS NULL
+    ORDER BY h.id FOR UPDATE OF h`;
+  return rows.map((row) => ({
+    requestId: row.id,
+    organizationId: row.organization_id,
+    keyId: row.key_id,
+    orgAccount: row.org_account,
+    dayAccount: row.day_account,
+    monthAccount: row.month_account,
+    subjectAccounts: row.subject_accounts ?? undefined,
+    holdNano: row.hold_nano,
+  }));
 }
 
-function around(name: string, also: StatementEffect | undefined) {
+function around(name: string, also: Omit<StatementEffect, "run"> | undefined) {
   return {
     kind: "statement" as const,
     name: also === undefined ? name : `${name}+${also.name}`,

@@ -29,6 +29,7 @@ interface BatchRow {
   readonly cancelling_at: Date | null;
   readonly expires_at: Date;
   readonly left_ms: number;
+  readonly attempts: number;
 }
 
 function batchRecord(row: BatchRow): BatchRecord {
@@ -54,6 +55,7 @@ function batchRecord(row: BatchRow): BatchRecord {
     cancellingAtMs: row.cancelling_at?.getTime() ?? null,
     expiresAtMs: row.expires_at.getTime(),
     leftMs: row.left_ms,
+    attempts: row.attempts,
   };
 }
 
@@ -196,7 +198,8 @@ export async function finalizeBatch(
       status = CASE status WHEN 'cancelling' THEN status ELSE 'finalizing' END,
       output_file = CASE WHEN completed > 0 THEN ${files.output} END,
       error_file = CASE WHEN failed > 0 THEN ${files.errors} END
-    WHERE id = ${id} AND ends_as IS NULL`;
+    WHERE id = ${id} AND ends_as IS NULL AND NOT EXISTS (
+      SELECT FROM provider_batch_lines WHERE batch_id = ${id} AND request_id IS NOT NULL)`;
 }
 
 /** The files are written. What was kept of its lines is removed next. */
@@ -214,6 +217,18 @@ export async function postponeBatch(
   await sql`UPDATE batches SET attempts = attempts + 1,
     due_at = clock_timestamp() + make_interval(
       secs => least(${firstMs / 1_000}::float8 * 2 ^ least(attempts, 20), ${longestMs / 1_000}::float8))
+    WHERE id = ${id}`;
+}
+
+/** What it waits for is looked at again then, or as soon as it is to end. */
+export async function restBatchFor(
+  sql: DatabaseTransaction,
+  { id, status }: Pick<BatchRecord, "id" | "status">,
+  delayMs: number,
+): Promise<void> {
+  const isToEnd = sql`status <> ${status}`;
+  await sql`UPDATE batches SET attempts = 0, due_at = CASE WHEN ${isToEnd} THEN clock_timestamp()
+      ELSE clock_timestamp() + make_interval(secs => ${delayMs / 1_000}::float8) END
     WHERE id = ${id}`;
 }
 

@@ -1,4 +1,4 @@
-import type { Database, Query } from "../client.ts";
+import type { Database, Query, SqlFragment } from "../client.ts";
 import { recordAct } from "./audit-log.ts";
 
 export type SessionKind = "organization" | "operator";
@@ -162,6 +162,96 @@ export async function listSignInKeys(
     sessions: row.sessions,
     lastSeenAtMs: row.last_seen_at?.getTime() ?? null,
   }));
+}
+
+/** The access rules that let people of one organization in, as the setting states them. */
+export interface SubjectRules {
+  readonly issuer: string;
+  readonly rules: readonly string[];
+}
+
+/** Someone who has signed in through the identity provider, with sessions that are open. */
+export interface SignedInSubject {
+  readonly id: string;
+  readonly name: string;
+  readonly sessions: number;
+  readonly lastSeenAtMs: number;
+}
+
+const MAX_SUBJECTS = 200;
+
+/** Those seen last come first. */
+export async function listSignedInSubjects(
+  sql: Database,
+  { issuer, rules }: SubjectRules,
+  { createdAfterMs, usedAfterMs }: SessionBounds,
+): Promise<SignedInSubject[]> {
+  const rows = await sql<{ id: string; name: string; sessions: number; last_seen_at: Date }[]>`
+    SELECT key_id AS id, (array_agg(subject->>'name' ORDER BY created_at DESC))[1] AS name,
+      count(*)::integer AS sessions, max(last_used_at) AS last_seen_at
+    FROM dashboard_sessions
+    WHERE kind = 'organization' AND ${ofRules(sql, { issuer, rules })}
+      AND created_at > ${new Date(createdAfterMs)} AND last_used_at > ${new Date(usedAfterMs)}
+    GROUP BY key_id ORDER BY max(last_used_at) DESC, key_id LIMIT ${MAX_SUBJECTS}`;
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    sessions: row.sessions,
+    lastSeenAtMs: row.last_seen_at.getTime(),
+  }));
+}
+
+interface Ending extends SubjectRules {
+  readonly organizationId: string;
+  /** Of the management key, or of who has signed in through the identity provider. */
+  readonly holderId: string;
+  /** The session that asks, which stays. */
+  readonly keptHash: string;
+}
+
+/** How many sessions it has ended; undefined where the organization has no such key or person. */
+export async function deleteSessionsOf(
+  sql: Database,
+  { organizationId, holderId, keptHash, ...rules }: Ending,
+): Promise<number | undefined> {
+  return sql.begin(async (transaction) => {
+    const [key] = await transaction`
+      SELECT id FROM api_keys WHERE id = ${holderId} AND organization_id = ${organizationId}
+        AND kind = 'management' AND deleted_at IS NULL`;
+    const theirs = transaction`kind = 'organization' AND key_id = ${holderId}
+      AND ${key === undefined ? ofRules(sql, rules) : transaction`subject IS NULL`}`;
+    const deleted = await transaction`
+      DELETE FROM dashboard_sessions WHERE ${theirs} AND token_hash <> ${keptHash}`;
+    if (deleted.count > 0) {
+      const after = { holder: holderId, sessions: deleted.count };
+      await recordAct(transaction, {
+        ...{ organizationId, action: "session.ended", object: SESSION, after },
+      });
+      return deleted.count;
+    }
+    const [left] = await transaction`SELECT 1 FROM dashboard_sessions WHERE ${theirs} LIMIT 1`;
+    return key === undefined && left === undefined ? undefined : 0;
+  });
+}
+
+function ofRules(sql: Database, { issuer, rules }: SubjectRules): SqlFragment {
+  return sql`subject->>'issuer' = ${issuer}
+    AND subject->>'rule' = ANY(${sql.array([...rules])}::text[])`;
+}
+
+/** Those that are there no more, of the sessions asked for. */
+export function missingSessions(tokenHashes: readonly string[]): Query<ReadonlySet<string>> {
+  return {
+    name: "dashboard-sessions-missing",
+    tables: ["dashboard_sessions"],
+    async run(sql) {
+      const rows = await sql<{ token_hash: string }[]>`
+        SELECT token_hash FROM dashboard_sessions
+        WHERE token_hash = ANY(${sql.array([...tokenHashes])}::text[])`;
+      const found = new Set(rows.map((row) => row.token_hash));
+      return new Set(tokenHashes.filter((hash) => !found.has(hash)));
+    },
+  };
 }
 
 interface SessionRow {

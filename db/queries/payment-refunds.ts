@@ -1,4 +1,4 @@
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import { postCredit } from "../ledger/credits.ts";
 
 export type RefundState = "ordered" | "pending" | "succeeded" | "failed";
@@ -104,17 +104,21 @@ export async function findRefund(sql: Database, id: string): Promise<PaymentRefu
   return row && refundOf(row);
 }
 
-/** Claims the refunds whose next step is due. */
-export async function claimOpenRefunds(sql: Database, limit: number): Promise<PaymentRefund[]> {
+/** Claims the refunds of a processor's payments whose next step is due. */
+export async function claimOpenRefunds(
+  sql: Database | DatabaseTransaction,
+  processor: string,
+  limit: number,
+): Promise<PaymentRefund[]> {
   const rows = await sql<RefundRow[]>`
     UPDATE payment_refunds r SET looks = r.looks + 1,
       busy_until = clock_timestamp() + make_interval(secs => ${BUSY_SECONDS})
     FROM payment_intents p
     WHERE p.id = r.intent_id AND r.id IN (
-      SELECT id FROM payment_refunds
-      WHERE state IN ('ordered', 'pending') AND next_look_at <= clock_timestamp()
-        AND busy_until <= clock_timestamp()
-      ORDER BY next_look_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      SELECT open.id FROM payment_refunds open JOIN payment_intents of ON of.id = open.intent_id
+      WHERE open.state IN ('ordered', 'pending') AND open.next_look_at <= clock_timestamp()
+        AND open.busy_until <= clock_timestamp() AND of.processor = ${processor}
+      ORDER BY open.next_look_at LIMIT ${limit} FOR UPDATE OF open SKIP LOCKED)
     RETURNING r.*, p.reference AS charge_reference, p.description`;
   return rows.map(refundOf);
 }

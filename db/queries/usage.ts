@@ -102,7 +102,7 @@ function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
 interface Lines {
   readonly rows: SqlFragment;
   /** Of each of the rows. */
-  readonly interval: "hour" | "day";
+  readonly interval: UsageInterval;
   /** True where names occur once in it. */
   readonly areTotals: boolean;
 }
@@ -115,14 +115,16 @@ async function findTotals(sql: Database, listing: UsageListing): Promise<Lines |
   if (isDetailed || keyId !== undefined || model !== undefined) return undefined;
   if (group === "key" && isHourly(listing)) return undefined;
   if (!(await haveTotals(sql, listing))) return undefined;
-  if (group === "user" || group === "tag") {
-    return { rows: subjectTotals(sql, listing, group), interval: "day", areTotals: true };
-  }
-  const interval = isHourly(listing) ? "hour" : "day";
-  const kind = group === "key" ? "key_day" : interval;
-  const rows = sql`SELECT starts_at, value AS key_id, ${sql(FIGURES)} FROM usage_totals
-    WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)}`;
-  return { rows, interval, areTotals: true };
+  const isOfSubjects = group === "user" || group === "tag";
+  const interval = !isOfSubjects && isHourly(listing) ? "hour" : "day";
+  const kind = group === "key" ? "key_day" : (group ?? interval);
+  const from = (when: SqlFragment) => totalsOf(sql, listing, kind, when);
+  const rowsOf = isOfSubjects
+    ? (when: SqlFragment) => subjectTotals(sql, listing, group, when)
+    : (when: SqlFragment) => sql`SELECT starts_at, value AS key_id, ${sql(FIGURES)} ${from(when)}`;
+  return listing.interval === "month"
+    ? { rows: months(sql, listing, from, rowsOf), interval: "month", areTotals: true }
+    : { rows: rowsOf(sql``), interval, areTotals: true };
 }
 
 async function haveTotals(sql: Database, listing: UsageListing): Promise<boolean> {
@@ -134,32 +136,79 @@ async function haveTotals(sql: Database, listing: UsageListing): Promise<boolean
   return cursor?.have ?? true;
 }
 
-/** Day by day, so that a page reads no further than its last one. */
-function subjectTotals(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
-  const { organizationId } = listing;
-  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
-  const of = (kinds: SqlFragment) =>
-    sql`FROM usage_totals WHERE organization_id = ${organizationId} AND kind IN ${kinds}`;
-  return sql`
-    SELECT days.day AS starts_at, of_day.*
-    FROM (
-      SELECT generate_series(min(starts_at), max(starts_at), interval '24 hours') AS day
-      ${of(sql`(${kind})`)} ${within(sql, listing)} ORDER BY day
-    ) days CROSS JOIN LATERAL (
-      SELECT ${named(sql, kind)} AS value ${joined(sql, sums)}
-      FROM (
-        SELECT *, row_number() OVER (PARTITION BY kind, value = ''
-          ORDER BY cost_nano DESC, requests DESC, value COLLATE "C") AS place
-        ${of(sql`(${kind}, ${`other_${kind}`})`)} AND starts_at = days.day
-      ) ranked
-      GROUP BY 1
-    ) of_day`;
+type RowsWhen = (when: SqlFragment) => SqlFragment;
+
+function totalsOf(
+  sql: Database,
+  listing: UsageListing,
+  kind: string,
+  when: SqlFragment,
+): SqlFragment {
+  return sql`FROM usage_totals
+    WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)} ${when}`;
 }
 
-/** What ranks lines under a place is listed by itself. */
-function named(sql: Database, kind: "user" | "tag"): SqlFragment {
-  return sql`CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
-    ELSE ${OTHERS} END`;
+/** Month by month, so that a page reads no further than its last one. */
+function months(
+  sql: Database,
+  { groups }: UsageListing,
+  from: RowsWhen,
+  rowsOf: RowsWhen,
+): SqlFragment {
+  const by = groups.map((group) => sql(COLUMNS[group]));
+  const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
+  const inMonth = sql`AND starts_at >= month AND starts_at < month + interval '1 month'`;
+  return sql`
+    SELECT month AS starts_at, of_month.*
+    FROM (
+      SELECT generate_series(date_trunc('month', min(starts_at), 'UTC'), max(starts_at),
+        interval '1 month') AS month
+      ${from(sql``)} ORDER BY month
+    ) months CROSS JOIN LATERAL (
+      SELECT ${by[0] ?? sql`NULL AS key_id`} ${joined(sql, sums)} FROM (${rowsOf(inMonth)}) lines
+      ${by[0] === undefined ? sql`HAVING count(*) > 0` : sql`GROUP BY 1`}
+    ) of_month`;
+}
+
+/**
+ * Day by day as well. Of each the largest are looked up by their cost, and the others are what is left of the whole,
+ * one that is named like them included. Each request is of one user, so that the whole of users is that of the day.
+ */
+function subjectTotals(
+  sql: Database,
+  listing: UsageListing,
+  group: "user" | "tag",
+  when: SqlFragment,
+): SqlFragment {
+  // As constants, which a partial index is chosen by.
+  const kind = group === "user" ? sql`'user'` : sql`'tag'`;
+  const whole = group === "user" ? sql`'day'` : sql`'tag', 'other_tag'`;
+  const each = (value: (figure: string) => SqlFragment) =>
+    joined(
+      sql,
+      FIGURES.map((figure) => sql`, ${value(figure)} AS ${sql(figure)}`),
+    );
+  const figures = each((figure) => sql`${sql(figure)}`);
+  const sums = each((figure) => sql`coalesce(sum(${sql(figure)}), 0)::bigint`);
+  const ofDay = (kinds: SqlFragment) => sql`
+    FROM usage_totals WHERE organization_id = ${listing.organizationId} AND kind IN (${kinds}) AND starts_at = day`;
+  return sql`
+    SELECT day AS starts_at, of_day.*
+    FROM (
+      SELECT generate_series(min(starts_at), max(starts_at), interval '24 hours') AS day
+      ${totalsOf(sql, listing, group, when)} ORDER BY day
+    ) days CROSS JOIN LATERAL (
+      WITH named AS MATERIALIZED (
+        (SELECT value ${figures} ${ofDay(kind)} AND value NOT IN ('', ${OTHERS})
+          ORDER BY cost_nano DESC, requests DESC, value COLLATE "C" LIMIT ${MAX_SUBJECTS_A_DAY})
+        UNION ALL SELECT value ${figures} ${ofDay(kind)} AND value = ''
+      )
+      SELECT * FROM named
+      UNION ALL
+      SELECT ${OTHERS} ${each((figure) => sql`w.${sql(figure)} - n.${sql(figure)}`)}
+      FROM (SELECT 0 ${sums} ${ofDay(whole)}) w, (SELECT 0 ${sums} FROM named) n
+      WHERE w <> n
+    ) of_day`;
 }
 
 /** By key, model and provider. */
@@ -199,9 +248,10 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
   const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
   return sql`
     SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at ${by},
-      ${named(sql, kind)} AS value, ${sql(FIGURES)}
+      CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
+        ELSE ${OTHERS} END AS value, ${sql(FIGURES)}
     FROM (
-      SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
+      SELECT *, dense_rank() OVER (PARTITION BY kind, day, value IN ('', ${OTHERS})
         ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
       FROM (
         SELECT kind, day, value ${by} ${joined(sql, sums)}, sum(sum(cost_nano)) OVER of_value AS total_nano,

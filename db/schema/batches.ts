@@ -78,3 +78,52 @@ export const batchContents = pgTable(
   },
   (table) => [primaryKey({ columns: [table.batchId, table.part] })],
 );
+
+/** Batches at providers, each with lines of one batch here. States: see `src/batches/handed-lines.ts`. */
+export const providerBatches = pgTable(
+  "provider_batches",
+  {
+    /** The mark by which it is found at the provider. */
+    id: text("id").primaryKey(),
+    batchId: text("batch_id").notNull(),
+    providerId: text("provider_id").notNull(),
+    /** Of a provider with several keys, the name of the one that it was made with. */
+    providerKey: text("provider_key"),
+    model: text("model").notNull(),
+    /** The name that the provider knows the model by. */
+    providerModel: text("provider_model").notNull(),
+    kind: text("kind").notNull(),
+    /** What its lines are billed by, as it stood when they were handed over. */
+    terms: text("terms").notNull(),
+    state: text("state").notNull(),
+    requests: integer("requests").notNull(),
+    /** Its id at the provider. */
+    providerBatch: text("provider_batch"),
+    /** When it was created there, or was about to be. */
+    orderedAt: time("ordered_at"),
+    isCancelled: boolean("is_cancelled").notNull().default(false),
+  },
+  (table) => [
+    index("provider_batches_batch").on(table.batchId),
+    index("provider_batches_provider").on(table.providerId),
+  ],
+);
+
+/**
+ * Lines that are at providers: each has a hold of the name of its request, and no hold of a line is without its row. One
+ * without a request has come back, and is to be called as others are.
+ */
+export const providerBatchLines = pgTable(
+  "provider_batch_lines",
+  {
+    batchId: text("batch_id").notNull(),
+    line: integer("line").notNull(),
+    providerBatch: text("provider_batch"),
+    requestId: text("request_id"),
+    feeBasisPoints: integer("fee_basis_points"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.batchId, table.line] }),
+    index("provider_batch_lines_provider_batch").on(table.providerBatch),
+  ],
+);

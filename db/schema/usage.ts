@@ -144,6 +144,10 @@ export const usageTotals = pgTable(
       name: "usage_totals_pk",
       columns: [table.organizationId, table.kind, table.startsAt, table.value],
     }),
+    /** The largest of a day. */
+    index("usage_totals_cost")
+      .on(table.organizationId, table.kind, table.startsAt, table.costNano)
+      .where(sql`${table.kind} IN ('user', 'tag')`),
   ],
 );
 

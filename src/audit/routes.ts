@@ -140,15 +140,17 @@ async function page(
 /** Where operators work from is none of an organization's business. */
 function withoutPlaceOfOperators(found: AuditEntry): AuditEntry {
   const { actor } = found;
-  if (actor.kind !== "operator" && actor.kind !== "cli") return found;
+  if (actor.kind === "system") return found;
+  if (actor.kind !== "operator" && actor.kind !== "cli" && !actor.is_operator) return found;
   return { ...found, actor: { ...actor, address: null, user_agent: null } };
 }
 
 function entryShape({ organizationId, createdAtMs, actor, ...rest }: AuditEntry) {
+  const { is_operator: _, ...shown } = { is_operator: undefined, ...actor };
   return {
     ...rest,
     organization_id: organizationId,
-    actor: { via: null, address: null, user_agent: null, request_id: null, ...actor },
+    actor: { via: null, address: null, user_agent: null, request_id: null, ...shown },
     created_at: isoTime(createdAtMs),
   };
 }

@@ -1,7 +1,8 @@
 import { OwnedRun, OwnedRuns } from "../../actors/runtime/owned-runs.ts";
 import { type Lease, LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
-import type { Database } from "../../db/client.ts";
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import { guardLease } from "../../db/queries/actor-leases.ts";
 import { readContents, removeLines } from "../../db/queries/batch-lines.ts";
 import {
   BATCH,
@@ -13,6 +14,7 @@ import {
   postponeBatch,
   readBatch,
   restBatch,
+  restBatchFor,
 } from "../../db/queries/batches.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import { type BatchEnd, type BatchRecord, isEnded } from "../lib/batch.ts";
@@ -22,9 +24,12 @@ import { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { Semaphore } from "../lib/semaphore.ts";
+import type { MoneyPort } from "../money/interface.ts";
+import type { Provider } from "../providers/interface.ts";
+import { HandedLines } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
 import type { LineCalls } from "./line-call.ts";
-import { LINES_AT_A_TIME, LineRun } from "./line-run.ts";
+import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
 
 interface BatchOwnerDependencies {
   readonly sql: Database;
@@ -35,7 +40,11 @@ interface BatchOwnerDependencies {
   readonly files: JobFiles;
   /** Once calls can be made. */
   readonly calls: Promise<LineCalls>;
+  readonly money: MoneyPort;
+  /** Those of the operator. */
+  readonly providers: ReadonlyMap<string, Provider>;
   isBusy(): boolean;
+  warn(message: string): void;
   /** A batch is done, so that there is room for another one. */
   onRoom(): void;
   onError(error: unknown): void;
@@ -46,14 +55,17 @@ const MAX_BATCHES_AT_A_TIME = 16;
 const MAX_BATCHES_OF_ONE = 2;
 const MAX_CALLS_AT_A_TIME = 32;
 const MAX_CHECKED_AT_A_TIME = 2;
+/** Until what is at providers is looked at while other lines are called. */
+const FOLLOW_MS = 1_000;
 const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
 
 /*
  * One batch, by its owner:
  *
  * validating   its input is read to its end: in_progress, or failed where a line is at fault
- * in_progress  its lines are called, some at a time, until each has its result; those that are not called within
- *              the completion window have that as theirs: finalizing
+ * in_progress  its lines are handed to providers that take batches, and the others called, some at a time, until each
+ *              has its result; those that are not called within the completion window have that as theirs: finalizing.
+ *              While all that is left is at providers it has no owner, but for a look from time to time
  * finalizing   its files are written: completed or expired
  * cancelling   asked for by a request while validating or in_progress: lines that run end, those that were not called
  *              have that as theirs, and the files are written: cancelled
@@ -127,7 +139,7 @@ export class BatchOwner {
       return false;
     }
     if (batch.endsAs !== null) await this.#writeFiles(run, batch);
-    else if (batch.inProgressAtMs !== null) await this.#callLines(run, batch);
+    else if (batch.inProgressAtMs !== null) return this.#answerLines(run, batch);
     else await this.#checking.pass(() => this.#check(run, batch));
     return true;
   }
@@ -142,23 +154,73 @@ export class BatchOwner {
     });
   }
 
-  async #callLines(run: Run, batch: BatchRecord): Promise<void> {
-    const { calls, files: _, ...parts } = this.#dependencies;
-    const lines = new LineRun(
+  /** False where it waits for what is at providers. */
+  async #answerLines(run: Run, batch: BatchRecord): Promise<boolean> {
+    const { live, handed } = await this.#linesOf(run, batch);
+    const { ended } = run;
+    await handed.follow();
+    const isWhole = ended.aborted || (await handed.handOver());
+    if (isWhole && !ended.aborted) await this.#callOthers(run, live, handed);
+    const nextMs = await handed.follow();
+    const isOut = (await handed.elsewhere()).size > 0;
+    if (isOut || (!isWhole && !ended.aborted)) {
+      const waitMs = ended.aborted ? nextMs : Math.min(nextMs, Math.max(0, batch.leftMs));
+      await this.#runs.guarded(run, (sql) => restBatchFor(sql, batch, waitMs));
+      return false;
+    }
+    if (ended.aborted) await live.end();
+    // Some may have come back meanwhile.
+    else if (await live.hasMore()) return true;
+    const made = { output: newId("file"), errors: newId("file") };
+    const endsAs = ended.aborted ? (ended.reason as BatchEnd) : "completed";
+    await this.#runs.guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
+    return true;
+  }
+
+  /** Lines that are at no provider, while those that are are looked at. */
+  async #callOthers(run: Run, live: LineRun, handed: HandedLines): Promise<void> {
+    const over = new AbortController();
+    const calling = live.run(await handed.elsewhere()).finally(() => over.abort());
+    const results = await Promise.allSettled([
+      calling,
+      this.#followUntil(over.signal, run, handed),
+    ]);
+    for (const result of results) if (result.status === "rejected") throw result.reason;
+  }
+
+  async #followUntil(over: AbortSignal, run: Run, handed: HandedLines): Promise<void> {
+    const { clock } = this.#dependencies;
+    for (;;) {
+      await waitUnless(clock, FOLLOW_MS, [over, run.ended, run.abandoned]);
+      if (over.aborted || run.ended.aborted) return;
+      run.abandoned.throwIfAborted();
+      await waitUnless(clock, await handed.follow(), [over, run.ended, run.abandoned]);
+    }
+  }
+
+  async #linesOf(run: Run, batch: BatchRecord): Promise<{ live: LineRun; handed: HandedLines }> {
+    const { calls, files: _, instance, ...rest } = this.#dependencies;
+    const parts = {
+      ...rest,
+      calls: await calls,
+      slots: this.#slots,
+      readInput: () => this.#readInput(batch),
+      guarded: <Result>(write: (sql: DatabaseTransaction) => Promise<Result>) =>
+        this.#runs.guarded(run, write),
+      guard: (sql: DatabaseTransaction) => guardLease(sql, run.lease, instance),
+      abandoned: run.abandoned,
+      ended: run.ended,
+    };
+    const live = new LineRun(parts, batch);
+    const handed = new HandedLines(
       {
         ...parts,
-        calls: await calls,
-        slots: this.#slots,
-        readInput: () => this.#readInput(batch),
-        guarded: (write) => this.#runs.guarded(run, write),
-        abandoned: run.abandoned,
-        ended: run.ended,
+        calm: () => live.calm(),
+        calledAmong: (lines) => live.calledAmong(lines),
       },
       batch,
     );
-    const endsAs = await lines.run();
-    const made = { output: newId("file"), errors: newId("file") };
-    await this.#runs.guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
+    return { live, handed };
   }
 
   async #writeFiles(run: Run, batch: BatchRecord): Promise<void> {
@@ -192,6 +254,7 @@ export class BatchOwner {
   }
 
   async #clear(run: Run, batch: BatchRecord): Promise<void> {
+    await (await this.#linesOf(run, batch)).handed.clear();
     await this.#dependencies.files.release(batch.id);
     let isMore = true;
     while (isMore) isMore = await this.#runs.guarded(run, (sql) => removeLines(sql, batch.id));

@@ -25,16 +25,43 @@ interface ReadLine extends BatchLine {
   readonly size: number;
 }
 
-/** The requests of an input file in their order; blank lines are passed over. Throws JsonLineError. */
+/**
+ * The requests of an input file in their order; blank lines, and those that are not wanted, are passed over. Throws
+ * JsonLineError.
+ */
 export async function* readBatchLines(
   content: ReadableStream<Uint8Array>,
+  isWanted: (line: number) => boolean = () => true,
 ): AsyncGenerator<ReadLine> {
   const pause = loopPauses();
   for await (const raw of readLines(content, MAX_LINE_BYTES)) {
     await pause();
+    if (!isWanted(raw.line)) continue;
     const line = batchLine(raw);
     if (line !== undefined) yield line;
   }
+}
+
+/** Lines that are read ahead. */
+const LINES_A_LOOK = 250;
+const CHARACTERS_A_LOOK = 4_194_304;
+
+/** The requests that are wanted, some at a time. */
+export async function* readSomeLines(
+  content: ReadableStream<Uint8Array>,
+  isWanted: (line: number) => boolean,
+): AsyncGenerator<readonly BatchLine[]> {
+  let lines: BatchLine[] = [];
+  let characters = 0;
+  for await (const { size, ...line } of readBatchLines(content, isWanted)) {
+    lines.push(line);
+    characters += size;
+    if (lines.length < LINES_A_LOOK && characters < CHARACTERS_A_LOOK) continue;
+    yield lines;
+    lines = [];
+    characters = 0;
+  }
+  if (lines.length > 0) yield lines;
 }
 
 function batchLine({ line, bytes }: RawLine): ReadLine | undefined {

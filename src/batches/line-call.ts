@@ -1,5 +1,8 @@
 import { asGatewayError } from "../../db/unavailable.ts";
+import type { Caller } from "../calls/admission.ts";
+import type { CallHalf, FirstHalf, HandedCall, SecondHalf } from "../calls/batched-call.ts";
 import type { OwnIdempotency } from "../calls/call.ts";
+import type { UnwrittenCharge } from "../calls/call-charge.ts";
 import { ERROR_TABLE, errorResponse } from "../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
@@ -23,11 +26,14 @@ export interface LineCallDependencies {
   note(request: RequestRecord): void;
 }
 
-export interface LineRequest {
+export interface CalledLine {
   readonly organizationId: string;
   readonly keyId: string;
   readonly endpoint: string;
   readonly body: unknown;
+}
+
+export interface LineRequest extends CalledLine {
   readonly idempotency: OwnIdempotency;
   /** Keeps, before its charge, an answer that is too large to be kept under the idempotency key. */
   keepLarge(answer: LineAnswer): Promise<void>;
@@ -48,6 +54,13 @@ export interface LineRefusal {
   /** What a client would have got. */
   answer(): Promise<LineAnswer>;
   /** To be called where it is the end of the request: it then is among the organization's failed requests. */
+  note(): void;
+}
+
+/** Of a provider's batch; charged once its figures are written. */
+export interface TakenAnswer extends LineAnswer {
+  readonly charge: UnwrittenCharge;
+  /** To be called once it is. */
   note(): void;
 }
 
@@ -87,7 +100,7 @@ export class LineCalls {
   /** The same request twice, on any instance, is charged once. */
   async call(request: LineRequest): Promise<LineAnswer | LineRefusal> {
     const { inFlight, note } = this.#dependencies;
-    const asked: Asked = { requestId: newId("req"), startedMs: performance.now(), log: {} };
+    const asked = askedNow(newId("req"));
     if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
     inFlight.begin();
     try {
@@ -102,14 +115,68 @@ export class LineCalls {
     }
   }
 
-  async #answer(request: LineRequest, { requestId, startedMs, log }: Asked): Promise<LineAnswer> {
+  /**
+   * What of a request a provider can be given in a batch; undefined where it is to be called, also for what is wrong with
+   * it. Rejects where the gateway has no time for it now.
+   */
+  async hand(request: CalledLine): Promise<HandedCall | undefined> {
+    if (statesPreset(request.body)) return undefined;
+    const half: FirstHalf = { kind: "first" };
+    const outcome = await this.#halfOf(request, askedNow(newId("req")), half);
+    if ("error" in outcome && isOfGateway(outcome.error)) throw outcome.error;
+    return half.handed;
+  }
+
+  /** What a provider has answered to a request in a batch, and its charge. Whether the key may call still is no matter. */
+  async take(
+    request: CalledLine,
+    requestId: string,
+    half: Omit<SecondHalf, "kind" | "charge">,
+  ): Promise<TakenAnswer | LineRefusal> {
+    const second: SecondHalf = { kind: "second", ...half };
+    const asked = askedNow(requestId);
+    const answer = await this.#halfOf(request, asked, second);
+    if ("error" in answer) return answer;
+    const record = this.#recordOf(request, asked, answer.status);
+    const note = () => this.#dependencies.note(record);
+    return { ...answer, charge: second.charge!, note };
+  }
+
+  /** A request that a provider has failed in a batch. */
+  failed(request: CalledLine, requestId: string, error: GatewayError): LineRefusal {
+    return this.#refusal(request, askedNow(requestId), error);
+  }
+
+  async #halfOf(
+    request: CalledLine,
+    asked: Asked,
+    half: CallHalf,
+  ): Promise<LineAnswer | LineRefusal> {
+    const { inFlight } = this.#dependencies;
+    if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
+    inFlight.begin();
+    try {
+      return await this.#answer(request, asked, half);
+    } catch (error) {
+      return this.#refusal(request, asked, asGatewayError(error));
+    } finally {
+      asked.log.releaseBody?.();
+      inFlight.end();
+    }
+  }
+
+  async #answer(
+    request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "keepLarge">>,
+    { requestId, startedMs, log }: Asked,
+    half?: CallHalf,
+  ): Promise<LineAnswer> {
     const admitAgain = async () => {
       const key = await this.#dependencies.usableKey(request.keyId);
       this.assertMayCall(key, request.endpoint);
       return { key, givesWay: true };
     };
     const route = this.#routes.get(request.endpoint)!;
-    const caller = await admitAgain();
+    const caller = half?.kind === "second" ? formerCaller(request) : await admitAgain();
     const { key } = caller;
     const origin = { address: null, user_agent: null, request_id: requestId };
     log.asked = askedIn(request.body);
@@ -123,6 +190,7 @@ export class LineCalls {
         headers: { "content-type": "application/json" },
       }),
       ownIdempotency: request.idempotency,
+      half,
       params: {},
       query: {},
       caller,
@@ -135,7 +203,8 @@ export class LineCalls {
       log,
       respond: (body, headers, status = 200) => new Response(body, { status, headers }),
       keepOpen: () => () => {},
-      keepLarge: (body) => request.keepLarge({ status: 200, requestId, isReplay: false, body }),
+      keepLarge: async (body) =>
+        request.keepLarge?.({ status: 200, requestId, isReplay: false, body }),
     } satisfies RequestContext);
     return {
       status: response.status,
@@ -145,7 +214,7 @@ export class LineCalls {
     };
   }
 
-  #refusal(request: LineRequest, asked: Asked, error: GatewayError): LineRefusal {
+  #refusal(request: CalledLine, asked: Asked, error: GatewayError): LineRefusal {
     const { status } = ERROR_TABLE[error.code];
     asked.log.errorCode = error.code;
     const record = this.#recordOf(request, asked, status);
@@ -160,12 +229,27 @@ export class LineCalls {
     };
   }
 
-  #recordOf({ endpoint, organizationId, keyId }: LineRequest, asked: Asked, status: number) {
+  #recordOf({ endpoint, organizationId, keyId }: CalledLine, asked: Asked, status: number) {
     return requestRecord(asked, this.#routes.get(endpoint)!, status, organizationId, keyId);
   }
 }
 
+/** What a preset adds may have changed when the answer comes. */
+function statesPreset(body: unknown): boolean {
+  const { preset } = body as { readonly preset?: unknown };
+  return preset !== undefined && preset !== null;
+}
+
+/** Of what was admitted before. */
+function formerCaller({ keyId: id, organizationId }: CalledLine): Caller {
+  return { key: { id, organizationId } as ApiKeyRecord };
+}
+
 type Asked = Pick<RequestContext, "requestId" | "startedMs" | "log">;
+
+function askedNow(requestId: string): Asked {
+  return { requestId, startedMs: performance.now(), log: {} };
+}
 
 /** As the pipeline reads the body of a request. Throws 400. */
 async function readBody(

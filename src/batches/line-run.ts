@@ -11,7 +11,7 @@ import type { BatchEnd, BatchRecord } from "../lib/batch.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { Keyring } from "../lib/keyring.ts";
-import { type BatchLine, readBatchLines } from "./input-lines.ts";
+import { type BatchLine, readSomeLines } from "./input-lines.ts";
 import {
   isOfGateway,
   isPassing,
@@ -46,9 +46,6 @@ const BUSY_PAUSE_MS = 200;
 const MAX_TRIES = 5;
 const FIRST_DELAY_MS = 1_000;
 const LONGEST_DELAY_MS = 60_000;
-/** Lines that are read ahead. */
-const LINES_A_LOOK = 250;
-const CHARACTERS_A_LOOK = 4_194_304;
 
 /**
  * Calls the lines of one batch. Each is a paid call under an idempotency key of its own: an owner that dies behind
@@ -66,14 +63,25 @@ export class LineRun {
     this.#batch = batch;
   }
 
-  /** Resolves when every line has its result: with `ended`, lines that were not called have that as theirs. */
-  async run(): Promise<BatchEnd> {
-    const { sql, ended } = this.#parts;
-    const done = await linesWithResult(sql, this.#batch.id);
-    if (!ended.aborted) await this.#callAll(done);
-    if (!ended.aborted) return "completed";
-    await this.#endRest(done);
-    return ended.reason as BatchEnd;
+  /** Resolves when every line has its result, but for those that are `elsewhere`, or when the batch is to end. */
+  async run(elsewhere: ReadonlySet<number>): Promise<void> {
+    const done = await linesWithResult(this.#parts.sql, this.#batch.id);
+    await this.#callAll(done.union(elsewhere));
+  }
+
+  /** Whether lines have no result yet. */
+  async hasMore(): Promise<boolean> {
+    return (await linesWithResult(this.#parts.sql, this.#batch.id)).size < this.#batch.total;
+  }
+
+  /** Resolves when lines that were not called have the end of the batch as their result. */
+  async end(): Promise<void> {
+    await this.#endRest(await linesWithResult(this.#parts.sql, this.#batch.id));
+  }
+
+  /** Those among the lines that were called here. */
+  async calledAmong(lines: readonly BatchLine[]): Promise<ReadonlySet<number>> {
+    return new Set((await this.#claimsOf(lines)).keys());
   }
 
   async #callAll(done: Set<number>): Promise<void> {
@@ -86,7 +94,7 @@ export class LineRun {
         const claims = await this.#claimsOf(lines);
         for (const line of lines) {
           while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
-          await this.#calm();
+          await this.calm();
           if (isOver()) break;
           const claim = claims.get(line.line);
           const call: Promise<void> = (
@@ -109,24 +117,12 @@ export class LineRun {
     abandoned.throwIfAborted();
   }
 
-  /** Some at a time. */
   async *#linesWithout(done: ReadonlySet<number>): AsyncGenerator<readonly BatchLine[]> {
-    let lines: BatchLine[] = [];
-    let characters = 0;
-    for await (const { size, ...line } of readBatchLines(await this.#parts.readInput())) {
-      if (done.has(line.line)) continue;
-      lines.push(line);
-      characters += size;
-      if (lines.length < LINES_A_LOOK && characters < CHARACTERS_A_LOOK) continue;
-      yield lines;
-      lines = [];
-      characters = 0;
-    }
-    if (lines.length > 0) yield lines;
+    yield* readSomeLines(await this.#parts.readInput(), (line) => !done.has(line));
   }
 
   /** Requests of clients go first. */
-  async #calm(): Promise<void> {
+  async calm(): Promise<void> {
     const { isBusy, ended, abandoned } = this.#parts;
     while (isBusy() && !ended.aborted && !abandoned.aborted) await this.#wait(BUSY_PAUSE_MS);
   }
@@ -283,14 +279,23 @@ export class LineRun {
   }
 
   /** Ends early with the batch. */
-  async #wait(delayMs: number): Promise<void> {
+  #wait(delayMs: number): Promise<void> {
     const { clock, ended, abandoned } = this.#parts;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const wake = () => resolve();
-    const cancel = clock.after(delayMs, wake);
-    for (const signal of [ended, abandoned]) signal.addEventListener("abort", wake);
-    if (!ended.aborted && !abandoned.aborted) await promise;
-    cancel();
-    for (const signal of [ended, abandoned]) signal.removeEventListener("abort", wake);
+    return waitUnless(clock, delayMs, [ended, abandoned]);
   }
+}
+
+/** Ends early where one of the signals aborts. */
+export async function waitUnless(
+  clock: Clock,
+  delayMs: number,
+  signals: readonly AbortSignal[],
+): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const wake = () => resolve();
+  const cancel = clock.after(delayMs, wake);
+  for (const signal of signals) signal.addEventListener("abort", wake);
+  if (!signals.some(({ aborted }) => aborted)) await promise;
+  cancel();
+  for (const signal of signals) signal.removeEventListener("abort", wake);
 }

@@ -30,6 +30,15 @@ export interface ChargeDependencies {
   readonly idempotency: Idempotency;
 }
 
+/** A charge that is written by who asked for it. */
+export interface UnwrittenCharge {
+  readonly figures: SettlementFigures;
+  /** To be written with it. */
+  readonly event: StatementEffect | undefined;
+  /** To be called when both are. */
+  onWritten(): void;
+}
+
 /** A response that is kept under its idempotency key, with the charge. */
 export interface KeptAnswer {
   readonly claim: IdempotencyClaim;
@@ -146,13 +155,13 @@ export class CallCharge {
       const keeping = claim.keepLarge!(body);
       return keeping.then(() => this.settle(figures, status, errorCode, small, also));
     }
-    const { money, events, idempotency } = this.#dependencies;
+    const { money, idempotency } = this.#dependencies;
     addHistory(figures, this.#call.log);
     const settled = withStatus(figures, status);
     this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
     const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
     const stored = bothEffects(result, also);
-    const event = events?.ofCharge(this.#call.hold, settled, errorCode);
+    const event = this.#eventOf(settled, errorCode);
     return traced(
       this.#call.log.trace,
       "settle",
@@ -160,6 +169,19 @@ export class CallCharge {
         ? money.settle(this.#call.hold, settled, stored)
         : this.#settleWithEvent(settled, stored, event),
     );
+  }
+
+  #eventOf(settled: SettlementFigures, errorCode?: string) {
+    return this.#dependencies.events?.ofCharge(this.#call.hold, settled, errorCode);
+  }
+
+  /** A charge that is not written here. */
+  async toSettle(settled: SettlementFigures): Promise<UnwrittenCharge> {
+    const event = await this.#eventOf(settled);
+    const onWritten = () => {
+      if (event !== undefined) this.#dependencies.events!.noteWritten();
+    };
+    return { figures: settled, event, onWritten };
   }
 
   async #settleWithEvent(

@@ -5,6 +5,7 @@ import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
+import type { CallHalf } from "./batched-call.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
 import type { CallTokens } from "./call-tokens.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
@@ -37,6 +38,8 @@ export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly ownIdempotency?: OwnIdempotency | undefined;
   /** As that of an idempotency claim. */
   keepLarge?(body: Uint8Array): Promise<void>;
+  /** Set where its provider answers it in a batch. */
+  readonly half?: CallHalf | undefined;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
   screened?(guard: CallGuard): Promise<Request>;
   /** Absent for what the gateway asks by itself. */

@@ -89,6 +89,8 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
+  /** Whether one call of a provider, in a batch of it, is all that a request needs. Absent: none may stand in batches. */
+  standsInBatches?(request: Request): boolean;
   /** What the gateway does itself for the request before a provider is called; undefined for most. */
   preparation?(request: Request): Preparation | undefined;
   /** @param candidate absent where none is available and the model's own terms stand for it */

@@ -29,6 +29,7 @@ import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { Guardrail } from "../screening/guardrail.ts";
 import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import { halfOfCall } from "./batched-call.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
 import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
@@ -101,9 +102,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(arrived: ArrivedCall<Request>): Promise<CallOutcome> {
+    if (arrived.half !== undefined) return halfOfCall(this.#dependencies, this, arrived);
     const order = arrived.headers && cacheOrderOf(arrived.headers);
     const claim = this.#claimOf(arrived);
-    const guarding = this.#guardOf(arrived);
+    const guarding = this.guardOf(arrived);
     const guard = guarding instanceof Promise ? await guarding : guarding;
     let plan = await this.route(arrived);
     const { admission } = this.#dependencies;
@@ -135,7 +137,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Throws, or rejects with, 404 and 400. */
-  #guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+  guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.screened === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
     const named = call.request.fields.guardrail ?? undefined;

@@ -7,6 +7,9 @@ import { type LineCallDependencies, LineCalls } from "../batches/line-call.ts";
 import { usableKey } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
+import type { MoneyPort } from "../money/interface.ts";
+import type { Provider } from "../providers/interface.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import type { FileParts } from "./files.ts";
 
 type ConnectOptions = Pick<LineCallDependencies, "routes" | "note"> &
@@ -39,6 +42,9 @@ export function composeBatches(options: {
   readonly files: Pick<FileParts, "library" | "jobFiles">;
   readonly keyring: Keyring;
   readonly clock: Clock;
+  readonly money: MoneyPort;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly telemetry: Pick<Telemetry, "log">;
   onError(error: unknown): void;
 }): BatchParts {
   const { sql, background, unowned, files, onError } = options;
@@ -51,6 +57,7 @@ export function composeBatches(options: {
     files: files.jobFiles,
     calls,
     isBusy: () => isBusy(),
+    warn: (message) => options.telemetry.log.warn(message),
     onRoom: sweep,
   });
   unowned.register({

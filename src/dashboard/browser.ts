@@ -55,7 +55,7 @@ const COOKIE_SECONDS = 43_200;
 
 /**
  * Browsers refuse a `__Host-` cookie that comes over plain http, which is how a gateway on one's own machine
- * is opened.
+ * is opened. Any sender's X-Forwarded-Proto counts: it makes that sender's own cookie stricter.
  */
 function isPlain({ headers }: Asked, publicBase: string | undefined): boolean {
   if (publicBase?.startsWith("https:") === true) return false;
@@ -80,16 +80,24 @@ function cookieValue(request: Asked, name: string): string | undefined {
   return values.length === 1 && TOKEN.test(values[0]!) ? values[0] : undefined;
 }
 
+/**
+ * Where a proxy that ends TLS changes the host to this machine's and says nothing of it, the browser's origin
+ * does. The name of the cookie stays: what is only read states no origin.
+ */
+function isSecure(request: Asked, publicBase: string | undefined): boolean {
+  const origin = request.headers.get("origin");
+  return !isPlain(request, publicBase) || origin?.startsWith("https:") === true;
+}
+
 /** The Set-Cookie header of a session; an empty token ends it. */
 export function sessionCookie(
   request: Asked,
   publicBase: string | undefined,
   token: string,
 ): string {
-  const plain = isPlain(request, publicBase);
   const age = token === "" ? 0 : COOKIE_SECONDS;
-  const secure = plain ? "" : " Secure;";
-  return `${cookieName(plain)}=${token}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Strict`;
+  const secure = isSecure(request, publicBase) ? " Secure;" : "";
+  return `${cookieName(isPlain(request, publicBase))}=${token}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Strict`;
 }
 
 function cookieName(plain: boolean, name = COOKIE_NAME): string {

@@ -1,11 +1,12 @@
 import type { Query } from "../../db/client.ts";
 import { figuresMark } from "../../db/queries/dashboard-figures.ts";
+import { missingSessions } from "../../db/queries/dashboard-sessions.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import type { RequestContext } from "../http/route.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
-import type { DashboardSessions } from "./sessions.ts";
+import { type DashboardSessions, sessionEnded } from "./sessions.ts";
 
 interface LiveDependencies {
   readonly sessions: DashboardSessions;
@@ -20,9 +21,11 @@ const MAX_STREAMS_OF_ONE = 50;
 /** Pages that one person sees at once; those in the background close theirs. */
 const MAX_STREAMS_OF_SESSION = 12;
 /** A session has to end within a second of its key's end, so its key is looked at more often. */
-const TICK_MS = 400;
+export const TICK_MS = 400;
 const TICKS_OF_SESSION = 25;
 const MARK_AGE_MS = 900;
+/** Less than a tick: what is read of sessions once serves all streams of a tick. */
+const MISSING_AGE_MS = 300;
 
 interface Mark {
   readonly readAtMs: number;
@@ -38,6 +41,11 @@ export class LiveFigures {
   readonly #room = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_ONE);
   readonly #roomOfSessions = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_SESSION);
   readonly #marks = new Map<string, Mark>();
+  /** Sessions with the count of their streams. */
+  readonly #followed = new Map<string, number>();
+  #missing:
+    | { readonly readAtMs: number; readonly hashes: Promise<ReadonlySet<string>> }
+    | undefined;
 
   constructor(dependencies: LiveDependencies) {
     this.#dependencies = dependencies;
@@ -54,9 +62,13 @@ export class LiveFigures {
       throw tooManyPages();
     }
     const close = context.keepOpen();
+    this.#followed.set(session, (this.#followed.get(session) ?? 0) + 1);
     const frames = this.#frames(context.request, organizationId, () => {
       this.#room.free(owner);
       this.#roomOfSessions.free(session);
+      const others = this.#followed.get(session)! - 1;
+      if (others === 0) this.#followed.delete(session);
+      else this.#followed.set(session, others);
       close();
     });
     const encoder = new TextEncoder();
@@ -86,6 +98,7 @@ export class LiveFigures {
       yield frame("open");
       for (let tick = 1; !isStopping() && !request.signal.aborted; tick++) {
         if (tick % TICKS_OF_SESSION === 0) session = await sessions.stillOpen(request);
+        else if ((await this.#missingSessions()).has(session.tokenHash)) throw sessionEnded();
         else await sessions.assertKey(session);
         const mark = organizationId === undefined ? "" : await this.#mark(organizationId);
         if (mark !== seen) {
@@ -105,6 +118,17 @@ export class LiveFigures {
     } finally {
       onOver();
     }
+  }
+
+  /** Of those that are followed, by one read for all streams. */
+  #missingSessions(): Promise<ReadonlySet<string>> {
+    const { clock, read } = this.#dependencies;
+    const nowMs = clock.nowMs();
+    if (this.#missing === undefined || Math.abs(nowMs - this.#missing.readAtMs) >= MISSING_AGE_MS) {
+      const hashes = read(missingSessions([...this.#followed.keys()]));
+      this.#missing = { readAtMs: nowMs, hashes };
+    }
+    return this.#missing.hashes;
   }
 
   #mark(organizationId: string): Promise<string> {

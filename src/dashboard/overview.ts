@@ -29,6 +29,7 @@ const milliseconds = nullable(Type.Integer());
 const sums = { requests: Type.Integer(), errors: Type.Integer(), cost_usd: Type.Number() };
 
 const overview = Type.Object({
+  is_complete: Type.Boolean({ description: "False while requests are still being added up" }),
   today: Type.Object(sums),
   yesterday: Type.Object(sums),
   month: Type.Object(sums),
@@ -95,7 +96,7 @@ async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: 
   const monthMs = Date.UTC(new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth());
   const hourMs = nowMs - (nowMs % HOUR_MS);
   const firstHourMs = hourMs - (SHOWN_HOURS - 1) * HOUR_MS;
-  await bringUsageUpToDate(sql, organizationId);
+  const isComplete = await bringUsageUpToDate(sql, organizationId);
   const usage = async (interval: UsageInterval, fromMs: number) => {
     const listing = {
       organizationId,
@@ -124,6 +125,7 @@ async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: 
   const { balanceNano, creditLimitNano, createdAtMs } = organization!;
   const weekMs = todayMs - (AVERAGED_DAYS - 1) * DAY_MS;
   return {
+    is_complete: isComplete,
     today: sumOf(between(todayMs, todayMs + DAY_MS)),
     yesterday: sumOf(between(todayMs - DAY_MS, todayMs)),
     month: sumOf(days.filter(({ startMs }) => startMs >= monthMs)),

@@ -4,12 +4,16 @@ import { authored } from "../../db/authored.ts";
 import type { Database, Query } from "../../db/client.ts";
 import {
   deleteSession,
+  deleteSessionsOf,
   findSession,
   insertSession,
+  listSignedInSubjects,
   listSignInKeys,
   noteSessionUse,
+  type SessionBounds,
   type SessionRecord,
   type SessionSubject,
+  type SignedInSubject,
   type SignInKey,
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
@@ -135,7 +139,7 @@ export class DashboardSessions implements Sessions {
     const { publicUrl, clock, sql } = this.#dependencies;
     assertNotFromElsewhere(request, publicUrl);
     const token = cookieToken(request, publicUrl);
-    if (token === undefined) throw noSession();
+    if (token === undefined) throw sessionEnded();
     assertStatesOrigin(request);
     if (access.givesToken !== true) assertCsrfToken(request, token);
     const session = await this.#find(token);
@@ -151,7 +155,7 @@ export class DashboardSessions implements Sessions {
   /** The session of a request that was let in, as it stands now; throws 401 once it has ended. */
   async stillOpen(request: Request): Promise<SessionRecord> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
-    if (token === undefined) throw noSession();
+    if (token === undefined) throw sessionEnded();
     const session = await this.#find(token);
     await this.#callerBy(session);
     return session;
@@ -177,10 +181,40 @@ export class DashboardSessions implements Sessions {
 
   /** The keys by which people of an organization sign in, with their open sessions. */
   signInKeys(organizationId: string): Promise<SignInKey[]> {
-    const { sql, clock } = this.#dependencies;
-    const nowMs = clock.nowMs();
-    const open = { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
-    return listSignInKeys(sql, organizationId, open);
+    return listSignInKeys(this.#dependencies.sql, organizationId, this.#bounds());
+  }
+
+  /** Within which sessions are open. */
+  #bounds(): SessionBounds {
+    const nowMs = this.#dependencies.clock.nowMs();
+    return { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
+  }
+
+  /** Who has signed in through the identity provider, by the rules of the organization. */
+  async signedInSubjects(organizationId: string): Promise<SignedInSubject[]> {
+    const { sql, singleSignOn } = this.#dependencies;
+    if (singleSignOn === undefined) return [];
+    return listSignedInSubjects(sql, singleSignOn.rulesOf(organizationId), this.#bounds());
+  }
+
+  /**
+   * Ends the sessions of a key, or of who has signed in through the identity provider, but for the one that asks.
+   * Throws 404 where the organization has no such key or person.
+   */
+  async endThoseOf(holderId: string, { request, caller, author }: RequestContext): Promise<number> {
+    const { sql, singleSignOn } = this.#dependencies;
+    const { organizationId } = caller!.key;
+    const ended = await deleteSessionsOf(authored(sql, author), {
+      ...(singleSignOn?.rulesOf(organizationId) ?? { issuer: "", rules: [] }),
+      ...{ organizationId, holderId, keptHash: this.idOf(request) },
+    });
+    if (ended === undefined) {
+      throw new GatewayError(
+        "key_not_found",
+        "There is no such key, and no such person is signed in.",
+      );
+    }
+    return ended;
   }
 
   /** Of a request that was let in. */
@@ -191,24 +225,24 @@ export class DashboardSessions implements Sessions {
   async #find(token: string): Promise<SessionRecord> {
     const { clock, read } = this.#dependencies;
     const session = await read(findSession(hashOf(token)));
-    if (session === undefined) throw noSession();
+    if (session === undefined) throw sessionEnded();
     const nowMs = clock.nowMs();
     const isOver = nowMs - session.createdAtMs >= MAX_AGE_MS;
-    if (isOver || nowMs - session.lastUsedAtMs >= MAX_IDLE_MS) throw noSession();
+    if (isOver || nowMs - session.lastUsedAtMs >= MAX_IDLE_MS) throw sessionEnded();
     return session;
   }
 
   async #callerBy({ kind, keyId, subject }: SessionRecord): Promise<SessionCaller> {
     if (subject !== null) {
       const rule = this.#dependencies.singleSignOn?.ruleOf(subject.issuer, subject.rule);
-      if (rule === undefined) throw noSession();
+      if (rule === undefined) throw sessionEnded();
       return this.#callerOfSubject(keyId, subject.name, rule);
     }
     if (kind === "organization") {
       return { kind, key: await usableKey(this.#dependencies, keyId) };
     }
     const found = await this.#dependencies.read(findOperatorKey({ id: keyId }));
-    if (found === undefined) throw noSession();
+    if (found === undefined) throw sessionEnded();
     return { kind, operator: found };
   }
 
@@ -261,6 +295,6 @@ function assertCsrfToken({ headers }: Request, token: string): void {
   throw new GatewayError("invalid_csrf_token", "X-CSRF-Token is missing, or not this session's.");
 }
 
-function noSession(): GatewayError {
+export function sessionEnded(): GatewayError {
   return new GatewayError("no_session", "There is no session, or it has ended. Sign in again.");
 }

@@ -19,7 +19,7 @@ export interface Offers {
 }
 
 interface SettingsDependencies {
-  readonly sessions: Pick<DashboardSessions, "signInKeys">;
+  readonly sessions: Pick<DashboardSessions, "signInKeys" | "signedInSubjects" | "endThoseOf">;
   readonly offers: Offers;
 }
 
@@ -50,13 +50,25 @@ const planList = Type.Object({
       fee_percent: Type.Number({ description: "Unless the organization has a fee of its own" }),
       file_quota_bytes: Type.Integer(),
       is_paid: Type.Boolean({ description: "Billed by its price, on top of the fee" }),
-      price: nullable(price),
     }),
   ),
 });
 
-const signInKeyList = Type.Object({
-  data: Type.Array(
+const planPrice = Type.Object({
+  price: nullable(price),
+});
+
+const signInList = Type.Object({
+  people: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      name: Type.String(),
+      sessions: Type.Integer({ description: "Open ones" }),
+      last_seen_at: Type.String(),
+    }),
+    { description: "Who has signed in through the identity provider" },
+  ),
+  keys: Type.Array(
     Type.Object({
       id: Type.String(),
       name: Type.String(),
@@ -107,19 +119,35 @@ export function settingsRoutes(
       summary: "Plans that organizations choose among",
       access,
       responses: { 200: { description: "The plans", schema: planList } },
-      handle: async () => jsonResponse({ data: await plansOf(offers) }),
+      handle: () => jsonResponse({ data: plansOf(offers) }),
     },
     {
       method: "GET",
-      path: `${path}/sign-in-keys`,
+      path: `${path}/plan-price`,
       tag,
-      summary: "Keys that can sign in, with their open sessions",
+      summary: "Price of the paid plan, which the payment processor is asked for",
       access,
-      responses: { 200: { description: "The newest first", schema: signInKeyList } },
+      responses: { 200: { description: "The price", schema: planPrice } },
+      handle: async () => jsonResponse({ price: await priceOf(offers) }),
+    },
+    {
+      method: "GET",
+      path: `${path}/sign-ins`,
+      tag,
+      summary: "Who can sign in, and has, with their open sessions",
+      access,
+      responses: { 200: { description: "The newest keys first", schema: signInList } },
       async handle({ caller }) {
-        const keys = await sessions.signInKeys(caller.key.organizationId);
+        const { organizationId } = caller.key;
+        const [keys, people] = await Promise.all([
+          sessions.signInKeys(organizationId),
+          sessions.signedInSubjects(organizationId),
+        ]);
         return jsonResponse({
-          data: keys.map((key) => ({
+          people: people.map(({ id, name, sessions: open, lastSeenAtMs }) => ({
+            ...{ id, name, sessions: open, last_seen_at: isoTime(lastSeenAtMs) },
+          })),
+          keys: keys.map((key) => ({
             id: key.id,
             name: key.name,
             key_prefix: key.keyPrefix,
@@ -132,18 +160,32 @@ export function settingsRoutes(
         });
       },
     },
+    {
+      method: "DELETE",
+      path: `${path}/sign-ins/:id`,
+      tag,
+      summary: "End the sessions of a key or a person, but for the one that asks",
+      access: { kind: "administration", scope: "keys:manage" },
+      responses: {
+        200: { description: "How many have ended", schema: Type.Object({ ended: Type.Integer() }) },
+        404: { description: "There is no such key, and no such person is signed in" },
+      },
+      handle: async (context) =>
+        jsonResponse({ ended: await sessions.endThoseOf(context.params.id!, context) }),
+    },
   ];
 }
 
-async function plansOf({ planBilling, paymentProcessor }: Offers) {
-  const isSold = planBilling.sellsPlans && paymentProcessor !== undefined;
+/** Apart from the plans: a processor that is down is waited for. */
+async function priceOf({ planBilling }: Offers) {
   const stated = await planBilling.price();
-  const paid = stated && {
-    amount: stated.amount,
-    currency: stated.currency,
-    interval: stated.interval,
-    interval_count: stated.intervalCount,
-  };
+  if (stated === undefined) return null;
+  const { amount, currency, interval, intervalCount } = stated;
+  return { amount, currency, interval, interval_count: intervalCount };
+}
+
+function plansOf({ planBilling, paymentProcessor }: Offers) {
+  const isSold = planBilling.sellsPlans && paymentProcessor !== undefined;
   return PLANS.flatMap((plan) => {
     const { chosenBy, fileQuotaBytes } = planOf(plan);
     const isPaid = chosenBy === "paid";
@@ -153,7 +195,6 @@ async function plansOf({ planBilling, paymentProcessor }: Offers) {
       fee_percent: feePercentOf({ plan, feeBasisPoints: null }),
       file_quota_bytes: fileQuotaBytes,
       is_paid: isPaid,
-      price: isPaid ? (paid ?? null) : null,
     };
   });
 }

@@ -11,6 +11,7 @@ import {
   enableNonRepudiationChecks,
   type IDToken,
 } from "openid-client";
+import type { SubjectRules } from "../../db/queries/dashboard-sessions.ts";
 import type { AccessRule, SingleSignOnConfig } from "../config/single-sign-on.ts";
 import type { EgressClientOptions } from "../egress/client.ts";
 import { createEgressFetch } from "../egress/fetch.ts";
@@ -121,6 +122,15 @@ export class SingleSignOn {
   ruleOf(issuer: string, text: string): AccessRule | undefined {
     const { config } = this.#dependencies;
     return config.issuer === issuer ? config.access.find((rule) => rule.text === text) : undefined;
+  }
+
+  /** The rules that let people into an organization. */
+  rulesOf(organizationId: string): SubjectRules {
+    const { issuer, access } = this.#dependencies.config;
+    return {
+      issuer,
+      rules: access.filter(({ to }) => to === organizationId).map(({ text }) => text),
+    };
   }
 
   get issuer(): string {

@@ -78,6 +78,7 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     ownIdempotency: context.ownIdempotency,
     keepLarge: context.keepLarge,
+    half: context.half,
     headers: context.request.headers,
     clientSignal: context.request.signal,
     log: context.log,

@@ -51,10 +51,13 @@ export type SessionCaller =
 /** How the audit log names the holder of a key. */
 export function identityOf(
   holder: ApiKeyRecord | OperatorIdentity,
-): Pick<Author, "kind" | "id" | "name"> {
+): Pick<Author, "kind" | "id" | "name" | "is_operator"> {
   const { id, name } = holder;
-  if (id.startsWith(SUBJECT_PREFIX)) return { kind: "subject", id, name };
-  if (!("kind" in holder)) return { kind: "operator", id, name };
+  const isOperator = !("kind" in holder);
+  if (id.startsWith(SUBJECT_PREFIX)) {
+    return { kind: "subject", id, name, ...(isOperator && { is_operator: true }) };
+  }
+  if (isOperator) return { kind: "operator", id, name };
   return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
 }
 

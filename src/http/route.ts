@@ -1,5 +1,6 @@
 import { type TSchema, Type } from "typebox";
 import type { Caller } from "../calls/admission.ts";
+import type { CallHalf } from "../calls/batched-call.ts";
 import type { OwnIdempotency } from "../calls/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
@@ -92,6 +93,8 @@ export interface RequestContext {
    */
   keepLarge?(body: Uint8Array): Promise<void>;
   readonly ownIdempotency?: OwnIdempotency | undefined;
+  /** Set where its provider answers it in a batch. */
+  readonly half?: CallHalf | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

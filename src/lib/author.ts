@@ -14,6 +14,8 @@ export interface Author extends Origin {
   readonly id: string;
   readonly name: string;
   readonly via: "api" | "dashboard" | "cli";
+  /** A subject with the authority of an operator. */
+  readonly is_operator?: true;
 }
 
 /** Ids of subjects begin with it; no key's does. */

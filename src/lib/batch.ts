@@ -46,6 +46,8 @@ export interface BatchRecord {
   readonly expiresAtMs: number;
   /** By the clock of the database; below 0 where it has expired. */
   readonly leftMs: number;
+  /** Attempts that failed since the last one that brought it on. */
+  readonly attempts: number;
 }
 
 /** Its files are written, or there are none. */

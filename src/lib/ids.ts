@@ -24,6 +24,7 @@ export type IdPrefix =
   | "vsfb"
   | "cntr"
   | "batch"
+  | "pbat"
   | "pay"
   | "pm"
   | "sub";

@@ -214,9 +214,10 @@ export class CardRefunds {
   }
 
   async #lookAtOpen(): Promise<void> {
-    const { background, clock, onError } = this.#dependencies;
+    const { background, processor, clock, onError } = this.#dependencies;
     try {
-      const refunds = await claimOpenRefunds(background, OPEN_AT_A_TIME);
+      // Another processor would say what it knows nothing of.
+      const refunds = await claimOpenRefunds(background, processor.name, OPEN_AT_A_TIME);
       await Promise.all(refunds.map((refund) => this.#carryOn(refund).catch(onError)));
     } catch (error) {
       onError(error);

@@ -1,16 +1,16 @@
 import { sqlState } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { keepHoldEffect, placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
+import { keepHoldsEffect } from "../../db/ledger/long-holds.ts";
 import type { DemandedAmounts, Settlement } from "../../db/ledger/rows.ts";
 import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
 import { isFree } from "./decide-hold.ts";
 import {
   type Attempted,
+  grantedAmong,
   type MoneyDependencies,
   MoneyEngine,
   type Payer,
-  requestOfLong,
 } from "./engine.ts";
 import { HoldQueue } from "./hold-queue.ts";
 import type {
@@ -149,21 +149,22 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     }
   }
 
-  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
-    const hold = await this.hold(requestOfLong(request));
-    const { instance } = this.dependencies;
-    // What costs nothing has no row yet.
-    const effect =
-      hold.holdNano === 0n
-        ? placeLongHoldEffect(hold, also)
-        : keepHoldEffect(instance, request.id, also);
+  async holdLongs(
+    requests: readonly LongHoldRequest[],
+    alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
+  ): Promise<ReadonlyMap<string, unknown>> {
+    const { granted, refused } = await grantedAmong(requests, (request) => this.hold(request));
+    if (granted.length === 0) return refused;
+    const ids = new Set(granted.map(({ requestId }) => requestId));
     try {
+      const effect = keepHoldsEffect(this.dependencies.instance, granted, alsoOf(ids));
       await this.ledger.submit([effect]);
     } catch (error) {
-      this.release(hold);
+      for (const hold of granted) this.release(hold);
       throw error;
     }
-    this.#running.delete(request.id);
+    for (const id of ids) this.#running.delete(id);
+    return refused;
   }
 
   /** Holds of these were charged by a batch that is durable. */

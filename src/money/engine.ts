@@ -3,7 +3,7 @@ import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { SubjectBudgetActors } from "../../actors/subject-budget/actor.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
-import { endLongHoldEffect, type LongHold } from "../../db/ledger/long-holds.ts";
+import { type AlsoEnded, endLongHoldsEffect, type LongHold } from "../../db/ledger/long-holds.ts";
 import type { Checkpoint, Settlement } from "../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { writtenInTheEnd } from "../../db/ledger/units.ts";
@@ -86,12 +86,42 @@ export abstract class MoneyEngine implements ChargeOwner {
   }
 
   settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
-    return this.#endLong(id, figures, also);
+    return this.endLong(new Map([[id, figures]]), also);
   }
 
   releaseLong(id: string, also?: StatementEffect): Promise<void> {
-    return this.#endLong(id, undefined, also);
+    return this.endLong(new Map([[id, undefined]]), also);
   }
+
+  async endLong(
+    ends: ReadonlyMap<string, SettlementFigures | undefined>,
+    also?: AlsoEnded,
+  ): Promise<void> {
+    let ended: readonly LongHold[] = [];
+    const effect = endLongHoldsEffect(this.dependencies.instance, [...ends.keys()], {
+      settlementOf(hold) {
+        const figures = ends.get(hold.requestId);
+        return figures && settlementOf(hold, figures, false);
+      },
+      also,
+      onEnd(holds) {
+        ended = holds;
+      },
+    });
+    await this.ledger.submit([effect]);
+    const payers = new Map(ended.map((hold) => [`${hold.keyId} ${hold.subjectAccounts}`, hold]));
+    for (const payer of payers.values()) this.changedInLedger(payer);
+  }
+
+  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
+    const refused = await this.holdLongs([request], () => also);
+    if (refused.has(request.id)) throw refused.get(request.id);
+  }
+
+  abstract holdLongs(
+    requests: readonly LongHoldRequest[],
+    alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
+  ): Promise<ReadonlyMap<string, unknown>>;
 
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
@@ -143,30 +173,12 @@ export abstract class MoneyEngine implements ChargeOwner {
       throw error;
     }
   }
-
-  /** Charges a long hold, or, without figures, gives it back. Once: a second time changes nothing. */
-  async #endLong(
-    id: string,
-    figures: SettlementFigures | undefined,
-    also: StatementEffect | undefined,
-  ): Promise<void> {
-    let ended: LongHold | undefined;
-    const effect = endLongHoldEffect(this.dependencies.instance, id, {
-      ...(figures && { settlementOf: (hold: LongHold) => settlementOf(hold, figures, false) }),
-      also,
-      onEnd(hold) {
-        ended = hold;
-      },
-    });
-    await this.ledger.submit([effect]);
-    if (ended !== undefined) this.changedInLedger(ended);
-  }
 }
 
 const FEMTO_PER_NANO = 1_000_000n;
 
 /** A long hold as any other is asked for: it waits, and is refused, like one. */
-export function requestOfLong(long: LongHoldRequest): HoldRequest {
+function requestOfLong(long: LongHoldRequest): HoldRequest {
   return {
     requestId: long.id,
     organizationId: long.organizationId,
@@ -178,4 +190,19 @@ export function requestOfLong(long: LongHoldRequest): HoldRequest {
     isLimitExplicit: true,
     feeBasisPoints: 0n,
   };
+}
+
+/** Those that are granted, and what refuses the others, by name. */
+export async function grantedAmong<Granted extends Hold>(
+  requests: readonly LongHoldRequest[],
+  hold: (request: HoldRequest) => Granted | Promise<Granted>,
+): Promise<{ readonly granted: readonly Granted[]; readonly refused: Map<string, unknown> }> {
+  const granted: Granted[] = [];
+  const refused = new Map<string, unknown>();
+  const asking = requests.map(async (request) => hold(requestOfLong(request)));
+  for (const [at, asked] of (await Promise.allSettled(asking)).entries()) {
+    if (asked.status === "fulfilled") granted.push(asked.value);
+    else refused.set(requests[at]!.id, asked.reason);
+  }
+  return { granted, refused };
 }

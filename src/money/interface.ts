@@ -1,4 +1,5 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { AlsoEnded } from "../../db/ledger/long-holds.ts";
 import type { RequestAccounts, UsageFigures } from "../../db/ledger/rows.ts";
 import type { Subject } from "../../db/queries/subject-budgets.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
@@ -91,6 +92,22 @@ interface LongHolds {
   settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
   /** Gives the hold back, in one transaction with `also`; as settleLong where it has ended already. */
   releaseLong(id: string, also?: StatementEffect): Promise<void>;
+  /**
+   * Holds several that share a payer: those that are granted in one transaction with what `alsoOf` makes of them, by
+   * name. Resolves with what refuses the others.
+   */
+  holdLongs(
+    requests: readonly LongHoldRequest[],
+    alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
+  ): Promise<ReadonlyMap<string, unknown>>;
+  /**
+   * Charges several at most what they hold, or, where there are no figures, gives them back, in one transaction with
+   * `also`. Those that have ended already are passed over.
+   */
+  endLong(
+    ends: ReadonlyMap<string, SettlementFigures | undefined>,
+    also?: AlsoEnded,
+  ): Promise<void>;
 }
 
 /**

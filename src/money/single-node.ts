@@ -1,9 +1,9 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
+import { placeLongHoldsEffect } from "../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
 import { holdFor, isFree } from "./decide-hold.ts";
-import { type MoneyDependencies, MoneyEngine, type Payer, requestOfLong } from "./engine.ts";
+import { grantedAmong, type MoneyDependencies, MoneyEngine, type Payer } from "./engine.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -124,15 +124,21 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     this.#queues.get(hold.organizationId)?.drain();
   }
 
-  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
-    const hold = await this.hold(requestOfLong(request));
+  async holdLongs(
+    requests: readonly LongHoldRequest[],
+    alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
+  ): Promise<ReadonlyMap<string, unknown>> {
+    const { granted, refused } = await grantedAmong(requests, (request) => this.hold(request));
+    if (granted.length === 0) return refused;
     try {
-      await this.ledger.submit([placeLongHoldEffect(hold, also)]);
-      this.#payers.forget(hold);
+      const also = alsoOf(new Set(granted.map(({ requestId }) => requestId)));
+      await this.ledger.submit([placeLongHoldsEffect(granted, also)]);
+      for (const hold of granted) this.#payers.forget(hold);
     } finally {
       // Nothing is decided any more before the actors have loaded what is held in the database now.
-      this.release(hold);
+      for (const hold of granted) this.release(hold);
     }
+    return refused;
   }
 
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */

@@ -47,6 +47,7 @@ const MAX_READS = 8;
 export class PlanBilling {
   readonly #dependencies: PlanBillingDependencies;
   #price: { readonly stated: PlanPrice; readonly untilMs: number } | undefined;
+  #asked: Promise<PlanPrice | undefined> | undefined;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -63,7 +64,11 @@ export class PlanBilling {
   async price(): Promise<PlanPrice | undefined> {
     const { plans, clock } = this.#dependencies;
     if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
-    const stated = await plans.price();
+    // Callers that ask meanwhile wait for the same answer.
+    this.#asked ??= plans.price().finally(() => {
+      this.#asked = undefined;
+    });
+    const stated = await this.#asked;
     this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
     return stated;
   }

@@ -164,6 +164,8 @@ export class StripeEvents {
     if (intentId === undefined || !Number.isSafeInteger(cents)) return;
     const receivedNano = currency === "usd" ? nanoOfCents(cents) : 0n;
     await payments.noteSucceeded(intentId, { reference, receivedNano });
+    // What was given back before that was known found no payment to belong to.
+    await this.#noteRefunds(reference);
   }
 
   /** What Stripe does not tell now, a later look finds out. */

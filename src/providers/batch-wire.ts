@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { isFields } from "../lib/json.ts";
 import { JsonLineError, loopPauses, readLines } from "../lib/json-lines.ts";
 import { type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
-import type { BatchResult, RecordedRequest } from "./batches.ts";
+import type { BatchResult } from "./batches.ts";
 import { BrokenAnswer, isNotOffered } from "./fine-tuning.ts";
 import { ProviderFailure } from "./interface.ts";
 import { type AnswerRead, type AnswerReading, readAnswerText } from "./thread-work.ts";
@@ -324,12 +324,6 @@ export function countIn(counts: unknown, name: string): number {
 
 /** Between the clocks of this machine and a provider. */
 export const CLOCK_SKEW_MS = 3_600_000;
-
-/** As text, for what has to be read of a request again. */
-export function bodyOf({ body }: RecordedRequest): Fields {
-  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
-  return JSON.parse(text) as Fields;
-}
 
 export function withQuery(url: string, query: string): string {
   return `${url}${url.includes("?") ? "&" : "?"}${query}`;

@@ -15,6 +15,7 @@ import { createGeminiProvider } from "./gemini/gemini-provider.ts";
 import { imageFieldsOf, makesImages } from "./image-fields.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { mistralAudio } from "./mistral/audio.ts";
+import { MistralBatches } from "./mistral/batches.ts";
 import { createOllamaProvider } from "./ollama/ollama-provider.ts";
 import { OpenAiBatches } from "./openai/batches/openai-batches.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
@@ -59,6 +60,7 @@ const BATCHES: Readonly<
   >
 > = {
   anthropic: (settings, dependencies) => new MessageBatches(settings, dependencies),
+  mistral: (settings, dependencies) => new MistralBatches(settings, dependencies),
   openai: (settings, dependencies) => new OpenAiBatches(settings, dependencies),
 };
 

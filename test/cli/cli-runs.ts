@@ -1,5 +1,5 @@
 import { runCli } from "../../src/cli/run-cli.ts";
-import { programFile } from "../support/programs.ts";
+import { programEnvironment, programFile } from "../support/programs.ts";
 
 type Settings = Readonly<Record<string, string>>;
 
@@ -45,7 +45,7 @@ export function spawnCli(
 ): Bun.Subprocess<"ignore", "pipe", "pipe"> {
   return Bun.spawn([process.execPath, programFile("cli"), ...argv], {
     cwd: import.meta.dir,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...settings },
+    env: { ...programEnvironment(), ...settings },
     stdio: ["ignore", "pipe", "pipe"],
   });
 }

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { withServer } from "../../src/cli/operator-database.ts";
 import { connectTo, killOwner, startOwner, temporaryFolders } from "../embedded/owner-process.ts";
-import { programFile } from "../support/programs.ts";
+import { programEnvironment, programFile } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
@@ -181,7 +181,7 @@ test("doctor makes no database where there is none, and looks at one that does n
 async function startGateway(dataDir: string) {
   const child = Bun.spawn([process.execPath, programFile("gateway")], {
     cwd: import.meta.dir,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, DATA_DIR: dataDir, PORT: "0" },
+    env: { ...programEnvironment(), DATA_DIR: dataDir, PORT: "0" },
     stdio: ["ignore", "pipe", "inherit"],
   });
   let log = "";

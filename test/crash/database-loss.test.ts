@@ -33,10 +33,11 @@ const LOAD_BEFORE_MS = 600;
 const FROZEN_MS = 4_000;
 const LOAD_AFTER_MS = 1_500;
 const SHORT_OUTAGE_MS = 500;
+const PROBES = 12;
 const PROBE_INTERVAL_MS = 150;
 /** How long a refusal, and the return to work once the database answers, may take. */
 const PATIENCE_MS = 2_000;
-/** The check of the supervisor comes once a second; then the database recovers, in a second or so where nothing else runs. */
+/** For the supervisor, who looks once a second, and the database's recovery. */
 const REVIVAL_TIMEOUT_MS = 15_000;
 /** What the machine may add to them, beyond the waiting for a processor. */
 const TOLERANCE_MS = 1_000;
@@ -154,26 +155,21 @@ test(
     await startUnderLoad();
     const killedPid = serverPid(dataDir);
     const killedAtMs = performance.now();
-    const elapsedMs = startStopwatch(gateway.pid);
     killServer(dataDir);
     await until(
-      "another server answers",
-      async () => {
-        const url = findRunningEmbeddedPostgres(dataDir);
-        if (url === undefined || serverPid(dataDir) === killedPid) return false;
-        return look(url, (sql) => sql`SELECT 1`).then(
-          () => true,
-          () => false,
-        );
-      },
+      "another server takes connections",
+      () => serverPid(dataDir) !== killedPid && findRunningEmbeddedPostgres(dataDir) !== undefined,
       REVIVAL_TIMEOUT_MS,
     );
-    const backAtMs = performance.now();
-    await Bun.sleep(LOAD_AFTER_MS);
-    const waitedMs = performance.now() - killedAtMs - elapsedMs();
+    const servingAtMs = performance.now();
+    const elapsedMs = startStopwatch(gateway.pid);
+    await Bun.sleep(PATIENCE_MS + TOLERANCE_MS);
+    const waitedMs = performance.now() - servingAtMs - elapsedMs();
     const sent = await settledLoad();
     expectRefusalsInTime(sent);
-    expect(firstAnswerAfter(sent, killedAtMs) - backAtMs).toBeLessThan(TOLERANCE_MS + waitedMs);
+    expect(firstAnswerAfter(sent, killedAtMs) - servingAtMs).toBeLessThan(
+      PATIENCE_MS + TOLERANCE_MS + waitedMs,
+    );
     const running = streamsAt(sent, killedAtMs);
     expect(running.length).toBeGreaterThan(0);
     expect(running.filter(({ isWhole }) => !isWhole)).toEqual([]);
@@ -189,11 +185,13 @@ test.skipIf(process.platform !== "linux")(
     const frozenAtMs = performance.now();
     signalServer(dataDir, "SIGSTOP");
     const probes: Promise<Sent>[] = [];
-    while (performance.now() < frozenAtMs + FROZEN_MS) {
-      // The last ones may find the database answering again.
-      if (performance.now() < frozenAtMs + FROZEN_MS - PATIENCE_MS) probes.push(send("plain"));
+    for (let n = 0; n < PROBES; n++) {
+      probes.push(send("plain"));
       await Bun.sleep(PROBE_INTERVAL_MS);
     }
+    await Bun.sleep(frozenAtMs + FROZEN_MS - performance.now());
+    // On a machine under load the last ones take longer; they would find the database answering again.
+    const probed = await Promise.all(probes);
     const ready = await fetch(`${baseUrl}/readyz`);
     const healthy = await fetch(`${baseUrl}/healthz`);
     const thawedAtMs = performance.now();
@@ -201,17 +199,15 @@ test.skipIf(process.platform !== "linux")(
     signalServer(dataDir, "SIGCONT");
     await Bun.sleep(LOAD_AFTER_MS);
     const waitedMs = performance.now() - thawedAtMs - elapsedMs();
-    const probed = await Promise.all(probes);
     const sent = await settledLoad();
     expect([ready.status, healthy.status]).toEqual([503, 200]);
-    expect(probed.length).toBeGreaterThan(5);
-    expect(expectRefusalsInTime(probed)).toHaveLength(probed.length);
+    expect(expectRefusalsInTime(probed)).toHaveLength(PROBES);
     expectRefusalsInTime(sent);
     const running = streamsAt(sent, frozenAtMs);
     expect(running.length).toBeGreaterThan(0);
     expect(running.filter(({ isWhole }) => !isWhole)).toEqual([]);
     expect(firstAnswerAfter(sent, thawedAtMs - PATIENCE_MS) - thawedAtMs).toBeLessThan(
-      PATIENCE_MS + waitedMs,
+      PATIENCE_MS + TOLERANCE_MS + waitedMs,
     );
   },
   TIMEOUT_MS,

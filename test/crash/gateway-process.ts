@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPostmasterFile, servesCluster } from "../../db/embedded/process-table.ts";
 import { fillDataDir } from "../support/migrated-data-dir.ts";
-import { programFile, programSource } from "../support/programs.ts";
+import { programEnvironment, programFile, programSource } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const READY_TIMEOUT_MS = 30_000;
@@ -56,8 +56,7 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
       cwd,
       stdio: ["ignore", "pipe", "pipe"],
       env: {
-        PATH: process.env.PATH,
-        HOME: process.env.HOME,
+        ...programEnvironment(),
         BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
         PORT: "0",
         DATA_DIR: dataDir,

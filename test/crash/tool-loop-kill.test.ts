@@ -131,8 +131,11 @@ test(
           await send(baseUrl, storeId, `${round}-${sender}-${count}`, sender % 2 === 0);
         }
       });
-      const begun = SENDERS * (2 + 2 * round);
-      await until("loops run", async () => (await upstream.countServed()) >= begun, PATIENCE_MS);
+      const steps = SENDERS * (round + 1.5);
+      await until(
+        "so many steps are begun",
+        async () => (await upstream.countCalls("loop")) >= steps,
+      );
       gateway.signal("SIGKILL");
       isKilled = true;
       await gateway.exited;

@@ -1,16 +1,23 @@
 import { join } from "node:path";
 import { steadyClock } from "../../src/lib/clock.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
+import type { BatchPlan, BatchRecords } from "../upstream/planned-batches.ts";
 import type { Served } from "../upstream/served.ts";
 
 export interface UpstreamProcess {
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
-  /** What was served since the last call; times of marks are by this process's clock, or earlier. */
+  /** How batches go from now on. */
+  planBatches(plan: BatchPlan): Promise<void>;
+  batches(): Promise<BatchRecords>;
+  /**
+   * What was served since the last call; batches are forgotten with it. Times of marks are by this process's clock, or
+   * earlier.
+   */
   takeServed(): Promise<Served[]>;
-  /** How many requests were served since. */
-  countServed(): Promise<number>;
+  /** How many calls of this model there were since then. */
+  countCalls(model: string): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -31,19 +38,17 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     behaviours.set(model, behaviour);
     await post("/__behave", { model, behaviour });
   };
-  const look = async () => {
-    const answer = await (await fetch(`${controlUrl}/__served`)).json();
-    return answer as { now_ms: number; served: Served[] };
-  };
   return {
     baseUrl,
     behave,
-    async countServed() {
-      return (await look()).served.length;
+    planBatches: (plan) => post("/__batches", plan),
+    async batches() {
+      return (await (await fetch(`${controlUrl}/__batches`)).json()) as BatchRecords;
     },
     async takeServed() {
       const askedMs = steadyClock.nowMs();
-      const { now_ms: nowMs, served } = await look();
+      const answer = await (await fetch(`${controlUrl}/__served`)).json();
+      const { now_ms: nowMs, served } = answer as { now_ms: number; served: Served[] };
       const mostAheadMs = nowMs - askedMs;
       for (const mark of served.flatMap(({ contentMarks }) => contentMarks)) {
         mark.atMs -= mostAheadMs;
@@ -51,6 +56,10 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
       await post("/__reset", {});
       for (const [model, behaviour] of behaviours) await behave(model, behaviour);
       return served;
+    },
+    async countCalls(model) {
+      const { totals } = await (await fetch(`${controlUrl}/__served`)).json();
+      return totals[model]?.requests ?? 0;
     },
     async stop() {
       child.kill("SIGKILL");

@@ -22,13 +22,13 @@ const MADE_UP = "A".repeat(43);
 
 test("a session's cookie cannot be read by scripts or sent from other sites, and is secure beyond this machine", async () => {
   const key = JSON.stringify({ key: gateway.managementKey });
-  const from = async (host: string, forwarded?: string) => {
+  const from = async (host: string, forwarded?: string, scheme = "https") => {
     const response = await sendRaw(gateway, {
       path: "/dashboard/api/session",
       host,
       headers: [
         ["content-type", "application/json"],
-        ["origin", `https://${host}`],
+        ["origin", `${scheme}://${host}`],
         ...(forwarded ? [["x-forwarded-proto", forwarded] as const] : []),
       ],
       body: key,
@@ -39,7 +39,10 @@ test("a session's cookie cannot be read by scripts or sent from other sites, and
   };
   const attributes = "HttpOnly; SameSite=Strict";
   const age = "Path=/; Max-Age=43200";
-  expect(await from("localhost:3000")).toBe(`gateway_session=TOKEN; ${age}; ${attributes}`);
+  const plain = `gateway_session=TOKEN; ${age};`;
+  expect(await from("localhost:3000", undefined, "http")).toBe(`${plain} ${attributes}`);
+  // A proxy that ends TLS and says nothing of it.
+  expect(await from("localhost:3000")).toBe(`${plain} Secure; ${attributes}`);
   const secure = `__Host-gateway_session=TOKEN; ${age}; Secure; ${attributes}`;
   expect(await from("gateway.example")).toBe(secure);
   expect(await from("127.0.0.1:3000", "https")).toBe(secure);

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { addKeyOf } from "../support/api-keys.ts";
 import { type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
+import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { StripeServer } from "../support/stripe-server.ts";
+import { until } from "../support/until.ts";
 
 const stripe = new StripeServer();
 let gateway: TestGateway;
@@ -30,24 +32,53 @@ async function shown<Answer>(path: string, by = browser): Promise<Answer> {
   return (await response.json()) as Answer;
 }
 
-interface Plans {
-  readonly data: readonly { plan: string; is_paid: boolean; price: object | null }[];
-}
-
-const pro = async () =>
-  (await shown<Plans>("settings/plans")).data.find(({ plan }) => plan === "pro");
+const price = async () => (await shown<{ price: object | null }>("settings/plan-price")).price;
 
 test("a paid plan has Stripe's price, in the units of its currency, and none while Stripe does not say", async () => {
   stripe.refuse = () => new Response("{}", { status: 500 });
-  expect(await pro()).toMatchObject({ is_paid: true, price: null });
+  expect(await price()).toBeNull();
   stripe.refuse = undefined;
   stripe.price = { ...stripe.price, unit_amount: null };
-  expect(await pro()).toMatchObject({ is_paid: true, price: null });
+  expect(await price()).toBeNull();
   stripe.price = { ...stripe.price, unit_amount: 2_900, currency: "jpy" };
-  const price = { amount: 2_900, currency: "JPY", interval: "month", interval_count: 1 };
-  expect(await pro()).toMatchObject({ price });
-  const { data } = await shown<Plans>("settings/plans");
-  expect(data.map(({ plan }) => plan)).toEqual(["free", "pro", "byok"]);
+  const stated = { amount: 2_900, currency: "JPY", interval: "month", interval_count: 1 };
+  expect(await price()).toEqual(stated);
+});
+
+test("the plans are listed without asking Stripe, and its price once for all who wait for it", async () => {
+  const fresh = await startTestGateway({
+    environment: { ...stripe.environment, STRIPE_PRO_PRICE_ID: "price_pro" },
+  });
+  const owner = await signIn(fresh, fresh.managementKey);
+  const held = Promise.withResolvers<void>();
+  let asked = 0;
+  stripe.refuse = async () => {
+    asked++;
+    await held.promise;
+    return undefined;
+  };
+  try {
+    const prices = [1, 2, 3].map(() => owner.call("GET", "settings/plan-price"));
+    await until("Stripe is asked", () => asked > 0);
+    const { data } = await shown<{ data: { plan: string; is_paid: boolean }[] }>(
+      "settings/plans",
+      owner,
+    );
+    expect(data.map(({ plan, is_paid: isPaid }) => [plan, isPaid])).toEqual([
+      ["free", false],
+      ["pro", true],
+      ["byok", false],
+    ]);
+    held.resolve();
+    for (const response of await Promise.all(prices)) {
+      expect(await response.json()).toMatchObject({ price: { interval: "month" } });
+    }
+    expect(asked).toBe(1);
+  } finally {
+    held.resolve();
+    stripe.refuse = undefined;
+    await fresh.stop();
+  }
 });
 
 test("choices are what this gateway takes", async () => {
@@ -66,10 +97,10 @@ test("who can sign in is listed with the sessions that are open, of this organiz
   const second = await addKeyOf("management", gateway, { name: "second" });
   const sessions = [await signIn(gateway, second), await signIn(gateway, second)];
   const list = async () => {
-    const { data } = await shown<{ data: { name: string; sessions: number }[] }>(
-      "settings/sign-in-keys",
+    const { keys } = await shown<{ keys: { name: string; sessions: number }[] }>(
+      "settings/sign-ins",
     );
-    return new Map(data.map(({ name, sessions: count }) => [name, count]));
+    return new Map(keys.map(({ name, sessions: count }) => [name, count]));
   };
   const before = await list();
   expect([...before.keys()].toSorted()).toEqual(["Default management key", "second"]);
@@ -79,9 +110,26 @@ test("who can sign in is listed with the sessions that are open, of this organiz
     WHERE key_id = (SELECT id FROM api_keys WHERE name = 'second')`;
   expect((await list()).get("second")).toBe(0);
   const foreign = await signIn(gateway, other.managementKey);
-  const { data } = await shown<{ data: object[] }>("settings/sign-in-keys", foreign);
-  expect(data).toHaveLength(1);
-  expect(JSON.stringify(data)).not.toContain(other.managementKey);
+  const { keys } = await shown<{ keys: object[] }>("settings/sign-ins", foreign);
+  expect(keys).toHaveLength(1);
+  expect(JSON.stringify(keys)).not.toContain(other.managementKey);
+});
+
+test("the sessions of a key can be ended but for the one that asks, by its organization alone", async () => {
+  const others = [await signIn(gateway, gateway.managementKey)];
+  others.push(await signIn(gateway, gateway.managementKey));
+  const { keys } = await shown<{ keys: { id: string; name: string }[] }>("settings/sign-ins");
+  const { id } = keys.find(({ name }) => name === "Default management key")!;
+  const stranger = await signIn(gateway, (await gateway.addOrganization()).managementKey);
+  await expectError(await stranger.call("DELETE", `settings/sign-ins/${id}`), 404, "key_not_found");
+  await expectError(await browser.call("DELETE", "settings/sign-ins/key_0"), 404, "key_not_found");
+  for (const one of others) expect((await one.call("GET", "v1/keys")).status).toBe(200);
+  const ended = await browser.call("DELETE", `settings/sign-ins/${id}`);
+  expect(await ended.json()).toEqual({ ended: 2 });
+  for (const one of others) await expectError(await one.call("GET", "v1/keys"), 401, "no_session");
+  expect((await browser.call("GET", "v1/keys")).status).toBe(200);
+  const [entry] = (await shown<{ data: object[] }>("v1/audit_log?action=session.ended")).data;
+  expect(entry).toMatchObject({ after: { holder: id, sessions: 2 } });
 });
 
 test("sections of settings are pages, which find their files a folder above", async () => {

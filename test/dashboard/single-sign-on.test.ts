@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { askDashboard, signIn } from "../support/dashboard-session.ts";
+import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type OidcIssuer, startOidcIssuer, type TokenFault } from "../support/oidc-issuer.ts";
 
@@ -99,10 +100,62 @@ test("who signs in at the issuer manages the organization of the rule, by name i
     { action: "session.started", organization_id: ORGANIZATION, actor },
     { action: "organization.created" },
   ]);
+  expect(await (await call("GET", "settings/sign-ins")).json()).toMatchObject({
+    people: [{ name: "ada@acme.test", sessions: 1, last_seen_at: expect.any(String) }],
+    keys: [],
+  });
   // A rule that is gone takes its sessions with it.
   await gateway.sql`UPDATE dashboard_sessions
     SET subject = subject || '{"rule": "groups=gone:operator"}' WHERE subject IS NOT NULL`;
   expect((await call("GET", "v1/keys")).status).toBe(401);
+});
+
+test("a person's other sessions can be ended, and those of other organizations are not listed", async () => {
+  const sessionOf = async (claims: Record<string, unknown>) => {
+    attempts++;
+    const cookie = bare(cookieOf(await signedIn(claims), "gateway_session")!);
+    const state = await askDashboard(gateway, "GET", "session", undefined, { cookie });
+    const { csrf_token: token, key } = (await state.json()) as {
+      csrf_token: string;
+      key: { id: string };
+    };
+    const headers = { cookie, "x-csrf-token": token };
+    return {
+      id: key.id,
+      call: (method: string, path: string, body?: object) =>
+        askDashboard(gateway, method, path, body, headers),
+    };
+  };
+  const ada = await sessionOf(TEAM);
+  const again = await sessionOf(TEAM);
+  const operator = await sessionOf({ groups: "admins", sub: "user-2" });
+  const path = `v1/admin/organizations/${ORGANIZATION}`;
+  expect((await operator.call("PATCH", path, { max_keys: 77 })).status).toBe(200);
+  const acts = (await (await ada.call("GET", "v1/audit_log?limit=1")).json()) as {
+    data: { actor: object }[];
+  };
+  expect(acts.data[0]).toMatchObject({ action: "organization.updated", after: { max_keys: 77 } });
+  // Where operators work from is not shown to organizations.
+  expect(acts.data[0]!.actor).toMatchObject({ kind: "subject", address: null, user_agent: null });
+  const stranger = await signIn(gateway, gateway.managementKey);
+  const listed = (await (await stranger.call("GET", "settings/sign-ins")).json()) as object;
+  expect(listed).toMatchObject({ people: [] });
+  for (const id of [ada.id, operator.id]) {
+    await expectError(
+      await stranger.call("DELETE", `settings/sign-ins/${id}`),
+      404,
+      "key_not_found",
+    );
+  }
+  await expectError(
+    await ada.call("DELETE", `settings/sign-ins/${operator.id}`),
+    404,
+    "key_not_found",
+  );
+  const ended = await ada.call("DELETE", `settings/sign-ins/${ada.id}`);
+  expect(((await ended.json()) as { ended: number }).ended).toBeGreaterThanOrEqual(1);
+  expect((await again.call("GET", "v1/keys")).status).toBe(401);
+  expect((await ada.call("GET", "v1/keys")).status).toBe(200);
 });
 
 test("an operator's rule gives an operator's session", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { claimOpenRefunds } from "../../db/queries/payment-refunds.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { refundJson, StripeServer } from "../support/stripe-server.ts";
@@ -188,6 +189,21 @@ describe("a refund of a top-up", () => {
     });
     expect(stripe.refunds.size).toBe(1);
     expect(await balance(id)).toBe(0n);
+  });
+
+  test("of another processor's payment is left to a gateway that is set up for it", async () => {
+    const { organizationId, transactionId } = await paidFive();
+    stripe.beforeAnswer = async (request) =>
+      isRefund(request) ? new Response("lost", { status: 502 }) : undefined;
+    const { id } = await refunded(await refund(organizationId, transactionId));
+    const claimed = await gateway.sql.begin(async (sql) => {
+      await sql`UPDATE payment_refunds SET next_look_at = clock_timestamp(),
+        busy_until = clock_timestamp() WHERE transaction_id = ${id}`;
+      const byTest = await claimOpenRefunds(sql, "test", 20);
+      return [byTest, await claimOpenRefunds(sql, "stripe", 20)];
+    });
+    const transactions = claimed.map((refunds) => refunds.map((one) => one.transactionId));
+    expect(transactions).toEqual([[], [id]]);
   });
 
   test("that fails after days puts the money back, once, however often Stripe reports it", async () => {

@@ -4,9 +4,11 @@ import { createOrganization } from "../../db/queries/organizations.ts";
 import { activatePaymentMethod } from "../../db/queries/payment-methods.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { prepareOrganization } from "../../src/organizations/organizations.ts";
+import type { PaymentProcessor } from "../../src/payments/interface.ts";
 import { PaymentMethods } from "../../src/payments/payment-methods.ts";
 import { type PaymentOrder, Payments } from "../../src/payments/payments.ts";
 import { createStripe, StripeProcessor } from "../../src/payments/stripe-processor.ts";
+import { TestProcessor } from "../../src/payments/test-processor.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { StripeServer } from "../support/stripe-server.ts";
 
@@ -24,12 +26,12 @@ afterAll(async () => {
 });
 
 /** The payments of one more instance that lives. */
-async function startInstance(id: string) {
+async function startInstance(id: string, other?: PaymentProcessor) {
   const { sql } = database;
   const instance = { id, epoch: 1n };
   await insertInstance(sql, instance);
   const access = { secretKey: StripeServer.SECRET_KEY, apiBase: stripe.url };
-  const processor = new StripeProcessor(createStripe(access), () => Date.now());
+  const processor = other ?? new StripeProcessor(createStripe(access), () => Date.now());
   const onError = () => {};
   const payments = new Payments({
     ...{ sql, background: sql, processor, instance, clock: systemClock, onError },
@@ -64,7 +66,7 @@ async function credits(organizationId: string): Promise<bigint[]> {
 }
 
 test("one idempotency key pays once over several instances", async () => {
-  const instances = await Promise.all(["ins_a", "ins_b", "ins_c"].map(startInstance));
+  const instances = await Promise.all(["ins_a", "ins_b", "ins_c"].map((id) => startInstance(id)));
   const order = { ...(await payer()), ...FIVE, idempotency: { key: "one", bodyHash: "hash" } };
   const results = await Promise.all(
     Array.from({ length: 48 }, (_, at) => instances[at % 3]!.payments.pay(order)),
@@ -78,7 +80,7 @@ test("one idempotency key pays once over several instances", async () => {
 
 test("a payment of an instance that dies is found by another one at once, and no two look it up", async () => {
   const dying = await startInstance("ins_dying");
-  const heirs = await Promise.all(["ins_d", "ins_e"].map(startInstance));
+  const heirs = await Promise.all(["ins_d", "ins_e"].map((id) => startInstance(id)));
   const order = { ...(await payer()), ...FIVE, intentId: `pay_${crypto.randomUUID()}` };
   const hanging = Promise.withResolvers<Response>();
   const asked = Promise.withResolvers<void>();
@@ -105,7 +107,7 @@ test("a payment of an instance that dies is found by another one at once, and no
 });
 
 test("an intent of the same id is paid once, although two instances order it", async () => {
-  const instances = await Promise.all(["ins_f", "ins_g"].map(startInstance));
+  const instances = await Promise.all(["ins_f", "ins_g"].map((id) => startInstance(id)));
   const order = {
     ...(await payer()),
     ...FIVE,
@@ -117,4 +119,24 @@ test("an intent of the same id is paid once, although two instances order it", a
   );
   expect(results.every(({ kind }) => kind === "paid")).toBe(true);
   expect(await credits(order.organizationId)).toEqual([5_000_000_000n]);
+});
+
+test("a payment is decided by its own processor alone, whichever a gateway is set up for later", async () => {
+  const ofStripe = await startInstance("ins_stripe");
+  const ofTest = await startInstance("ins_test", new TestProcessor(true));
+  const lost = { ...(await payer()), ...FIVE, idempotency: { key: "lost", bodyHash: "hash" } };
+  stripe.beforeAnswer = async () => new Response("lost", { status: 502 });
+  expect(await ofStripe.payments.pay(lost)).toMatchObject({ kind: "unknown" });
+  stripe.beforeAnswer = undefined;
+  expect(await ofTest.payments.pay(lost)).toMatchObject({ kind: "unknown" });
+  expect(await credits(lost.organizationId)).toEqual([]);
+  expect(await ofStripe.payments.pay(lost)).toMatchObject({ kind: "paid" });
+  expect(await credits(lost.organizationId)).toEqual([5_000_000_000n]);
+  const asked = {
+    ...{ ...(await payer()), ...FIVE, idempotency: { key: "asked", bodyHash: "hash" } },
+    ...{ methodId: "pm_card_authenticationRequired", returnUrl: "http://localhost/" },
+  };
+  expect(await ofTest.payments.pay(asked)).toMatchObject({ kind: "action" });
+  expect(await ofStripe.payments.pay(asked)).toMatchObject({ kind: "declined" });
+  expect(await credits(asked.organizationId)).toEqual([]);
 });

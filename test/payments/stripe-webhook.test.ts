@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { readConfig } from "../../src/config.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { StripeServer } from "../support/stripe-server.ts";
+import { refundJson, StripeServer } from "../support/stripe-server.ts";
 import { until } from "../support/until.ts";
 import { balanceNano, paid, refused, topUp } from "./payment-gateway.ts";
 
@@ -79,6 +79,21 @@ describe("Stripe's report", () => {
     expect(answer.headers.get("x-gateway-idempotent-replay")).toBe("true");
     expect(await paid(answer)).toMatchObject({ new_balance_usd: 5 });
     expect(await balanceNano(gateway, organizationId)).toBe(5_000_000_000n);
+  });
+
+  test("of a success that was given back before it was known credits what is left", async () => {
+    const { organizationId, intent } = await lostTopUp();
+    const made = {
+      ...{ id: `re_${crypto.randomUUID()}`, amount: 200, intent: intent.id, metadata: {} },
+      status: "succeeded",
+    };
+    stripe.refunds.set(made.id, made);
+    await taken(await report("refund.created", refundJson(made)));
+    stripe.beforeAnswer = undefined;
+    for (let time = 0; time < 2; time++) {
+      await taken(await report("payment_intent.succeeded", stripe.intentJson(intent)));
+      expect(await balanceNano(gateway, organizationId)).toBe(3_000_000_000n);
+    }
   });
 
   test("that comes before Stripe's answer credits once, and both have the same transaction", async () => {

@@ -70,3 +70,9 @@ export function programFile(program: Program): string {
 export function programSource(program: Program): string {
   return join(SOURCE, `${PROGRAMS[program]}.ts`);
 }
+
+/** What a program is started with besides its settings: nothing of them comes from this process. */
+export function programEnvironment(): Record<string, string | undefined> {
+  const { PATH, HOME, BUN_JSC_useFTLJIT } = process.env;
+  return { PATH, HOME, BUN_JSC_useFTLJIT };
+}

@@ -61,7 +61,9 @@ export class StripeServer {
   /** Called before an answer is sent, once the work is done: it may delay it, or answer in its place. */
   beforeAnswer: ((request: StripeRequest) => Promise<Response | undefined>) | undefined;
   /** Answers in Stripe's place, before any work. */
-  refuse: ((request: StripeRequest) => Response | undefined) | undefined;
+  refuse:
+    | ((request: StripeRequest) => Response | undefined | Promise<Response | undefined>)
+    | undefined;
   /** The state of refunds that are made. */
   refundStatus = "succeeded";
   /** What every price at it says. */
@@ -188,7 +190,7 @@ export class StripeServer {
       parameters: new URLSearchParams(request.method === "GET" ? url.search : body),
     };
     this.requests.push(asked);
-    const refused = this.refuse?.(asked);
+    const refused = await this.refuse?.(asked);
     if (refused !== undefined) return refused;
     if (request.headers.get("authorization") !== `Bearer ${StripeServer.SECRET_KEY}`) {
       return failure(401, { type: "invalid_request_error", message: "Invalid API Key provided" });
@@ -311,6 +313,11 @@ export class StripeServer {
       };
       this.refunds.set(refund.id, refund);
       return ok(refundJson(refund));
+    }
+    if (method === "GET" && path === "/v1/refunds") {
+      const all = [...this.refunds.values()];
+      const data = all.filter(({ intent }) => intent === parameters.get("payment_intent"));
+      return ok({ object: "list", data: data.map(refundJson), has_more: false, url: path });
     }
     if (path.startsWith("/v1/refunds/")) {
       const refund = this.refunds.get(id);

@@ -121,7 +121,8 @@ export class UpstreamBatches extends PlannedBatches {
       .map((line) => asObject(JSON.parse(line)))
       .map((line) => ({
         id: asText(line.custom_id),
-        url: asText(line.url),
+        // Lines of Mistral's have none.
+        url: asText(line.url ?? body.endpoint),
         body: asObject(line.body),
       }));
     const fault = faultOf(requests, body.endpoint);

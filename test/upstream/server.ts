@@ -1,3 +1,4 @@
+import { answerBatchJob } from "./batch-jobs.ts";
 import { UpstreamBatches } from "./batches.ts";
 import type { Behaviour } from "./behaviours.ts";
 import { answerChat } from "./chat.ts";
@@ -46,7 +47,7 @@ export interface Upstream {
   enqueue: Plan["enqueue"];
   /** Trainings, and how they go. */
   tuning: UpstreamTuning;
-  /** Batches, and how they go. Their requests are served as others are, and have the id of their batch. */
+  /** Batches, as OpenAI and Mistral have them, and how they go. Their requests are served as others are, and have the id of their batch. */
   batches: UpstreamBatches;
   /** The same in Anthropic's wire, with unstreamed messages. */
   messageBatches: UpstreamMessageBatches;
@@ -121,6 +122,8 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
       const form = isUpload ? await request.formData() : undefined;
       const batched = await state.batches.answer(request, url, form);
       if (batched !== undefined) return batched ?? cutOff();
+      const job = await answerBatchJob(state.batches, request, url);
+      if (job !== undefined) return job ?? cutOff();
       const messaged = await state.messageBatches.answer(request, url);
       if (messaged !== undefined) return messaged ?? cutOff();
       const tuned = await state.tuning.answer(request, url, form);

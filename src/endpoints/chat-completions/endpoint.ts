@@ -56,7 +56,7 @@ import {
 } from "./request.ts";
 import { assertScreenable, assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
-import { type HealingPlan, healed, healingPlanOf } from "./response-healing.ts";
+import { type HealingPlan, healed, healingPlanOf, RESPONSE_HEALING } from "./response-healing.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 import { lastQuestion, webPlanOf, withoutSuffix } from "./web-plugin.ts";
 
@@ -153,6 +153,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     if (webSearch === undefined) throw searchMissing(plan.param);
     const question = request[LONG_BODY]?.question ?? lastQuestion(request);
     return new ChatSearch(webSearch, plan, question);
+  }
+
+  standsInBatches({ fields: { plugins }, search, echoes }: AcceptedChat): boolean {
+    const isOwn = search !== undefined || echoes;
+    return !isOwn && (plugins ?? []).every(({ id }) => id === RESPONSE_HEALING);
   }
 
   preparation({ search }: AcceptedChat): Preparation | undefined {

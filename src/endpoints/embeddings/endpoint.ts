@@ -132,6 +132,8 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   title: "Embeddings",
   kept: keptEmbeddings,
 
+  standsInBatches: () => true,
+
   accept(body) {
     const fields = body as EmbeddingsRequest;
     assertRecordable(fields);

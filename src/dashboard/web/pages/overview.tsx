@@ -6,6 +6,7 @@ import { duration, integer, percent, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
+import { IncompleteFigures } from "./usage.tsx";
 import type { UsageRow } from "./usage-rows.ts";
 import { WhatIsWrong } from "./what-is-wrong.tsx";
 
@@ -35,6 +36,7 @@ interface Troubles {
 }
 
 export interface Overview {
+  readonly is_complete: boolean;
   readonly today: Sum;
   readonly yesterday: Sum;
   readonly month: Sum;
@@ -58,6 +60,7 @@ export function OverviewPage() {
     <>
       <PageHead title="Overview" />
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {data?.is_complete === false && <IncompleteFigures />}
       {(data !== undefined || error === undefined) && <Totals overview={data} />}
       {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}

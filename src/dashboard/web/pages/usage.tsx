@@ -53,12 +53,7 @@ export function UsagePage() {
         />
       </div>
       {each.error !== undefined && <Notice tone="bad">{each.error}</Notice>}
-      {total.data?.is_complete === false && (
-        <Notice tone="warn">
-          These figures are not complete yet: requests are still being added up. They appear here as
-          they are.
-        </Notice>
-      )}
+      {total.data?.is_complete === false && <IncompleteFigures />}
       {(total.data !== undefined || total.error === undefined) && (
         <Totals rows={total.data?.data} />
       )}
@@ -90,6 +85,15 @@ export function UsagePage() {
       )}
       <UsageLines {...{ group, title, interval, span, each, parameters, name }} />
     </>
+  );
+}
+
+/** Requests came in a flood, or an upgrade has left a backlog. */
+export function IncompleteFigures() {
+  return (
+    <Notice tone="warn">
+      These figures are not complete yet: earlier requests are still being added up.
+    </Notice>
   );
 }
 

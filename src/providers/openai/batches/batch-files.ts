@@ -1,13 +1,28 @@
 import { BatchUpload } from "../../batch-upload.ts";
-import { type BatchWire, nameIn, objectsIn, withQuery } from "../../batch-wire.ts";
-import type { BatchOfResults, BatchResult, NewBatch } from "../../batches.ts";
-import { isNotOffered } from "../../fine-tuning.ts";
+import {
+  type BatchWire,
+  type Fields,
+  hasStatus,
+  nameIn,
+  objectsIn,
+  withQuery,
+} from "../../batch-wire.ts";
+import type {
+  BatchOfResults,
+  BatchRequest,
+  BatchResult,
+  NewBatch,
+  RecordedRequest,
+} from "../../batches.ts";
+import { BrokenAnswer, isNotOffered } from "../../fine-tuning.ts";
 import { multipartForm } from "../../transport/multipart-upload.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import { resultLine } from "./result-line.ts";
 
 /** How far back a file is looked for. */
 const LOOKED_THROUGH_FILES = 500;
+/** Statuses of a request that was certainly not served. */
+const REFUSALS = [400, 401, 403, 404, 413, 422];
 /** The provider removes files by then that nothing has removed before. */
 const EXPIRY_SECONDS = 7 * 86_400;
 
@@ -16,6 +31,8 @@ interface BatchFilesOptions {
   readonly baseUrl: string;
   /** Whether files can be given a time to expire. */
   readonly expire: boolean;
+  /** The query of a list that begins with the newest, up to the value of its length. */
+  readonly newest?: string;
 }
 
 /** Files of requests and of results, in OpenAI's form. Methods reject with ProviderFailure. */
@@ -23,11 +40,13 @@ export class BatchFiles {
   readonly #wire: BatchWire;
   readonly #baseUrl: string;
   readonly #expire: boolean;
+  readonly #newest: string;
 
-  constructor({ wire, baseUrl, expire }: BatchFilesOptions) {
+  constructor({ wire, baseUrl, expire, newest = "order=desc&limit" }: BatchFilesOptions) {
     this.#wire = wire;
     this.#baseUrl = baseUrl;
     this.#expire = expire;
+    this.#newest = newest;
   }
 
   /** What a batch states of the files that it makes. */
@@ -37,11 +56,28 @@ export class BatchFiles {
   }
 
   /**
-   * Uploads requests and resolves with the id of the file. What they throw is thrown as it is.
+   * Uploads requests and creates their batch. What they throw is thrown as it is. Where the batch is refused the file
+   * is deleted.
    *
    * @param head what goes before the body of a request
+   * @param create resolves with the batch
    */
-  async upload(
+  async batchOf(
+    batch: Pick<NewBatch, "mark" | "requests">,
+    head: (id: string) => string,
+    create: (fileId: string) => Promise<Fields>,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const fileId = await this.#upload(batch, head, signal);
+    try {
+      return nameIn((await create(fileId)).id, "batch");
+    } catch (error) {
+      if (hasStatus(error, REFUSALS)) await this.remove(fileId, signal);
+      throw error;
+    }
+  }
+
+  async #upload(
     { mark, requests }: Pick<NewBatch, "mark" | "requests">,
     head: (id: string) => string,
     signal: AbortSignal,
@@ -77,7 +113,7 @@ export class BatchFiles {
 
   /** Files of requests that were uploaded under that mark. */
   async removeOf(mark: string, signal: AbortSignal): Promise<void> {
-    const query = `purpose=batch&order=desc&limit=${LOOKED_THROUGH_FILES}`;
+    const query = `purpose=batch&${this.#newest}=${LOOKED_THROUGH_FILES}`;
     const url = withQuery(this.#url("/files"), query);
     const listed = await this.#wire.object({ method: "GET", url }, signal).catch((error) => {
       if (isNotOffered(error)) return { data: [] };
@@ -92,18 +128,34 @@ export class BatchFiles {
     return this.#wire.ensure({ method: "DELETE", url: this.#urlOf(fileId) }, signal);
   }
 
-  /** Of files that each have some of the results. */
+  /** What is no name of a file is passed over. */
+  async removeAll(fileIds: readonly unknown[], signal: AbortSignal): Promise<void> {
+    for (const fileId of namesIn(fileIds)) await this.remove(fileId, signal);
+  }
+
+  /**
+   * Of files that each have some of the results; there is none where it would be empty.
+   *
+   * @param succeeded how many the provider counts, fewer than which are no answer
+   */
   async *results(
-    fileIds: readonly string[],
+    fileIds: readonly unknown[],
+    succeeded: number,
     { ids }: BatchOfResults,
     signal: AbortSignal,
   ): AsyncGenerator<BatchResult> {
     const seen = new Set<string>();
-    for (const fileId of fileIds) {
+    let answered = 0;
+    for (const fileId of namesIn(fileIds)) {
       const url = this.#urlOf(fileId, "/content");
       const options = { failureContext: this.#wire.failureContext };
-      yield* this.#wire.results({ url, ids, seen, read: resultLine, options }, signal);
+      const call = { url, ids, seen, read: resultLine, options };
+      for await (const result of this.#wire.results(call, signal)) {
+        answered += 1;
+        yield result;
+      }
     }
+    if (answered < succeeded) throw new BrokenAnswer("fewer results than it counts");
   }
 
   #urlOf(fileId: string, rest = ""): string {
@@ -115,6 +167,33 @@ export class BatchFiles {
   }
 }
 
+/** Throws BrokenAnswer where a text is no name. */
+export function namesIn(fileIds: readonly unknown[]): string[] {
+  const texts = fileIds.filter((id) => typeof id === "string" && id !== "");
+  return texts.map((id) => nameIn(id, "file"));
+}
+
 function nameOf(mark: string): string {
   return `${mark}.jsonl`;
+}
+
+const EMBEDDINGS = "/embeddings";
+
+/** Endpoints whose requests stand in batches, of one kind each, under the names that batches have of them. */
+export class BatchEndpoints {
+  readonly #kinds: ReadonlyMap<string, string>;
+
+  /** @param paths below the base URL */
+  constructor(baseUrl: string, paths: readonly string[]) {
+    this.#kinds = new Map(paths.map((path) => [endpointUrl(baseUrl, path), `/v1${path}`]));
+  }
+
+  placeOf({ url, body }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+    const kind = this.#kinds.get(url);
+    if (kind === undefined) return undefined;
+    if (!kind.endsWith(EMBEDDINGS)) return { kind, count: 1 };
+    const text = typeof body === "string" ? body : new TextDecoder().decode(body);
+    const { input } = JSON.parse(text) as { readonly input?: unknown };
+    return { kind, count: Array.isArray(input) ? input.length : 1 };
+  }
 }

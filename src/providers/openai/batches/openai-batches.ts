@@ -1,6 +1,5 @@
 import {
   BatchWire,
-  bodyOf,
   CLOCK_SKEW_MS,
   countIn,
   type Fields,
@@ -29,70 +28,60 @@ import type { OpenAiDependencies } from "../chat/chat-provider.ts";
 import { requestHeaders } from "../chat/chat-provider.ts";
 import { failureOfStatus } from "../failure-mapping.ts";
 import { wireDialect } from "../wire-dialects.ts";
-import { BatchFiles } from "./batch-files.ts";
+import { BatchEndpoints, BatchFiles, namesIn } from "./batch-files.ts";
 
 /** What OpenAI takes (https://platform.openai.com/docs/guides/batch). */
 const LIMITS: BatchLimits = { maxRequests: 50_000, maxBytes: 200_000_000 };
 /** Below the base URL. */
 const PATHS = ["/chat/completions", "/responses", "/embeddings"];
-const EMBEDDINGS = "/embeddings";
 const MARK_KEY = "gateway_batch";
 const BATCHES_A_PAGE = 20;
 const MAX_PAGES = 250;
 const ENDED: ReadonlySet<unknown> = new Set(["completed", "expired", "cancelled", "failed"]);
 /** A batch that an account has no room for now, which OpenAI says after it has taken it. */
 const NO_ROOM = "token_limit_exceeded";
-/** Statuses of a request that was certainly not served. */
-const REFUSALS = [400, 401, 403, 404, 413, 422];
 
-type Dependencies = OpenAiDependencies & Required<Pick<OpenAiDependencies, "httpClient">>;
+export type OpenAiBatchDependencies = OpenAiDependencies &
+  Required<Pick<OpenAiDependencies, "httpClient">>;
 
 /** OpenAI's Batch API (schemas of its published description) at a provider's base URL. */
 export class OpenAiBatches implements BatchInterface {
   readonly limits = LIMITS;
   readonly #baseUrl: string;
-  /** By address, what lines and batches call it. */
-  readonly #endpoints: ReadonlyMap<string, string>;
+  readonly #endpoints: BatchEndpoints;
   readonly #wire: BatchWire;
   readonly #files: BatchFiles;
 
-  constructor(settings: ProviderSettings, dependencies: Dependencies) {
+  constructor(settings: ProviderSettings, dependencies: OpenAiBatchDependencies) {
     const { baseUrl, type } = settings;
     this.#baseUrl = baseUrl;
-    this.#endpoints = new Map(PATHS.map((path) => [endpointUrl(baseUrl, path), `/v1${path}`]));
+    this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
     const headers = requestHeaders(settings, wireDialect(type));
     this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({ wire: this.#wire, baseUrl, expire: type === "openai" });
   }
 
   placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
-    const kind = this.#endpoints.get(request.url);
-    if (kind === undefined) return undefined;
-    const { input } = kind.endsWith(EMBEDDINGS) ? bodyOf(request) : {};
-    return { kind, count: Array.isArray(input) ? input.length : 1 };
+    return this.#endpoints.placeOf(request);
   }
 
   async create(batch: NewBatch, signal: AbortSignal): Promise<string> {
     const { mark, kind } = batch;
     const rest = `,"method":"POST","url":${JSON.stringify(kind)},"body":`;
     const head = (id: string) => `{"custom_id":${JSON.stringify(id)}${rest}`;
-    const fileId = await this.#files.upload(batch, head, signal);
-    const body = {
-      input_file_id: fileId,
-      endpoint: kind,
-      completion_window: "24h",
-      metadata: { [MARK_KEY]: mark },
-      ...this.#files.expiryOfResults,
-    };
     const headers = { ...this.#wire.headers, "idempotency-key": mark };
-    const call = { method: "POST", url: this.#url("/batches"), headers, body };
-    try {
-      const created = await this.#wire.object(call, signal);
-      return nameIn(created.id, "batch");
-    } catch (error) {
-      if (hasStatus(error, REFUSALS)) await this.#files.remove(fileId, signal);
-      throw error;
-    }
+    const call = { method: "POST", url: this.#url("/batches"), headers };
+    const create = (fileId: string) => {
+      const body = {
+        input_file_id: fileId,
+        endpoint: kind,
+        completion_window: "24h",
+        metadata: { [MARK_KEY]: mark },
+        ...this.#files.expiryOfResults,
+      };
+      return this.#wire.object({ ...call, body }, signal);
+    };
+    return this.#files.batchOf(batch, head, create, signal);
   }
 
   async find({ mark, sinceMs }: BatchSearch, signal: AbortSignal): Promise<FoundBatches> {
@@ -109,21 +98,15 @@ export class OpenAiBatches implements BatchInterface {
     const batch = await this.#read(batchId, signal);
     const hasEnded = ENDED.has(batch.status);
     // One that failed behind its first requests has results.
-    if (batch.status !== "failed" || filesOf(batch).length > 0) return { hasEnded };
+    if (batch.status !== "failed" || namesIn(filesOf(batch)).length > 0) return { hasEnded };
     return { hasEnded, failure: this.#failureOf(batch) };
   }
 
   async *results(batch: BatchOfResults, signal: AbortSignal): AsyncGenerator<BatchResult> {
     const state = await this.#read(batch.batchId, signal);
     if (!ENDED.has(state.status)) throw new BrokenAnswer("a batch that has not ended");
-    let answered = 0;
-    for await (const result of this.#files.results(filesOf(state), batch, signal)) {
-      answered += 1;
-      yield result;
-    }
-    if (answered < countIn(state.request_counts, "completed")) {
-      throw new BrokenAnswer("fewer results than it counts");
-    }
+    const succeeded = countIn(state.request_counts, "completed");
+    yield* this.#files.results(filesOf(state), succeeded, batch, signal);
   }
 
   cancel(batchId: string, signal: AbortSignal): Promise<void> {
@@ -136,9 +119,7 @@ export class OpenAiBatches implements BatchInterface {
       if (hasStatus(error, [404])) return {};
       throw error;
     });
-    const { input_file_id: input } = batch;
-    const files = typeof input === "string" ? [nameIn(input, "file")] : [];
-    for (const fileId of [...files, ...filesOf(batch)]) await this.#files.remove(fileId, signal);
+    await this.#files.removeAll([batch.input_file_id, ...filesOf(batch)], signal);
   }
 
   /** Newest first, down to the first that was created before. */
@@ -183,9 +164,7 @@ export class OpenAiBatches implements BatchInterface {
   }
 }
 
-/** Those that hold results; there is none where it would be empty. */
-function filesOf({ output_file_id: output, error_file_id: errors }: Fields): string[] {
-  return [output, errors]
-    .filter((id) => typeof id === "string" && id !== "")
-    .map((id) => nameIn(id, "file"));
+/** Those that hold results, where there are any. */
+function filesOf({ output_file_id: output, error_file_id: errors }: Fields): unknown[] {
+  return [output, errors];
 }

@@ -7,7 +7,11 @@ import type { FailureContext } from "../../transport/status-failure.ts";
 import { failureTold } from "../failure-mapping.ts";
 
 /** Codes of requests that were not run. */
-const NOT_RUN: ReadonlySet<unknown> = new Set(["batch_expired", "batch_cancelled"]);
+const NOT_RUN: ReadonlySet<unknown> = new Set([
+  "batch_expired",
+  "batch_cancelled",
+  "batch_canceled",
+]);
 
 interface LineOptions {
   readonly failureContext: FailureContext;
@@ -30,8 +34,10 @@ export const resultLine = new AnswerRead(
       if (!isStatus(status) || !isFields(body)) throw brokenAnswer("a result that is no response");
       return { id, status, body: JSON.stringify(body) };
     }
-    if (!isFields(error)) throw brokenAnswer("a result without a response");
-    if (NOT_RUN.has(error.code)) return { id };
+    if (!isFields(error) && typeof error !== "string") {
+      throw brokenAnswer("a result without a response");
+    }
+    if (isFields(error) && NOT_RUN.has(error.code)) return { id };
     const { kind, message } = failureTold({ error }, failureContext);
     return { id, failed: { kind, message } };
   },

@@ -7,7 +7,7 @@ import { type Resource, useResource } from "../../resource.ts";
 import { CreditsPanel } from "./credits.tsx";
 import { type PaymentMethod, PaymentMethodsPanel } from "./payment-methods.tsx";
 import { PlanPanel } from "./plan-panel.tsx";
-import type { OfferedPlan, Subscription } from "./plans.ts";
+import type { ListedPlan, OfferedPlan, PlanPrice, Subscription } from "./plans.ts";
 import { ReplenishPanel } from "./replenish.tsx";
 
 /** Who takes payments; null: the gateway takes none. */
@@ -48,7 +48,8 @@ interface TopUp {
 
 export function BillingSection() {
   const choices = useResource<{ payments: PaymentBounds }>("settings/choices");
-  const plans = useResource<{ data: OfferedPlan[] }>("settings/plans");
+  const listedPlans = useResource<{ data: ListedPlan[] }>("settings/plans");
+  const plans = useOffered(listedPlans.data?.data);
   const subscription = useResource<Subscription>("v1/billing/subscription");
   const listed = useResource<{ data: PaymentMethod[] }>("v1/billing/payment_methods");
   const credits = useResource<Credits>("v1/credits", true);
@@ -98,14 +99,24 @@ export function BillingSection() {
       )}
       <PlanPanel
         subscription={subscription.data}
-        plans={plans.data?.data}
+        plans={plans}
         methods={methods}
-        error={subscription.error ?? plans.error}
+        error={subscription.error ?? listedPlans.error}
         onChanged={changed}
       />
       <TopUps listed={topUps} offset={offset} onTurn={setOffset} />
     </>
   );
+}
+
+/** Plans with their prices; that of a paid one comes when the payment processor has said it. */
+function useOffered(plans: readonly ListedPlan[] | undefined): OfferedPlan[] | undefined {
+  const hasPaid = plans?.some(({ is_paid: isPaid }) => isPaid);
+  const { data, error } = useResource<{ price: PlanPrice | null }>(
+    hasPaid ? "settings/plan-price" : undefined,
+  );
+  const price = error === undefined ? data?.price : null;
+  return plans?.map((plan) => ({ ...plan, price: plan.is_paid ? price : null }));
 }
 
 const COLUMNS: readonly Column<TopUp>[] = [

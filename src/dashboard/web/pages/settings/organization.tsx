@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
-import { call, session } from "../../api.ts";
+import { call } from "../../api.ts";
 import { Button, Link } from "../../components/controls.tsx";
 import { Confirm, toast } from "../../components/dialog.tsx";
-import { Badge, Empty, Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
-import { type Column, Table } from "../../components/table.tsx";
+import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
-import { planTitle } from "./plans.ts";
+import { planTitle, type Subscription } from "./plans.ts";
+import { SignIns } from "./sign-ins.tsx";
 
 /** The organization as GET /v1/organization shows it. */
 interface Organization {
@@ -25,17 +25,6 @@ interface Organization {
   readonly created_at: string;
 }
 
-interface SignInKey {
-  readonly id: string;
-  readonly name: string;
-  readonly key_prefix: string;
-  readonly is_active: boolean;
-  readonly expires_at: string | null;
-  readonly created_at: string;
-  readonly sessions: number;
-  readonly last_seen_at: string | null;
-}
-
 export function OrganizationSection() {
   const { data, error } = useResource<Organization>("v1/organization");
   return (
@@ -49,7 +38,7 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
-      <SignInKeys />
+      <SignIns />
       <ResponseCache />
     </>
   );
@@ -67,7 +56,7 @@ function Terms({ organization }: { readonly organization: Organization }) {
         <dd class="code">{organization.id}</dd>
         <dt>Plan</dt>
         <dd>
-          {planTitle(organization.plan)} · <Link page="settings/billing">Plans and billing</Link>
+          <Plan plan={organization.plan} /> · <Link page="settings/billing">Plans and billing</Link>
         </dd>
         <dt>Platform fee</dt>
         <dd>{organization.fee_percent}% on top of what providers cost</dd>
@@ -107,63 +96,22 @@ function Terms({ organization }: { readonly organization: Organization }) {
   );
 }
 
+/** With the day on which it ends. */
+function Plan({ plan }: Pick<Organization, "plan">) {
+  const { data } = useResource<Subscription>("v1/billing/subscription");
+  if (!data?.next_plan) return <>{planTitle(plan)}</>;
+  return (
+    <>
+      {planTitle(plan)} until <Time iso={data.current_period_end} form="date" />, then{" "}
+      {planTitle(data.next_plan)}
+    </>
+  );
+}
+
 function creditLimitText(limitUsd: number | null): string {
   if (limitUsd === null) return "Without limit: requests are not refused for want of credit";
   if (limitUsd === 0) return "None: requests are paid from the balance";
   return `The balance may go to ${usd(-limitUsd)}`;
-}
-
-const SIGN_IN_COLUMNS: readonly Column<SignInKey>[] = [
-  {
-    title: "Management key",
-    cell: ({ id, name, key_prefix: prefix }) => (
-      <span>
-        <span class="strong">{name}</span>{" "}
-        {id === session.value?.key.id && <Badge tone="good">You</Badge>}
-        <span class="sub code">{prefix}</span>
-      </span>
-    ),
-  },
-  { title: "State", isCorner: true, cell: stateOf },
-  {
-    title: "Open sessions",
-    cell: ({ sessions }) => (sessions === 0 ? <span class="quiet">None</span> : integer(sessions)),
-  },
-  {
-    title: "Last seen",
-    cell: ({ last_seen_at: at }) => <Time iso={at} otherwise="Not signed in" />,
-  },
-  {
-    title: "Created",
-    isSecondary: true,
-    cell: ({ created_at: at }) => <Time iso={at} form="date" />,
-  },
-];
-
-function stateOf({ is_active: isActive, expires_at: expiresAt }: SignInKey) {
-  if (!isActive) return <Badge>Off</Badge>;
-  const isExpired = expiresAt !== null && Date.parse(expiresAt) <= Date.now();
-  return isExpired ? <Badge tone="bad">Expired</Badge> : <Badge tone="good">On</Badge>;
-}
-
-function SignInKeys() {
-  const { data, error } = useResource<{ data: SignInKey[] }>("settings/sign-in-keys");
-  return (
-    <Panel title="Who signs in" isFlush>
-      <p class="panel-lead">
-        Everyone who has one of these keys can sign in here. To end their sessions, revoke the key
-        on the page <Link page="keys">Keys</Link>. The gateway's operator makes new ones.
-      </p>
-      <Table
-        label="Keys that can sign in"
-        columns={SIGN_IN_COLUMNS}
-        rows={data?.data}
-        error={error}
-        keyOf={({ id }) => id}
-        empty={<Empty title="No management key can sign in." />}
-      />
-    </Panel>
-  );
 }
 
 function ResponseCache() {

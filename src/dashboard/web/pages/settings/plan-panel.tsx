@@ -24,7 +24,8 @@ interface PlanPanelProps {
 
 /** The plan, what it costs, and the others. */
 export function PlanPanel({ subscription, plans, methods, error, onChanged }: PlanPanelProps) {
-  const [chosen, setChosen] = useState<OfferedPlan>();
+  const [chosenName, setChosen] = useState<string>();
+  const chosen = plans?.find(({ plan }) => plan === chosenName);
   const isLoading = subscription === undefined || plans === undefined;
   return (
     <Panel title="Plan">
@@ -40,7 +41,7 @@ export function PlanPanel({ subscription, plans, methods, error, onChanged }: Pl
                 <PlanCard
                   plan={plan}
                   subscription={subscription}
-                  onChoose={() => setChosen(plan)}
+                  onChoose={() => setChosen(plan.plan)}
                 />
               </li>
             ))}
@@ -61,13 +62,23 @@ export function PlanPanel({ subscription, plans, methods, error, onChanged }: Pl
 }
 
 function Standing({ subscription }: { readonly subscription: Subscription }) {
-  const { plan, payment_url: paymentUrl, invoice_url: invoiceUrl } = subscription;
+  const { plan, next_plan: nextPlan } = subscription;
+  const { payment_url: paymentUrl, invoice_url: invoiceUrl } = subscription;
   return (
     <>
       <PaymentStanding subscription={subscription} />
       <dl class="facts">
         <dt>Current plan</dt>
-        <dd class="strong">{planTitle(plan)}</dd>
+        <dd>
+          <span class="strong">{planTitle(plan)}</span>
+          {nextPlan !== null && (
+            <>
+              {" "}
+              until <Time iso={subscription.current_period_end} form="date" />, then{" "}
+              {planTitle(nextPlan)}
+            </>
+          )}
+        </dd>
         <dt>Platform fee</dt>
         <dd>{subscription.platform_fee_percent}% on top of what providers cost</dd>
         <dt>Period</dt>
@@ -117,6 +128,14 @@ function PaymentStanding({ subscription }: { readonly subscription: Subscription
       </Notice>
     );
   }
+  if (status === "ending") {
+    return (
+      <Notice>
+        The gateway's operator has chosen {planTitle(subscription.plan)} for you. The payment
+        processor is still to end the subscription to Pro; it is asked again until it has.
+      </Notice>
+    );
+  }
   if (nextPlan === null) return null;
   return (
     <Notice>
@@ -149,9 +168,9 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
     <div class={isCurrent ? "plan current" : "plan"}>
       <h3>
         {title} {isCurrent && <Badge tone="good">Current</Badge>}
-        {isNext && <Badge>Next</Badge>}
+        {isNext && <Badge>From {date(subscription.current_period_end)}</Badge>}
       </h3>
-      <p class="price">{priceOf(plan)}</p>
+      <p class="price">{priceOf(plan) ?? <Skeleton />}</p>
       <p class="quiet">{PURPOSES[plan.plan]}</p>
       <ul>
         <li>{plan.fee_percent}% fee on top of what providers cost</li>
@@ -162,9 +181,10 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
   );
 }
 
-function priceOf({ is_paid: isPaid, price }: OfferedPlan): string {
+/** Undefined while it is asked for. */
+function priceOf({ is_paid: isPaid, price }: OfferedPlan): string | undefined {
   if (!isPaid) return "$0 a month";
-  return price === null ? "Price not known now" : priceText(price);
+  return price === null ? "Price not known now" : price && priceText(price);
 }
 
 interface PlanDialogProps {
@@ -199,7 +219,7 @@ function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDi
     toast(isPaidNow(subscription) && !isKept ? "Pro ends with its period." : `Chose ${title}.`);
     onClose();
   };
-  const payment = isBought && chosen.price !== null ? priceText(chosen.price) : undefined;
+  const payment = isBought && chosen.price ? priceText(chosen.price) : undefined;
   return (
     <Dialog title={heading} onClose={onClose}>
       <Form
@@ -214,6 +234,7 @@ function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDi
 }
 
 function obstacleOf({ price }: OfferedPlan, method: PaymentMethod | undefined) {
+  if (price === undefined) return "The payment processor is being asked what the plan costs.";
   if (price === null) {
     return "The payment processor has not said what the plan costs. Try again later.";
   }
@@ -234,7 +255,7 @@ function Consequences({
     return (
       <p>
         {title} goes on after {end}
-        {price !== null && `, for ${price}`}. Nothing is paid now.
+        {price && `, for ${price}`}. Nothing is paid now.
       </p>
     );
   }

@@ -1,12 +1,16 @@
 import { money } from "../../format.ts";
 
 /** A plan as GET /dashboard/api/settings/plans lists it. */
-export interface OfferedPlan {
+export interface ListedPlan {
   readonly plan: string;
   readonly fee_percent: number;
   readonly file_quota_bytes: number;
   readonly is_paid: boolean;
-  readonly price: PlanPrice | null;
+}
+
+export interface OfferedPlan extends ListedPlan {
+  /** Undefined while the payment processor is asked for it; null where it does not say, or there is none. */
+  readonly price: PlanPrice | null | undefined;
 }
 
 export interface PlanPrice {
@@ -24,7 +28,7 @@ export interface Subscription {
   readonly current_period_end: string;
   readonly usage_this_period_usd: number;
   readonly next_plan: string | null;
-  readonly payment_status: "pending" | "open" | "active" | "unpaid" | null;
+  readonly payment_status: "pending" | "open" | "active" | "unpaid" | "ending" | null;
   readonly payment_url: string | null;
   readonly invoice_url: string | null;
 }

@@ -1,0 +1,238 @@
+import type { ModelTerms } from "../../src/lib/catalogue-model.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import type { StatementEffect } from "../ledger/effects.ts";
+
+/** See `src/batches/handed-lines.ts`. */
+export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
+
+export interface NewProviderBatch {
+  /** The mark by which it is found at the provider. */
+  readonly id: string;
+  readonly batchId: string;
+  readonly providerId: string;
+  readonly providerKey: string | null;
+  readonly model: string;
+  readonly providerModel: string;
+  readonly kind: string;
+  /** What its lines are billed by. */
+  readonly terms: ModelTerms;
+}
+
+export interface ProviderBatchRecord extends NewProviderBatch {
+  readonly state: ProviderBatchState;
+  /** How many it was ordered with. */
+  readonly requests: number;
+  /** Its id at the provider. */
+  readonly providerBatch: string | null;
+  readonly orderedAtMs: number | null;
+  /** Since it was ordered, by the clock of the database. */
+  readonly ageMs: number | null;
+  readonly isCancelled: boolean;
+}
+
+export async function insertProviderBatch(
+  sql: DatabaseTransaction,
+  batch: NewProviderBatch,
+): Promise<void> {
+  await sql`INSERT INTO provider_batches
+      (id, batch_id, provider_id, provider_key, model, provider_model, kind, terms, state, requests)
+    VALUES (${batch.id}, ${batch.batchId}, ${batch.providerId}, ${batch.providerKey}, ${batch.model},
+      ${batch.providerModel}, ${batch.kind}, ${textOfTerms(batch.terms)}, 'filling', 0)`;
+}
+
+interface ProviderBatchRow {
+  readonly id: string;
+  readonly batch_id: string;
+  readonly provider_id: string;
+  readonly provider_key: string | null;
+  readonly model: string;
+  readonly provider_model: string;
+  readonly kind: string;
+  readonly terms: string;
+  readonly state: ProviderBatchState;
+  readonly requests: number;
+  readonly provider_batch: string | null;
+  readonly ordered_at: Date | null;
+  readonly age_ms: number | null;
+  readonly is_cancelled: boolean;
+}
+
+/** Those of a batch, oldest first. */
+export async function providerBatchesOf(
+  sql: Database,
+  batchId: string,
+): Promise<ProviderBatchRecord[]> {
+  const rows = await sql<ProviderBatchRow[]>`
+    SELECT *, (extract(epoch FROM clock_timestamp() - ordered_at) * 1000)::float8 AS age_ms
+    FROM provider_batches WHERE batch_id = ${batchId} ORDER BY id COLLATE "C"`;
+  return rows.map((row) => ({
+    id: row.id,
+    batchId: row.batch_id,
+    providerId: row.provider_id,
+    providerKey: row.provider_key,
+    model: row.model,
+    providerModel: row.provider_model,
+    kind: row.kind,
+    terms: termsOfText(row.terms),
+    state: row.state,
+    requests: row.requests,
+    providerBatch: row.provider_batch,
+    orderedAtMs: row.ordered_at?.getTime() ?? null,
+    ageMs: row.age_ms,
+    isCancelled: row.is_cancelled,
+  }));
+}
+
+/** Ids, at a provider, of batches that are known to be this gateway's. */
+export async function knownProviderBatches(
+  sql: Database,
+  providerId: string,
+): Promise<ReadonlySet<string>> {
+  const rows = await sql<{ provider_batch: string }[]>`SELECT provider_batch FROM provider_batches
+    WHERE provider_id = ${providerId} AND provider_batch IS NOT NULL`;
+  return new Set(rows.map((row) => row.provider_batch));
+}
+
+/** From now on it may be at its provider. */
+export async function orderProviderBatch(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`UPDATE provider_batches SET state = 'ordered', ordered_at = clock_timestamp(),
+      requests = (SELECT count(*) FROM provider_batch_lines WHERE provider_batch = ${id})
+    WHERE id = ${id}`;
+}
+
+export async function noteProviderBatch(
+  sql: DatabaseTransaction,
+  id: string,
+  noted: Partial<Pick<ProviderBatchRecord, "state" | "providerBatch" | "isCancelled">>,
+): Promise<void> {
+  const { state = null, providerBatch = null, isCancelled = null } = noted;
+  await sql`UPDATE provider_batches SET state = coalesce(${state}, state),
+      provider_batch = coalesce(${providerBatch}, provider_batch),
+      is_cancelled = coalesce(${isCancelled}::boolean, is_cancelled)
+    WHERE id = ${id}`;
+}
+
+export async function removeProviderBatch(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`DELETE FROM provider_batches WHERE id = ${id}`;
+}
+
+/** A line that is at a provider. */
+export interface HandedLine {
+  readonly line: number;
+  /** Names its hold. */
+  readonly requestId: string;
+  readonly feeBasisPoints: number;
+}
+
+/** Written with the holds of the lines. */
+export function handLinesEffect(
+  { id, batchId }: Pick<NewProviderBatch, "id" | "batchId">,
+  lines: readonly HandedLine[],
+  guard: (sql: DatabaseTransaction) => Promise<void>,
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "batch-lines-hand",
+    tables: ["provider_batch_lines"],
+    events: [],
+    async run(sql) {
+      await guard(sql);
+      await sql`INSERT INTO provider_batch_lines
+          (batch_id, line, provider_batch, request_id, fee_basis_points)
+        SELECT ${batchId}, line, ${id}, request_id, fee
+        FROM unnest(${sql.array(lines.map(({ line }) => line))}::int[],
+          ${sql.array(lines.map(({ requestId }) => requestId))}::text[],
+          ${sql.array(lines.map(({ feeBasisPoints }) => feeBasisPoints))}::int[])
+          AS given (line, request_id, fee)`;
+    },
+  };
+}
+
+/** Lines of a batch that were handed over: those that are at providers, and those that are not any more. */
+export async function handedLinesOf(
+  sql: Database,
+  batchId: string,
+): Promise<{ readonly out: Set<number>; readonly back: Set<number> }> {
+  const rows = await sql<{ line: number; is_out: boolean }[]>`
+    SELECT line, request_id IS NOT NULL AS is_out FROM provider_batch_lines WHERE batch_id = ${batchId}`;
+  const linesOf = (isOut: boolean) =>
+    new Set(rows.filter((row) => row.is_out === isOut).map(({ line }) => line));
+  return { out: linesOf(true), back: linesOf(false) };
+}
+
+/** What holds money of an organization for lines at providers. */
+export async function hasHandedLines(sql: Database, organizationId: string): Promise<boolean> {
+  const [row] = await sql<{ has_some: boolean }[]>`
+    SELECT EXISTS (SELECT FROM provider_batch_lines l JOIN batches b ON b.id = l.batch_id
+      WHERE b.organization_id = ${organizationId} AND b.ended_at IS NULL
+        AND l.request_id IS NOT NULL) AS has_some`;
+  return row!.has_some;
+}
+
+/** All lines that a provider's batch was given, and those that are still there, by number, with what they hold. */
+export async function linesAtProvider(
+  sql: Database,
+  providerBatchId: string,
+): Promise<{
+  readonly given: ReadonlySet<number>;
+  readonly out: Map<number, HandedLine & { readonly holdNano: bigint }>;
+}> {
+  const rows = await sql<
+    {
+      line: number;
+      request_id: string | null;
+      fee_basis_points: number;
+      hold_nano: bigint | null;
+    }[]
+  >`SELECT l.line, l.request_id, l.fee_basis_points, h.hold_nano
+    FROM provider_batch_lines l LEFT JOIN holds h ON h.id = l.request_id
+    WHERE l.provider_batch = ${providerBatchId} ORDER BY l.line`;
+  const out = new Map<number, HandedLine & { readonly holdNano: bigint }>();
+  for (const { line, request_id: requestId, fee_basis_points, hold_nano } of rows) {
+    if (requestId === null) continue;
+    const holdNano = hold_nano ?? 0n;
+    out.set(line, { line, requestId, feeBasisPoints: fee_basis_points, holdNano });
+  }
+  return { given: new Set(rows.map(({ line }) => line)), out };
+}
+
+/** Written with the ends of their holds: they are at no provider any more, and are not handed over again. */
+export async function endHandedLines(
+  sql: DatabaseTransaction,
+  batchId: string,
+  requestIds: ReadonlySet<string>,
+): Promise<void> {
+  await sql`UPDATE provider_batch_lines SET request_id = NULL
+    WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
+}
+
+/** Written with the ends of their holds: as if they had never been handed over. */
+export async function takeBackLines(
+  sql: DatabaseTransaction,
+  batchId: string,
+  requestIds: ReadonlySet<string>,
+): Promise<void> {
+  await sql`DELETE FROM provider_batch_lines
+    WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
+}
+
+/** Of a batch that has ended. */
+export async function forgetHandedLines(sql: DatabaseTransaction, batchId: string): Promise<void> {
+  await sql`DELETE FROM provider_batch_lines WHERE batch_id = ${batchId} AND request_id IS NULL`;
+}
+
+const BIGINT = /^-?\d+n$/;
+
+/** JSON; prices are integers of any size. */
+function textOfTerms(terms: ModelTerms): string {
+  const { contextLength, maxOutputTokens, prices, capabilities } = terms;
+  return JSON.stringify({ contextLength, maxOutputTokens, prices, capabilities }, (_, value) =>
+    typeof value === "bigint" ? `${value}n` : value,
+  );
+}
+
+function termsOfText(text: string): ModelTerms {
+  return JSON.parse(text, (_, value) =>
+    typeof value === "string" && BIGINT.test(value) ? BigInt(value.slice(0, -1)) : value,
+  ) as ModelTerms;
+}

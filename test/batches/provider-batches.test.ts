@@ -1,0 +1,270 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import {
+  chatLine,
+  createBatch,
+  endedBatch,
+  type Json,
+  linesOf,
+  readBatch,
+  requestLine,
+} from "../support/batches.ts";
+import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";
+import { expectBooksClosed } from "../support/ledger-checks.ts";
+import { until } from "../support/until.ts";
+import { startUpstream, type Upstream } from "../upstream/server.ts";
+
+/* Lines whose provider answers requests in batches go to it, and cost what its batches do. */
+
+const TIMEOUT_MS = 60_000;
+const MODEL = "test/batched";
+const LIVE = "test/live";
+
+let upstream: Upstream;
+let gateway: FilesGateway;
+beforeAll(async () => {
+  upstream = await startUpstream();
+  const terms = {
+    ...{ category: "chat", context_length: 8_000, max_output_tokens: 100 },
+    ...{ input_cost_per_token: 1.5e-7, output_cost_per_token: 6e-7 },
+  };
+  const endpoint = { provider: "upstream", model: "gpt-4o-mini" };
+  gateway = await startFilesGateway("disk", {
+    configuration: {
+      providers: [
+        {
+          ...{ id: "upstream", type: "openai-compatible", api_key: "sk-upstream" },
+          ...{ base_url: upstream.baseUrl, batches: true },
+        },
+      ],
+      models: [
+        { ...terms, id: MODEL, endpoints: [endpoint] },
+        { ...terms, id: LIVE, endpoints: [{ ...endpoint, batches: false }] },
+        {
+          ...{ id: "test/vectors", category: "embedding", context_length: 8_000 },
+          ...{ input_cost_per_token: 1e-7, output_cost_per_token: 0 },
+          endpoints: [{ provider: "upstream", model: "text-embedding-3-small" }],
+        },
+      ],
+    },
+  });
+});
+afterEach(() => upstream.reset());
+afterAll(async () => {
+  await gateway.stop();
+  await upstream.stop();
+});
+
+const line = (id: string, more: Json = {}) => chatLine(id, { model: MODEL, ...more });
+const linesNamed = (count: number, more: Json = {}) =>
+  Array.from({ length: count }, (_, at) => line(`line-${at}`, more)).join("");
+
+/** By request id. */
+async function chargesOf(answers: readonly Json[]): Promise<Map<string, bigint>> {
+  const ids = answers.map(({ response }) => response.request_id as string);
+  const rows = await gateway.sql<{ request_id: string; charge: bigint }[]>`
+    SELECT request_id, -amount_nano AS charge FROM transactions
+    WHERE type = 'usage' AND request_id = ANY (${gateway.sql.array(ids)}::text[])`;
+  return new Map(rows.map((row) => [row.request_id, BigInt(row.charge)]));
+}
+
+async function left(batchId: string): Promise<number> {
+  const [row] = await gateway.sql<{ rows: number }[]>`SELECT
+    (SELECT count(*)::int FROM provider_batches WHERE batch_id = ${batchId})
+      + (SELECT count(*)::int FROM provider_batch_lines WHERE batch_id = ${batchId})
+      + (SELECT count(*)::int FROM holds) AS rows`;
+  return row!.rows;
+}
+
+async function expectNothingLeft(batchId: string): Promise<void> {
+  await until("nothing is left of what was handed over", async () => (await left(batchId)) === 0);
+  await expectBooksClosed(gateway);
+  const { batches, files } = upstream.batches.records;
+  const unremoved = files.filter(({ isDeleted }) => !isDeleted).map(({ filename }) => filename);
+  expect({ unremoved, batches: batches.length }).toEqual({
+    unremoved: [],
+    batches: batches.length,
+  });
+}
+
+test(
+  "lines go to the provider in one batch, at half the price to the nano-USD, and others are called",
+  async () => {
+    const lines = [
+      line("one", { user: "somebody", metadata: { tags: ["night"] } }),
+      line("two", { max_tokens: 7 }),
+      chatLine("live", { model: LIVE }),
+      line("echoed", { model: "no/such" }),
+    ].join("");
+    const { id } = await createBatch(gateway, lines);
+    const ended = await endedBatch(gateway, id);
+    expect(ended).toMatchObject({
+      status: "completed",
+      request_counts: { total: 4, completed: 3, failed: 1 },
+    });
+    const answers = await linesOf(gateway, ended.output_file_id);
+    expect(answers.map(({ custom_id }) => custom_id)).toEqual(["one", "two", "live"]);
+    const charges = await chargesOf(answers);
+    for (const { custom_id, response, error } of answers) {
+      expect(error).toBeNull();
+      const { body, status_code, request_id } = response;
+      expect(status_code).toBe(200);
+      expect(body).toMatchObject({
+        object: "chat.completion",
+        model: custom_id === "live" ? LIVE : MODEL,
+      });
+      const { prompt_tokens, completion_tokens, cost } = body.usage;
+      // 150 and 600 nano-USD a token, and the fee of 4 %.
+      const usual = BigInt(prompt_tokens) * 150n + BigInt(completion_tokens) * 600n;
+      const [share, whole] = custom_id === "live" ? [1n, 1n] : [1n, 2n];
+      const scaled = usual * share * 10_400n;
+      const expected = (scaled * 2n + 10_000n * whole) / (2n * 10_000n * whole);
+      expect(charges.get(request_id)).toBe(expected);
+      expect(cost).toBe(Number(expected) / 1e9);
+    }
+    const { batches } = upstream.batches.records;
+    expect(batches.map(({ requests }) => requests.map((one) => one.id))).toEqual([["1", "2"]]);
+    expect(upstream.served.filter(({ batchId }) => batchId === undefined)).toHaveLength(1);
+    const requests = (await (
+      await gateway.request("GET", "/v1/requests?user=somebody")
+    ).json()) as Json;
+    expect(requests.data).toMatchObject([
+      { id: answers[0]!.response.request_id, model: MODEL, provider: "upstream", status: 200 },
+    ]);
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "embeddings go to it too",
+  async () => {
+    const url = "/v1/embeddings";
+    const body = (input: string) => ({ model: "test/vectors", input, encoding_format: "base64" });
+    const lines = requestLine("a", body("night"), url) + requestLine("b", body("day"), url);
+    const { id } = await createBatch(gateway, lines, { endpoint: url });
+    const ended = await endedBatch(gateway, id);
+    const answers = await linesOf(gateway, ended.output_file_id);
+    expect(answers.map(({ response }) => response.body.object)).toEqual(["list", "list"]);
+    expect(typeof answers[0]!.response.body.data[0].embedding).toBe("string");
+    expect(upstream.served.every(({ batchId }) => batchId !== undefined)).toBe(true);
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch that is cancelled: what was answered is charged, the rest is given back",
+  async () => {
+    upstream.batches.plan({ outcome: "never", answered: 3 });
+    const { id } = await createBatch(gateway, linesNamed(10));
+    await until("it is at the provider", () => upstream.batches.records.batches.length === 1);
+    await until("its lines are held", async () => (await left(id)) > 10);
+    const asked = await gateway.request("POST", `/v1/batches/${id}/cancel`);
+    expect(await asked.json()).toMatchObject({ status: "cancelling" });
+    const ended = await endedBatch(gateway, id);
+    expect(ended).toMatchObject({
+      status: "cancelled",
+      request_counts: { total: 10, completed: 3, failed: 7 },
+    });
+    const answers = await linesOf(gateway, ended.output_file_id);
+    expect((await chargesOf(answers)).size).toBe(3);
+    const uncalled = await linesOf(gateway, ended.error_file_id);
+    expect(new Set(uncalled.map(({ error }) => error.code))).toEqual(new Set(["batch_cancelled"]));
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch whose window is over: what was answered is charged, the rest is given back",
+  async () => {
+    upstream.batches.plan({ outcome: "never", answered: 2 });
+    const { id } = await createBatch(gateway, linesNamed(5));
+    await until("its lines are held", async () => (await left(id)) === 11);
+    await gateway.sql`UPDATE batches SET expires_at = now(), due_at = now() WHERE id = ${id}`;
+    const ended = await endedBatch(gateway, id);
+    expect(ended).toMatchObject({
+      status: "expired",
+      request_counts: { total: 5, completed: 2, failed: 3 },
+    });
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "what the provider refuses or leaves unanswered is called at the usual price",
+  async () => {
+    for (const plan of [
+      { create: "refuse" },
+      { outcome: "failed" },
+      { outcome: "expired", answered: 2 },
+    ] as const) {
+      upstream.reset();
+      upstream.batches.plan(plan);
+      const { id } = await createBatch(gateway, linesNamed(4));
+      const ended = await endedBatch(gateway, id);
+      expect(ended).toMatchObject({
+        status: "completed",
+        request_counts: { total: 4, completed: 4, failed: 0 },
+      });
+      const live = upstream.served.filter(({ batchId }) => batchId === undefined);
+      expect(live).toHaveLength("answered" in plan ? 2 : 4);
+      expect((await chargesOf(await linesOf(gateway, ended.output_file_id))).size).toBe(4);
+      await expectNothingLeft(id);
+    }
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a key that is deleted while its lines are at the provider pays for what was answered",
+  async () => {
+    const created = await gateway.request(
+      "POST",
+      "/v1/keys",
+      { name: "short" },
+      { key: gateway.managementKey },
+    );
+    const key = (await created.json()) as Json;
+    upstream.batches.plan({ outcome: "never" });
+    const { id } = await createBatch(gateway, linesNamed(3), { key: key.key });
+    await until("its lines are held", async () => (await left(id)) === 7);
+    const path = `/v1/keys/${key.id}`;
+    const deleted = await gateway.request("DELETE", path, undefined, {
+      key: gateway.managementKey,
+    });
+    expect(deleted.status).toBe(200);
+    upstream.batches.plan({});
+    const ended = await endedBatch(gateway, id);
+    expect(ended.request_counts).toEqual({ total: 3, completed: 3, failed: 0 });
+    const answers = await linesOf(gateway, ended.output_file_id);
+    expect((await chargesOf(answers)).size).toBe(3);
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "where there is not money for all lines at a time the others wait until the first are charged",
+  async () => {
+    const created = await gateway.request(
+      "POST",
+      "/v1/keys",
+      // Of a line 0.00004 USD are held, and some 0.00001 charged.
+      { name: "poor", daily_budget_usd: 0.0002 },
+      { key: gateway.managementKey },
+    );
+    const key = (await created.json()) as Json;
+    const { id } = await createBatch(gateway, linesNamed(8), { key: key.key });
+    await until("some are at the provider", async () => (await left(id)) > 1);
+    const ended = await endedBatch(gateway, id);
+    expect(ended.request_counts).toEqual({ total: 8, completed: 8, failed: 0 });
+    const { batches } = upstream.batches.records;
+    expect(batches.length).toBeGreaterThan(1);
+    expect(batches.flatMap(({ requests }) => requests)).toHaveLength(8);
+    await expectNothingLeft(id);
+    expect((await readBatch(gateway, id)).status).toBe("completed");
+  },
+  TIMEOUT_MS,
+);
