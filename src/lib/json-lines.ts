@@ -24,20 +24,39 @@ export const MAX_QUICK_LINE_BYTES = 65_536;
  * Reads the lines of a JSONL text (jsonlines.org) in order. Holds one line and one piece of the text at most.
  * Throws JsonLineError for a line that is too long; cancels the text if it is not read to its end.
  */
-export async function* readLines(
+export function readLines(
   text: AsyncIterable<Uint8Array>,
   maxLineBytes: number,
 ): AsyncGenerator<RawLine> {
+  return linesOf(text, maxLineBytes, (pieces, line) => {
+    return { line, bytes: pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces) };
+  });
+}
+
+/** The same in the pieces in which lines came: joining a long one would hold the event loop. */
+export function readPiecedLines(
+  text: AsyncIterable<Uint8Array>,
+  maxLineBytes: number,
+): AsyncGenerator<readonly Uint8Array[]> {
+  return linesOf(text, maxLineBytes, (pieces) => pieces);
+}
+
+async function* linesOf<Line>(
+  text: AsyncIterable<Uint8Array>,
+  maxLineBytes: number,
+  made: (pieces: readonly Uint8Array[], line: number) => Line,
+): AsyncGenerator<Line> {
   let pieces: Uint8Array[] = [];
   let heldBytes = 0;
   let line = 1;
-  const take = (last: Uint8Array): RawLine => {
+  const take = (last: Uint8Array): Line => {
     const byteLength = heldBytes + last.length;
     if (byteLength > maxLineBytes) throw tooLong(line, maxLineBytes);
-    const bytes = pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
+    pieces.push(last);
+    const taken = made(pieces, line);
     pieces = [];
     heldBytes = 0;
-    return { line, bytes };
+    return taken;
   };
   for await (const piece of text) {
     let start = 0;

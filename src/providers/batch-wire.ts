@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { isFields } from "../lib/json.ts";
-import { JsonLineError, loopPauses, readLines } from "../lib/json-lines.ts";
+import { JsonLineError, loopPauses, readPiecedLines } from "../lib/json-lines.ts";
 import { type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
 import type { BatchResult } from "./batches.ts";
 import { BrokenAnswer, isNotOffered } from "./fine-tuning.ts";
@@ -157,11 +157,11 @@ export class BatchWire {
     let lines = 0;
     try {
       const content = this.#content(url, requests, signal);
-      for await (const { bytes } of readLines(content, MAX_LINE_BYTES)) {
+      for await (const pieces of readPiecedLines(content, MAX_LINE_BYTES)) {
         await pause();
         lines += 1;
         if (lines > 2 * requests + SPARE_LINES) throw endless();
-        const text = await textOf(bytes, pause);
+        const text = await textOf(pieces, pause);
         yield await lineOf(() => readAnswerText(this.#reading, read, text, options, signal));
       }
     } catch (error) {
@@ -261,14 +261,19 @@ function endless(): BrokenAnswer {
 }
 
 async function textOf(
-  bytes: Uint8Array,
+  pieces: readonly Uint8Array[],
   pause: () => Promise<void>,
 ): Promise<string | SharedBytes> {
-  if (bytes.byteLength <= MAX_QUICK_ANSWER_BYTES) return new TextDecoder().decode(bytes);
+  const byteLength = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
+  if (byteLength <= MAX_QUICK_ANSWER_BYTES) {
+    return new TextDecoder().decode(pieces.length === 1 ? pieces[0] : Buffer.concat(pieces));
+  }
   const writer = new SharedBytesWriter();
-  for (let at = 0; at < bytes.byteLength; at += COPIED_AT_A_TIME) {
-    writer.push(bytes.subarray(at, at + COPIED_AT_A_TIME));
-    await pause();
+  for (const piece of pieces) {
+    for (let at = 0; at < piece.byteLength; at += COPIED_AT_A_TIME) {
+      writer.push(piece.subarray(at, at + COPIED_AT_A_TIME));
+      await pause();
+    }
   }
   return writer.end();
 }

@@ -148,13 +148,16 @@ export function killServer(dataDir: string): void {
 }
 
 /** Signals the server of this data folder and all its processes: stopped, none of them answers. */
-export function signalServer(dataDir: string, signal: "SIGSTOP" | "SIGCONT"): void {
+export async function signalServer(dataDir: string, signal: "SIGSTOP" | "SIGCONT"): Promise<void> {
   const server = serverPid(dataDir);
   if (server === undefined) throw new Error("no server runs");
-  for (const name of readdirSync("/proc")) {
-    const pid = Number(name);
-    if (pid === server || parentOf(pid) === server) process.kill(pid, signal);
+  // While it runs it starts processes, for connections that are being made, and clears away ended ones.
+  if (signal === "SIGSTOP") {
+    process.kill(server, signal);
+    await until("the server stands still", () => isStopped(server));
   }
+  for (const pid of childrenOf(server)) process.kill(pid, signal);
+  if (signal === "SIGCONT") process.kill(server, signal);
 }
 
 /** The processes that this one has started itself. */

@@ -30,7 +30,7 @@ export interface Sent {
   stoppedAtMs: number | undefined;
   startedAtMs: number;
   endedAtMs: number;
-  /** From its begin to its end, without the waiting of client and gateway for a processor. */
+  /** From its begin to its end, without the waiting for a processor. */
   tookMs: number;
   retryAfter: string | undefined;
 }
@@ -43,7 +43,7 @@ export interface LoadOptions {
   readonly keys: readonly { readonly secret: string; readonly weight: number }[];
   /** Responses too, whose streams do not outlast an outage of the database. */
   readonly sendsResponses?: true;
-  /** Of the gateways whose waiting for a processor `tookMs` leaves out. */
+  /** Of gateways and of the upstream, whose waiting for a processor `tookMs` leaves out. */
   readonly pids?: readonly number[];
 }
 

@@ -78,7 +78,7 @@ afterAll(async () => {
 
 async function send(kindName = "plain"): Promise<Sent> {
   const sent = sentOf(crypto.randomUUID(), KINDS.find(({ name }) => name === kindName)!);
-  const elapsedMs = startStopwatch(gateway.pid);
+  const elapsedMs = startStopwatch(gateway.pid, upstream.pid);
   await receive(sent, baseUrl, key);
   sent.tookMs = elapsedMs();
   return sent;
@@ -106,7 +106,7 @@ function expectRefused(probes: readonly Sent[]): void {
 
 /** How long until a request is answered again, tried without a pause. */
 async function untilAnswered(kindName?: string): Promise<number> {
-  const elapsedMs = startStopwatch(gateway.pid);
+  const elapsedMs = startStopwatch(gateway.pid, upstream.pid);
   await Promise.any(
     Array.from({ length: 20 }, async (_, i) => {
       await Bun.sleep(i * 100);

@@ -5,6 +5,7 @@ import type { BatchPlan, BatchRecords } from "../upstream/planned-batches.ts";
 import type { Served } from "../upstream/served.ts";
 
 export interface UpstreamProcess {
+  readonly pid: number;
   /** Ends in `/v1`. */
   readonly baseUrl: string;
   behave(model: string, behaviour: Behaviour): Promise<void>;
@@ -39,6 +40,7 @@ export async function startUpstreamProcess(): Promise<UpstreamProcess> {
     await post("/__behave", { model, behaviour });
   };
   return {
+    pid: child.pid,
     baseUrl,
     behave,
     planBatches: (plan) => post("/__batches", plan),
