@@ -29,9 +29,10 @@ export const LONG = [
   "test/webhooks/tenants.test.ts",
 ] as const;
 
-/** Those of them that are started first, because they take 30 s and more. */
+/** Started first in their part of the run, because they take longest there. */
 export const LONGEST = [
   "test/cli/embedded-database.test.ts",
+  "test/clients/anthropic-sdk.test.ts",
   "test/clients/python-clients.test.ts",
   "test/cluster/redis-loss.test.ts",
   "test/clustered/budget-races.test.ts",
@@ -40,10 +41,19 @@ export const LONGEST = [
   "test/crash/owed-refunds.test.ts",
   "test/crash/stop.test.ts",
   "test/crash/swallowed-packets.test.ts",
+  "test/dashboard/settings.browser.test.ts",
+  "test/endpoints/chat-long-same.test.ts",
+  "test/endpoints/chat-provider-garbage.test.ts",
+  "test/endpoints/responses-python.test.ts",
+  "test/fine-tuning/provider.test.ts",
+  "test/overload/long-bodies.test.ts",
   "test/start/first-start.test.ts",
   "test/start/generated-master-key.test.ts",
   "test/start/refused-start.test.ts",
   "test/start/workers.test.ts",
+  "test/tools/code-interpreter/bounds.test.ts",
+  "test/tools/code-interpreter/code-interpreter.test.ts",
+  "test/vector-stores/embedding.test.ts",
 ] as const;
 
 /**

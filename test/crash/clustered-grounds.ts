@@ -30,7 +30,7 @@ export async function openClusteredGrounds(
   count: number,
 ): Promise<ClusteredGrounds> {
   const grounds = new Grounds("several-crash");
-  const dataDir = grounds.newDataDir();
+  const dataDir = await grounds.newDataDirWithDatabase();
   // Processes are killed here, not the machine, so nothing needs to reach the disk.
   const settings = { fsync: "off", full_page_writes: "off" };
   const startServer = () => startEmbeddedPostgres({ dataDir, log: () => {}, settings });

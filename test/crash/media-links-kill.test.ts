@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type FilesProcess, prepareFilesProcess } from "../support/files-process.ts";
 import { until } from "../support/until.ts";
 
-const ROUNDS = 4;
+const ROUNDS = 2;
 const SENDERS = 6;
 const PATIENCE_MS = 40_000;
 /** 0.001 USD for one image, and the plan's fee. */

@@ -19,7 +19,7 @@ beforeAll(async () => {
     environment: {
       GATEWAY_CODE_INTERPRETER: "true",
       GATEWAY_CODE_INTERPRETER_PROCESSES: "2",
-      GATEWAY_CODE_INTERPRETER_SECONDS: "5",
+      GATEWAY_CODE_INTERPRETER_SECONDS: "3",
     },
   });
 });
@@ -162,7 +162,7 @@ describe.skipIf(!hasSeccomp)("a response with Python", () => {
     const body = await wholeOf(await respond({ model: `test/${slug}`, include: [OUTPUTS] }));
     expect(body.status).toBe("completed");
     expect(body.output[0]).toMatchObject({ type: "code_interpreter_call", status: "failed" });
-    expect(body.output[0].outputs[0].logs).toContain("Ended after 5 seconds.");
+    expect(body.output[0].outputs[0].logs).toContain("Ended after 3 seconds.");
     expect(body.output[1].content[0].text).toBe("It takes too long.");
     await onlySpareLeft();
   }, 60_000);
@@ -190,8 +190,8 @@ describe.skipIf(!hasSeccomp)("a response with Python", () => {
     });
   }, 60_000);
 
-  test("of which 20 come at once leaves the gateway up: each ends, and no interpreter stays", async () => {
-    const slugs = Array.from({ length: 20 }, (_, index) =>
+  test("of which 8 come at once leaves the gateway up: each ends, and no interpreter stays", async () => {
+    const slugs = Array.from({ length: 8 }, (_, index) =>
       gateway.modelThat(python(`print(${index})`), say("done")),
     );
     const responses = slugs.map((slug) => respond({ model: `test/${slug}`, include: [OUTPUTS] }));

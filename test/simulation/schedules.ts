@@ -3,13 +3,13 @@ import { runSchedule, type ScheduleResult } from "./schedule.ts";
 
 /*
  * The schedules of one run, in as many test files as there are shards, so that they run in parallel.
- * GATEWAY_SIM_SCHEDULES  how many schedules, all shards together; 3,000 unless it is set
+ * GATEWAY_SIM_SCHEDULES  how many schedules, all shards together; 1,500 unless it is set
  * GATEWAY_SIM_FIRST_SEED where to begin; 1 unless it is set
  * GATEWAY_SIM_SEED       one seed alone, with everything that happens in it printed
  * GATEWAY_SIM_LATE_REFUSALS=1  adds a fault that is left out otherwise: see planFaults
  */
 const SHARDS = 4;
-const SCHEDULES = Math.ceil(Number(process.env.GATEWAY_SIM_SCHEDULES ?? 3_000) / SHARDS);
+const SCHEDULES = Math.ceil(Number(process.env.GATEWAY_SIM_SCHEDULES ?? 1_500) / SHARDS);
 const FIRST_SEED = Number(process.env.GATEWAY_SIM_FIRST_SEED ?? 1);
 const ONLY_SEED = process.env.GATEWAY_SIM_SEED;
 const HAS_LATE_REFUSALS = process.env.GATEWAY_SIM_LATE_REFUSALS === "1";

@@ -9,7 +9,7 @@ import {
   Grounds,
   type LaunchOptions,
 } from "../crash/gateway-process.ts";
-import { programSource } from "../support/programs.ts";
+import { programFile } from "../support/programs.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 import { until } from "../support/until.ts";
 import { chat, getJson } from "./client.ts";
@@ -25,7 +25,7 @@ afterAll(() => grounds.clear());
 
 /** Starts a gateway and measures until it is ready, without its waiting for a processor. */
 async function startReady(options: LaunchOptions) {
-  const gateway = grounds.launch({ ...options, fromSource: true });
+  const gateway = grounds.launch(options);
   const elapsedMs = startStopwatch(gateway.pid);
   const baseUrl = await gateway.listening;
   await until("it is ready", async () => (await fetch(`${baseUrl}/readyz`)).status === 200);
@@ -42,7 +42,7 @@ describe("the first start in an empty folder, without a terminal", () => {
     "is ready in time, leaves working keys in a file for its owner alone, and later starts are fast and silent",
     async () => {
       const dataDir = grounds.newDataDir();
-      const first = await startReady({ dataDir });
+      const first = await startReady({ dataDir, fromSource: true });
       expect(first.startMs).toBeLessThan(FIRST_START_MS);
       const path = join(dataDir, "first-keys.json");
       expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -67,7 +67,7 @@ describe("the first start in an empty folder, without a terminal", () => {
 
       const laterMs: number[] = [];
       for (let time = 2; time <= 3; time++) {
-        const later = await startReady({ dataDir });
+        const later = await startReady({ dataDir, fromSource: true });
         laterMs.push(later.startMs);
         expect(existsSync(path)).toBeFalse();
         expect(later.gateway.stdout()).not.toContain("first keys");
@@ -88,7 +88,7 @@ describe("the first start in an empty folder, without a terminal", () => {
     async () => {
       const dataDir = grounds.newDataDir();
       for (const delayMs of [60, 300, 700, 1_100]) {
-        const early = grounds.launch({ dataDir });
+        const early = grounds.launch({ dataDir, fromSource: true });
         await Promise.race([Bun.sleep(delayMs), early.listening.catch(() => {})]);
         early.signal("SIGKILL");
         await early.exited;
@@ -107,7 +107,7 @@ describe("the file of the first keys", () => {
   test(
     "has the address of the start that works, and that says where it is, until it is deleted",
     async () => {
-      const dataDir = grounds.newDataDir();
+      const dataDir = await grounds.newDataDirWithDatabase();
       const path = join(dataDir, "first-keys.json");
       const earlier = await startReady({ dataDir });
       await stop(earlier.gateway);
@@ -129,7 +129,7 @@ describe("the file of the first keys", () => {
   test(
     "is left as it is where its keys are not the database's",
     async () => {
-      const dataDir = grounds.newDataDir();
+      const dataDir = await grounds.newDataDirWithDatabase();
       const path = join(dataDir, "first-keys.json");
       const first = await startReady({ dataDir });
       await stop(first.gateway);
@@ -152,7 +152,7 @@ describe("the file of the first keys", () => {
 
 /** Starts a gateway on a terminal, which hands on what is shown there. */
 function onTerminal(dataDir: string, port: number, data: (_: unknown, bytes: Uint8Array) => void) {
-  return Bun.spawn([process.execPath, "--no-env-file", programSource("gateway")], {
+  return Bun.spawn([process.execPath, "--no-env-file", programFile("gateway")], {
     cwd: grounds.folder,
     env: { PATH: process.env.PATH, PORT: String(port), DATA_DIR: dataDir },
     terminal: { cols: 200, rows: 50, data },
@@ -162,7 +162,7 @@ function onTerminal(dataDir: string, port: number, data: (_: unknown, bytes: Uin
 test(
   "on a terminal the first start shows the address and the keys once, and writes no file",
   async () => {
-    const dataDir = grounds.newDataDir();
+    const dataDir = await grounds.newDataDirWithDatabase();
     let shown = "";
     const show = (_: unknown, bytes: Uint8Array) => {
       shown += Buffer.from(bytes).toString();
@@ -193,7 +193,7 @@ test(
 test(
   "on a terminal a first start whose port is taken makes no keys, and the next one shows them",
   async () => {
-    const dataDir = grounds.newDataDir();
+    const dataDir = await grounds.newDataDirWithDatabase();
     const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
     let shown = "";
     const first = onTerminal(dataDir, taken.port!, (_, bytes) => {
@@ -219,7 +219,7 @@ test(
 test(
   "keys, credit and plan given at the first start are the organization's, and change nothing afterwards",
   async () => {
-    const dataDir = grounds.newDataDir();
+    const dataDir = await grounds.newDataDirWithDatabase();
     const given = { secret: generateApiKey("secret").key, mgmt: generateApiKey("management").key };
     const first = await startReady({
       dataDir,

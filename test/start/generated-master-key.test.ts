@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import {
   copyFileSync,
   existsSync,
@@ -14,6 +14,7 @@ import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { runCliProcess, spawnCli } from "../cli/cli-runs.ts";
 import { firstKeys, Grounds, killServer } from "../crash/gateway-process.ts";
 import { addSealedWebhooks, base64, newKey, openedBy } from "../master-key/sealed-database.ts";
+import { copyDatabase } from "../support/migrated-data-dir.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { IS_THOROUGH } from "../support/thorough.ts";
 import { until } from "../support/until.ts";
@@ -26,16 +27,24 @@ const redis = process.platform === "linux" ? await findTestRedis() : undefined;
 const grounds = new Grounds("generated-key");
 afterAll(() => grounds.clear());
 
-/** A data folder with a gateway that was used once, and stopped. */
-async function usedFolder(calls: readonly string[]) {
+let used: { readonly dataDir: string; readonly key: string };
+beforeAll(async () => {
   const dataDir = await grounds.newDataDirWithDatabase();
   const gateway = grounds.launch({ dataDir });
   const baseUrl = await gateway.listening;
   const { secret_key: key } = firstKeys(dataDir);
-  for (const name of calls) expect(await call(baseUrl, key, name)).toBe(false);
+  for (const name of ["one", "two"]) expect(await call(baseUrl, key, name)).toBe(false);
   await stop(gateway);
+  used = { dataDir, key };
+}, TIMEOUT_MS);
+
+/** A copy of a data folder whose gateway has answered "one" and "two", and was stopped. */
+async function usedFolder() {
+  const dataDir = grounds.newDataDir();
+  await copyDatabase(used.dataDir, dataDir);
   const path = join(dataDir, "master-key");
-  return { dataDir, path, nextPath: `${path}.next`, key };
+  copyFileSync(join(used.dataDir, "master-key"), path);
+  return { dataDir, path, nextPath: `${path}.next`, key: used.key };
 }
 
 async function startAndReplay(dataDir: string, key: string, calls: readonly string[]) {
@@ -64,7 +73,7 @@ describe("a generated key", () => {
   test(
     "that is lost, cut or another one is not made anew: the start is refused, and goes on once it is back",
     async () => {
-      const { dataDir, path, key } = await usedFolder(["one"]);
+      const { dataDir, path, key } = await usedFolder();
       const kept = `${path}.kept`;
       copyFileSync(path, kept);
       rmSync(path);
@@ -89,7 +98,7 @@ describe("a generated key", () => {
   test(
     "is replaced while no gateway runs, in a file of its owner alone, and is never printed",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one", "two"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       const before = keyIn(path);
       const run = await rotate(dataDir);
       expect(run.exitCode).toBe(0);
@@ -115,7 +124,7 @@ describe("a generated key", () => {
   test(
     "is replaced by several rotations at once as if by one after the other",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       const before = keyIn(path);
       const runs = await Promise.all([1, 2, 3].map(() => rotate(dataDir)));
       const refused = runs.filter(({ exitCode }) => exitCode !== 0);
@@ -125,7 +134,7 @@ describe("a generated key", () => {
       const { gateway } = await startAndReplay(dataDir, key, ["one"]);
       const after = keyIn(path);
       expect(await look(dataDir, (sql) => openedBy(sql, before, after))).toEqual({
-        opened: [0, 1],
+        opened: [0, 2],
         lost: 0,
       });
       await stop(gateway);
@@ -136,7 +145,7 @@ describe("a generated key", () => {
   test.skipIf(!IS_THOROUGH)(
     "is replaced beside a gateway once that was restarted, which goes on all the while",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       const before = keyIn(path);
       const unknowing = await startAndReplay(dataDir, key, ["one"]);
       const refused = await rotate(dataDir);
@@ -145,23 +154,23 @@ describe("a generated key", () => {
       expect(keyIn(path).equals(before)).toBe(true);
       const next = keyIn(nextPath);
       expect(modeOf(nextPath)).toBe(0o600);
-      expect(await call(unknowing.baseUrl, key, "two")).toBe(false);
+      expect(await call(unknowing.baseUrl, key, "three")).toBe(false);
       await stop(unknowing.gateway);
-      const { gateway, baseUrl } = await startAndReplay(dataDir, key, ["one", "two"]);
-      expect(await call(baseUrl, key, "three")).toBe(false);
+      const { gateway, baseUrl } = await startAndReplay(dataDir, key, ["one", "three"]);
+      expect(await call(baseUrl, key, "four")).toBe(false);
       expect((await rotate(dataDir)).exitCode).toBe(0);
-      for (const name of ["one", "two", "three"]) {
+      for (const name of ["one", "three", "four"]) {
         expect(await call(baseUrl, key, name)).toBe(true);
       }
-      expect(await call(baseUrl, key, "four")).toBe(false);
+      expect(await call(baseUrl, key, "five")).toBe(false);
       expect(await look(dataDir, (sql) => openedBy(sql, before, next))).toEqual({
-        opened: [0, 4],
+        opened: [0, 5],
         lost: 0,
       });
       expect(keyIn(path).equals(next)).toBe(true);
       expect(existsSync(nextPath)).toBe(false);
       await stop(gateway);
-      await stop((await startAndReplay(dataDir, key, ["one", "two", "three", "four"])).gateway);
+      await stop((await startAndReplay(dataDir, key, ["one", "three", "four", "five"])).gateway);
     },
     TIMEOUT_MS,
   );
@@ -171,7 +180,7 @@ describe("a rotation of a generated key that is broken off loses nothing", () =>
   test(
     "in the middle, with gateway, rotation and server killed: it starts, and is brought to its end",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       writeFileSync(nextPath, `${base64(newKey())}\n`, { mode: 0o600 });
       const [before, next] = [keyIn(path), keyIn(nextPath)];
       const { gateway } = await startAndReplay(dataDir, key, ["one"]);
@@ -215,7 +224,7 @@ describe("a rotation of a generated key that is broken off loses nothing", () =>
   test(
     "between the database's end of it and the file's: it starts, and another run only renames",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       const before = keyIn(path);
       expect((await rotate(dataDir)).exitCode).toBe(0);
       const next = keyIn(path);
@@ -239,7 +248,7 @@ describe.skipIf(redis === undefined || !IS_THOROUGH)("workers", () => {
   test(
     "know both keys of a rotation, those too that are started again after it",
     async () => {
-      const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
+      const { dataDir, path, nextPath, key } = await usedFolder();
       writeFileSync(nextPath, `${base64(newKey())}\n`, { mode: 0o600 });
       const next = keyIn(nextPath);
       const gateway = grounds.launch({
@@ -249,7 +258,7 @@ describe.skipIf(redis === undefined || !IS_THOROUGH)("workers", () => {
       });
       const baseUrl = await gateway.listening;
       expect(gateway.stdout()).toContain("the master key is being replaced");
-      expect(await call(baseUrl, key, "two")).toBe(false);
+      expect(await call(baseUrl, key, "three")).toBe(false);
       expect((await rotate(dataDir)).exitCode).toBe(0);
       expect(keyIn(path).equals(next)).toBe(true);
       const workers = workersOf(gateway);
@@ -258,7 +267,7 @@ describe.skipIf(redis === undefined || !IS_THOROUGH)("workers", () => {
       await until("others serve in their place", () =>
         call(baseUrl, key, "one").catch(() => false),
       );
-      expect(await call(baseUrl, key, "two")).toBe(true);
+      expect(await call(baseUrl, key, "three")).toBe(true);
       expect(gateway.stderr()).toBe("");
       await stop(gateway);
     },

@@ -38,7 +38,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
   }, 60_000);
 
   test("that allocates without bound gets a MemoryError, and goes on", async () => {
-    pool = createPool();
+    pool = createPool({ maxProcesses: 1 });
     const { run } = createRuns(pool);
     const { output } = await run("kept = []\nwhile True: kept.append(bytearray(10_000_000))");
     expect(output.trim()).toEndWith("MemoryError");
@@ -56,7 +56,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
   }, 60_000);
 
   test("shows a bounded part of what it prints, and sees to its end", async () => {
-    pool = createPool();
+    pool = createPool({ maxProcesses: 1 });
     const { run } = createRuns(pool);
     const { output } = await run(
       'import sys\nfor _ in range(3_000): print("é" * 10_000)\nfor _ in range(100): print("x" * 10_000, file=sys.stderr)\nend = "reached"',
@@ -68,7 +68,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
   }, 60_000);
 
   test("brings a bounded number and size of pictures, and names the other files", async () => {
-    pool = createPool();
+    pool = createPool({ maxProcesses: 1 });
     const { run } = createRuns(pool);
     const { output, images } = await run(
       'head = b"\\x89PNG\\r\\n\\x1a\\n" + bytes(4) + b"IHDR" + bytes([0, 0, 0, 2] * 2)\nfor number in range(20): open(f"{number:02}.png", "wb").write(head + bytes(100))\nopen("vast.png", "wb").write(head + bytes(5_000_000))',
@@ -80,7 +80,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
   }, 60_000);
 
   test("survives thousands of files, deep folders, and links that lead in circles", async () => {
-    pool = createPool();
+    pool = createPool({ maxProcesses: 1 });
     const { run } = createRuns(pool);
     const { isFailed } = await run(
       'import os\nfor number in range(5_000): open(f"f{number}", "w").close()\npath = "."\nfor _ in range(200):\n    path += "/d"\n    os.mkdir(path)\nos.symlink("/mnt/data", "d/round")',
@@ -104,7 +104,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
 
 describe.skipIf(!hasSeccomp)("interpreters", () => {
   test("are at most so many: of 100 calls at once each runs or is refused, and all processes end", async () => {
-    const pool = createPool({ maxProcesses: 2, maxWaitMs: 5_000 });
+    const pool = createPool({ maxProcesses: 2, maxWaitMs: 1_000 });
     let most = 0;
     const calls = Array.from({ length: 100 }, async (_, index) => {
       const { end, run, errors } = createRuns(pool);
