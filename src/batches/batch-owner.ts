@@ -28,7 +28,7 @@ import type { MoneyPort } from "../money/interface.ts";
 import type { Provider } from "../providers/interface.ts";
 import { HandedLines } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
-import type { LineCalls } from "./line-call.ts";
+import { isMomentary, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
 
 interface BatchOwnerDependencies {
@@ -263,8 +263,9 @@ export class BatchOwner {
 
   /** It is tried again until it goes well: a file store that is away or full loses no answer. */
   async #postpone(run: Run, error: unknown): Promise<void> {
-    const isRoom = error instanceof GatewayError && error.code === "quota_exceeded";
-    if (!isRoom) this.#dependencies.onError(error);
+    const isForeseen =
+      error instanceof GatewayError && (error.code === "quota_exceeded" || isMomentary(error));
+    if (!isForeseen) this.#dependencies.onError(error);
     await this.#runs.guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
   }
 

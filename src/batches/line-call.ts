@@ -76,6 +76,10 @@ const OF_GATEWAY: ReadonlySet<ErrorCode> = new Set([
   "client_closed_request",
 ]);
 
+/** No provider's failure becomes one of these. */
+const MOMENTARY: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
+
+export const isMomentary = ({ code }: GatewayError): boolean => MOMENTARY.has(code);
 export const isPassing = ({ code }: GatewayError): boolean => PASSING.has(code);
 export const isOfGateway = ({ code }: GatewayError): boolean => OF_GATEWAY.has(code);
 

@@ -15,7 +15,7 @@ import type { BatchResult } from "../providers/batches.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { HandedParts } from "./handed-lines.ts";
 import { type BatchLine, readBatchLines } from "./input-lines.ts";
-import { isOfGateway, isPassing, type LineAnswer } from "./line-call.ts";
+import { isMomentary, isOfGateway, isPassing, type LineAnswer } from "./line-call.ts";
 import { answerPieces } from "./line-results.ts";
 
 /** Results that are in memory at a time. */
@@ -144,6 +144,8 @@ export class ReturnedLines {
       };
       return { held, input, answer: ended, note };
     }
+    // The provider's answer stays where it is, and is taken once the gateway can.
+    if (isMomentary(ended.error)) throw ended.error;
     // What may pass is tried again, as a call.
     if (isPassing(ended.error) || isOfGateway(ended.error)) return { held, input };
     return { held, input, answer: await ended.answer(), note: () => ended.note() };
