@@ -51,9 +51,20 @@ export class StripePlans implements PlanProcessor {
       if (error instanceof Stripe.errors.StripeCardError) {
         return { state: "ended", message: error.message };
       }
-      if (!isRefusal(error)) return undefined;
-      return { state: "ended", message: "The payment processor refused the subscription." };
+      const isFinal = isRefusal(error) && !(error instanceof Stripe.errors.StripeRateLimitError);
+      return isFinal ? this.#refused(order) : undefined;
     }
+  }
+
+  /** One that was asked for before, and whose answer was lost, may be there although Stripe makes none now. */
+  async #refused(order: PlanOrder): Promise<PlanStanding | undefined> {
+    try {
+      const found = await this.#find(order);
+      if (found !== undefined) return standingOf(found);
+    } catch {
+      return undefined;
+    }
+    return { state: "ended", message: "The payment processor refused the subscription." };
   }
 
   async read(order: EarlierPlanOrder): Promise<PlanStanding | undefined> {

@@ -1,6 +1,7 @@
 import "../support/preload.ts";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, menuOf, signInAs, untilHeaded, untilLoaded } from "../support/chromium.ts";
 import { fillOrganization, ORDINARY } from "../support/filled-organization.ts";
@@ -11,15 +12,19 @@ import { addOperator } from "../support/operator-keys.ts";
  * Pictures of every page and of the dialogs that its head opens, at two widths, light and dark, with a month of
  * ordinary use and with nothing:
  *
- *   bun test/dashboard/screenshots.ts <folder> [page …, by their addresses, such as keys; all by default]
+ *   bun test/dashboard/screenshots.ts <folder> [--width=2560] [page …, by their addresses, such as keys]
  */
 
-const [folder, ...wanted] = process.argv.slice(2);
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { width: { type: "string", multiple: true, default: ["1440", "390"] } },
+});
+const [folder, ...wanted] = positionals;
 if (folder === undefined)
   throw new Error("usage: bun test/dashboard/screenshots.ts <folder> [page …]");
 mkdirSync(folder, { recursive: true });
 
-const WIDTHS = [1440, 390];
+const WIDTHS = values.width.map(Number);
 const THEMES = ["light", "dark"] as const;
 /** The menu does not list it, and parts of it are shown as they load. */
 const COMPONENTS = "/dashboard/components";
@@ -87,10 +92,25 @@ async function shootPage(
   await shoot(`${name}-one`);
 }
 
+/** What the settings list. */
+async function fillSettings(gateway: TestGateway): Promise<void> {
+  for (const [path, body] of [
+    ["presets", { name: "support", model: "sandbox/chat", system: "Answer in two sentences." }],
+    ["presets", { name: "extraction", model: "sandbox/chat" }],
+    ["guardrails", { name: "No personal data", rules: [{ type: "pii" }] }],
+    ["billing/payment_methods", { payment_method: "pm_card_visa" }],
+  ] as const) {
+    const options = { key: gateway.managementKey };
+    const response = await gateway.request("POST", `/v1/${path}`, body, options);
+    if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
+  }
+}
+
 const browser = await launchChromium();
 for (const state of ["filled", "empty"]) {
   const fill = (sql: TestGateway["sql"], id: string) => fillOrganization(sql, id, ORDINARY);
   const gateway = await startTestGateway(state === "filled" ? { fill } : {});
+  if (state === "filled") await fillSettings(gateway);
   await walk(browser, gateway, gateway.managementKey, state);
   await walk(browser, gateway, await addOperator(gateway), `${state}-operator`);
   await gateway.stop();

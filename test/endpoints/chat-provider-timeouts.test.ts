@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ChatGateway, chargeNano, startChatGateway } from "../support/chat-gateway.ts";
 import { expectEnvelope, expectError } from "../support/error-envelope.ts";
 import { billOf, billOfResponse, expectBooksClosed, logLineOf } from "../support/ledger-checks.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 import { readStream } from "../support/stream-reader.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import type { Served } from "../upstream/served.ts";
@@ -11,8 +12,8 @@ const FIRST_TOKEN_MS = 300;
 const IDLE_MS = 250;
 /** So many failures of one endpoint open its circuit. */
 const CALLS_TO_OPEN = 10;
-/** What the machine may be late by. */
-const SLACK_MS = 700;
+/** What the machine may be late by, besides the waiting for a processor. */
+const SLACK_MS = 2_000;
 
 let gateway: ChatGateway;
 beforeAll(async () => {
@@ -43,13 +44,15 @@ async function expectTimeout(
 ): Promise<void> {
   const slug = gateway.modelThat(behaviour);
   const startedMs = performance.now();
+  const elapsedMs = startStopwatch();
   const response = await gateway.chat(slug, body);
+  const ownMs = elapsedMs();
   const tookMs = performance.now() - startedMs;
   const { error, request_id } = await expectError(response, 408, "provider_timeout");
   expect(error.type).toBe("timeout_error");
   expect(response.headers.get("x-should-retry")).toBe("false");
   expect(tookMs).toBeGreaterThanOrEqual(afterMs - 20);
-  expect(tookMs).toBeLessThan(afterMs + SLACK_MS);
+  expect(ownMs).toBeLessThan(afterMs + SLACK_MS);
   expect((await servedOf(slug)).aborted).toBeTrue();
   expect(await billOf(gateway, request_id)).toBeUndefined();
 }
@@ -93,9 +96,11 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
   async function brokenStream(behaviour: Behaviour, code: string, body = {}) {
     const slug = gateway.modelThat(behaviour);
     const startedMs = performance.now();
+    const elapsedMs = startStopwatch();
     const response = await gateway.chat(slug, { stream: true, ...body });
     expect(response.status).toBe(200);
     const read = await readStream(response);
+    const ownMs = elapsedMs();
     const tookMs = performance.now() - startedMs;
     expect(read.isDone).toBeFalse();
     expectEnvelope(read.error);
@@ -109,11 +114,11 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
       error_code: code,
       cost_usd: Number(bill.chargeNano) / 1e9,
     });
-    return { read, served, bill, tookMs };
+    return { read, served, bill, tookMs, ownMs };
   }
 
   test.concurrent("when the provider falls silent", async () => {
-    const { read, bill, tookMs } = await brokenStream(
+    const { read, bill, tookMs, ownMs } = await brokenStream(
       { do: "stall-after-events", events: 8, afterEvents: 5 },
       "provider_timeout",
     );
@@ -121,7 +126,7 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
     expect(bill.completionTokens).toBe(4);
     expect(bill.chargeNano).toBe(chargeNano({ prompt: bill.promptTokens, completion: 4 }));
     expect(tookMs).toBeGreaterThanOrEqual(IDLE_MS - 20);
-    expect(tookMs).toBeLessThan(IDLE_MS + SLACK_MS);
+    expect(ownMs).toBeLessThan(IDLE_MS + SLACK_MS);
   });
 
   const text = (content: string) => ({
@@ -146,15 +151,15 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
     ],
   ];
   test.concurrent.each(WITHOUT_EVENTS)("when the provider sends %s", async (_what, behaviour) => {
-    const { read, bill, tookMs } = await brokenStream(behaviour, "provider_timeout");
+    const { read, bill, tookMs, ownMs } = await brokenStream(behaviour, "provider_timeout");
     expect(read.content).toBe("a");
     expect(bill.completionTokens).toBe(1);
     expect(tookMs).toBeGreaterThanOrEqual(IDLE_MS - 20);
-    expect(tookMs).toBeLessThan(TOTAL_MS - 20);
+    expect(ownMs).toBeLessThan(TOTAL_MS - 20);
   });
 
   test.concurrent("when a slow stream has no end", async () => {
-    const { read, bill, tookMs } = await brokenStream(
+    const { read, bill, tookMs, ownMs } = await brokenStream(
       { do: "endless", delayMs: 40 },
       "provider_timeout",
     );
@@ -164,15 +169,15 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
     expect(bill.completionTokens).toBeGreaterThanOrEqual(deliveredTokens);
     expect(bill.completionTokens).toBeLessThanOrEqual(deliveredTokens + 256);
     expect(tookMs).toBeGreaterThanOrEqual(TOTAL_MS - 20);
-    expect(tookMs).toBeLessThan(TOTAL_MS + SLACK_MS);
+    expect(ownMs).toBeLessThan(TOTAL_MS + SLACK_MS);
   });
 
   test.concurrent("when a fast stream goes on far beyond its limit of tokens", async () => {
-    const { read, served, bill, tookMs } = await brokenStream({ do: "endless" }, "provider_error", {
+    const { read, served, bill, ownMs } = await brokenStream({ do: "endless" }, "provider_error", {
       max_tokens: 100,
     });
     expect(read.error!.error.message).toContain("limit");
-    expect(tookMs).toBeLessThan(TOTAL_MS);
+    expect(ownMs).toBeLessThan(TOTAL_MS);
     expect(served.finished).toBeFalse();
     // Its limit of bytes, and at most what one read and the look ahead had brought by then.
     expect(read.content.length).toBeLessThanOrEqual(100 * 64 + 65_536 + 1_048_576);

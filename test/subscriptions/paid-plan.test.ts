@@ -240,6 +240,26 @@ describe("the plan pro at Stripe", () => {
     expect(acts.map(({ key_hash }) => key_hash)).toEqual([hashApiKey(key)]);
   });
 
+  test("whose answer is lost is found although Stripe refuses to make it again", async () => {
+    const { key } = await customer();
+    const before = stripe.subscriptions.size;
+    const isOrder = ({ method, path }: { method: string; path: string }) =>
+      method === "POST" && path === "/v1/subscriptions";
+    stripe.beforeAnswer = async (request) =>
+      isOrder(request) ? new Response("lost", { status: 502 }) : undefined;
+    await expectError(await choose(gateway, key, "pro"), 408, "provider_timeout");
+    stripe.beforeAnswer = undefined;
+    const body = { error: { type: "invalid_request_error", message: "not now" } };
+    for (const status of [429, 400]) {
+      stripe.refuse = (request) => (isOrder(request) ? Response.json(body, { status }) : undefined);
+      const answer = await choose(gateway, key, "pro");
+      expect([status, answer.status]).toEqual([status, status === 429 ? 408 : 200]);
+    }
+    stripe.refuse = undefined;
+    expect(await shown(gateway, key)).toMatchObject({ plan: "pro", payment_status: "active" });
+    expect(stripe.subscriptions.size).toBe(before + 1);
+  });
+
   test("that was not paid is given up with the choice of another plan", async () => {
     const { key } = await customer("pm_card_authenticationRequired");
     await refused(await choose(gateway, key, "pro"), 402);

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { session, signOut } from "./api.ts";
 import { Button, Choice, Link } from "./components/controls.tsx";
 import { Toasts } from "./components/dialog.tsx";
@@ -37,6 +37,7 @@ interface FrameProps {
 
 function Frame({ pages, current }: FrameProps) {
   const [isOpen, setOpen] = useState(false);
+  const content = useRef<HTMLElement>(null);
   const close = () => setOpen(false);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => event.key === "Escape" && close();
@@ -45,6 +46,9 @@ function Frame({ pages, current }: FrameProps) {
   }, []);
   return (
     <div class="frame">
+      <button type="button" class="button skip" onClick={() => content.current?.focus()}>
+        Skip to content
+      </button>
       <header class="top">
         <span class="brand">
           <span class="mark" />
@@ -76,7 +80,9 @@ function Frame({ pages, current }: FrameProps) {
         </nav>
         <Foot />
       </div>
-      <main>{current === undefined ? <Missing /> : <current.Page />}</main>
+      <main ref={content} tabIndex={-1}>
+        {current === undefined ? <Missing /> : <current.Page />}
+      </main>
     </div>
   );
 }

@@ -11,14 +11,22 @@ interface DialogProps {
   onClose(): void;
 }
 
+const FIRST = "form :is(input, select, textarea), form footer button";
+
 /** Keeps the focus inside, and closes with Escape, as the platform's own dialogs do. */
 export function Dialog({ title, children, onClose }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
     const shown = dialog.current!;
+    const opener = document.activeElement;
     shown.showModal();
-    return () => shown.close();
+    // Not its own choice, the button that closes it. Of a question it is "Cancel".
+    shown.querySelector<HTMLElement>(FIRST)?.focus();
+    return () => {
+      shown.close();
+      if (opener instanceof HTMLElement) opener.focus();
+    };
   }, []);
   return (
     <dialog

@@ -231,7 +231,11 @@ function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
       <Button variant="quiet" label={`${toggle} ${key.name}`} onClick={() => onToggle(key)}>
         {toggle}
       </Button>
-      <Button variant="quiet" onClick={() => onAsk({ kind: "revoke", key })}>
+      <Button
+        variant="quiet"
+        label={`Revoke ${key.name}`}
+        onClick={() => onAsk({ kind: "revoke", key })}
+      >
         Revoke
       </Button>
     </>
