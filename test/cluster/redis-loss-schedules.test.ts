@@ -94,7 +94,10 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
 
   /** Carries a step out; a loss that came with it is added to the troubles. */
   async function play(cluster: VirtualCluster, one: Step, limit: number, troubles: Trouble[]) {
-    const fromMs = cluster.nowMs;
+    const noteTrouble = () => {
+      const fromMs = cluster.nowMs;
+      troubles.push({ fromMs, untilMs: fromMs + PRESENT_MS });
+    };
     if (one.kind === "take") {
       await cluster.advance(one.gapMs);
       for (let i = 0; i < one.count; i++) await cluster.take(one.instance, limit);
@@ -105,11 +108,15 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
       cluster.handOutLate();
       return;
     }
+    if (one.kind === "late") {
+      // Its answers may be asked for long after.
+      cluster.makeLate(one.instance, one.commands, noteTrouble);
+      return;
+    }
     if (one.kind === "cut") for (const i of one.instances) cluster.cut(i, true);
-    else if (one.kind === "late") cluster.makeLate(one.instance, one.commands);
     else if (one.kind === "lose") await cluster.lose();
     else await cluster.setRedisClock(one.byMs);
-    troubles.push({ fromMs, untilMs: fromMs + PRESENT_MS });
+    noteTrouble();
   }
 
   /** When everything works again: what is left is what was not used, and admissions leave late rather than early. */

@@ -12,6 +12,8 @@ class CuttableScripts extends RateScripts {
   isCut = false;
   /** Of the next commands that are carried out, how many have answers that come late. */
   late = 0;
+  /** Called as often as one is late. */
+  noteLate = (): void => {};
   /** Hands out the answers that are late. */
   readonly lateAnswers: (() => void)[] = [];
   /** Until it resolves, answers to takes are on their way. */
@@ -41,6 +43,7 @@ class CuttableScripts extends RateScripts {
   #inTime<Answer>(answer: Answer, onLate: (answer: Answer) => void): Answer {
     if (this.late === 0) return answer;
     this.late--;
+    this.noteLate();
     this.lateAnswers.push(() => onLate(answer));
     throw new Error("late");
   }
@@ -162,8 +165,8 @@ export class VirtualCluster {
   }
 
   /** What the instance asks next is carried out, and answered late: when `handOutLate` is called. */
-  makeLate(i: number, commands: number): void {
-    this.#instances[i]!.scripts.late = commands;
+  makeLate(i: number, commands: number, noteLate = (): void => {}): void {
+    Object.assign(this.#instances[i]!.scripts, { late: commands, noteLate });
   }
 
   handOutLate(): void {
