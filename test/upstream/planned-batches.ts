@@ -142,7 +142,8 @@ export abstract class PlannedBatches {
       outcome = "completed",
       ignoresCancel = false,
     } = this.current;
-    if (isCancelled && !ignoresCancel) return results === null && reads < 1 ? "cancelling" : "cancelled";
+    if (isCancelled && !ignoresCancel)
+      return results === null && reads < 1 ? "cancelling" : "cancelled";
     if (reads < validatingReads) return "validating";
     if (outcome === "never" || reads < validatingReads + runningReads) return "in_progress";
     const isFinal = reads >= validatingReads + runningReads + finalizingReads;
