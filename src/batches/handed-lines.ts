@@ -61,6 +61,8 @@ const LOOKS_A_WAIT = 8;
 const LAST_LOOK_MS = 2_000;
 /** For how long a provider that cannot be asked is waited for then. */
 const PATIENCE_MS = 6 * 3_600_000;
+/** Of one batch here. What has cost so many in vain is called, lest a provider be paid for each of them. */
+const MAX_LOST = 10;
 /** Each after a delay that doubles. */
 const MAX_CLEAR_TRIES = 10;
 /** What of a batch is in memory before it is ordered, within what the provider takes. */
@@ -73,6 +75,8 @@ const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_e
 interface Group {
   readonly first: HandedCall;
   readonly lines: { readonly line: number; readonly handed: HandedCall }[];
+  /** As the provider counts them. */
+  count: number;
   bytes: number;
 }
 
@@ -163,7 +167,7 @@ export class HandedLines {
       await guarded((sql) => noteProviderBatch(sql, id, { state: "running", providerBatch }));
       return 0;
     }
-    if (!isCertain) return LONGEST_LOOK_MS;
+    if (!isCertain) return this.#unended(LONGEST_LOOK_MS);
     await this.#giveUp(there);
     return 0;
   }
@@ -191,7 +195,9 @@ export class HandedLines {
         await batches.cancel(batchId, abandoned);
         await guarded((sql) => noteProviderBatch(sql, id, { isCancelled: true }));
       }
-      return Math.min(Math.max(ageMs! / LOOKS_A_WAIT, FIRST_LOOK_MS), LONGEST_LOOK_MS);
+      return this.#unended(
+        Math.min(Math.max(ageMs! / LOOKS_A_WAIT, FIRST_LOOK_MS), LONGEST_LOOK_MS),
+      );
     }
     const { given, out } = await linesAtProvider(sql, id);
     if (failure === undefined) {
@@ -202,8 +208,20 @@ export class HandedLines {
     const isLater = failure?.kind === "rate_limited";
     if (isLater) for (const line of out.keys()) this.#postponed.add(line);
     await this.#returned.giveBack(out.values(), { again: isLater || ended.aborted });
+    if (isLater) {
+      // There may be many of them before one finds room.
+      await batches.remove(batchId, abandoned);
+      await guarded((sql) => removeProviderBatch(sql, id));
+      return LONGEST_LOOK_MS;
+    }
     await guarded((sql) => noteProviderBatch(sql, id, { state: "read" }));
-    return isLater ? LONGEST_LOOK_MS : 0;
+    return 0;
+  }
+
+  /** One that does not end is given up like one that cannot be asked. */
+  #unended(nextMs: number): number {
+    if (this.#isOverdue) throw new ProviderFailure("timeout", "the batch does not end");
+    return nextMs;
   }
 
   /** Its lines are as if they had never been handed over. */
@@ -215,10 +233,13 @@ export class HandedLines {
   }
 
   /** The same, but that it may show at the provider later. */
-  async #giveUp({ id }: Pick<ProviderBatchRecord, "id">): Promise<void> {
-    const { sql, guarded } = this.#parts;
+  async #giveUp({ id, batchId }: Pick<ProviderBatchRecord, "id" | "batchId">): Promise<void> {
+    const { sql, guarded, ended } = this.#parts;
     const { out } = await linesAtProvider(sql, id);
-    await this.#returned.giveBack(out.values(), { again: true });
+    const all = await providerBatchesOf(sql, batchId);
+    const lost = all.filter(({ state }) => state === "lost");
+    const again = ended.aborted || lost.length < MAX_LOST;
+    await this.#returned.giveBack(out.values(), { again });
     await guarded((sql) => noteProviderBatch(sql, id, { state: "lost" }));
   }
 
@@ -292,16 +313,19 @@ export class HandedLines {
     if (handed === undefined) return undefined;
     const { limits } = handed.candidate.provider.batches!;
     const maxBytes = Math.min(limits.maxBytes, MAX_BYTES);
-    const { bytes } = handed.request;
-    if (bytes > maxBytes) return undefined;
+    const { bytes, count } = handed.request;
+    if (bytes > maxBytes || count > limits.maxRequests) return undefined;
     const name = nameOfGroup(handed);
     const before = groups.get(name);
     const isFull =
       before !== undefined &&
-      (before.lines.length >= Math.min(limits.maxRequests, MAX_REQUESTS) ||
+      (before.lines.length >= MAX_REQUESTS ||
+        before.count + count > limits.maxRequests ||
         before.bytes + bytes > maxBytes);
-    const group = before === undefined || isFull ? { first: handed, lines: [], bytes: 0 } : before;
+    const none = { first: handed, lines: [], count: 0, bytes: 0 };
+    const group = before === undefined || isFull ? none : before;
     group.lines.push({ line, handed });
+    group.count += count;
     group.bytes += bytes;
     groups.set(name, group);
     if (isFull) return before;
@@ -385,6 +409,9 @@ export class HandedLines {
         const { out } = await linesAtProvider(this.#parts.sql, id);
         await this.#returned.giveBack(out.values(), { again: false });
         await guarded((sql) => removeProviderBatch(sql, id));
+      } else {
+        // It may take its time to show from now on: what went before the call may have been long.
+        await guarded((sql) => orderProviderBatch(sql, id));
       }
     }
   }

@@ -8,6 +8,7 @@ import {
   readBatch,
   requestLine,
 } from "../support/batches.ts";
+import { pdfOf } from "../support/documents.ts";
 import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { until } from "../support/until.ts";
@@ -321,6 +322,150 @@ test(
     expect(batches.flatMap(({ requests }) => requests)).toHaveLength(8);
     await expectNothingLeft(id);
     expect((await readBatch(gateway, id)).status).toBe("completed");
+  },
+  TIMEOUT_MS,
+);
+
+/** What is awaited of a batch here comes at once. */
+async function hurry(batchId: string): Promise<void> {
+  await gateway.sql`UPDATE batches SET due_at = clock_timestamp()
+    WHERE id = ${batchId} AND due_at IS NOT NULL`;
+}
+
+const unremoved = () => upstream.batches.records.files.filter(({ isDeleted }) => !isDeleted);
+
+test(
+  "a batch that its provider never ends is given up, and nothing is held for it any more",
+  async () => {
+    upstream.batches.plan({ outcome: "never", ignoresCancel: true });
+    const { id } = await createBatch(gateway, linesNamed(3));
+    await until("its lines are held", async () => (await left(id)) === 7);
+    expect((await gateway.request("POST", `/v1/batches/${id}/cancel`)).status).toBe(200);
+    await until("it is cancelled", () => upstream.batches.records.batches[0]!.isCancelled);
+    await gateway.sql`UPDATE batches SET cancelling_at = now() - interval '7 hours' WHERE id = ${id}`;
+    const ended = await endedBatch(gateway, id);
+    expect(ended).toMatchObject({ status: "cancelled", request_counts: { total: 3, failed: 3 } });
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch that finds no room at its provider leaves no files there, however often it is tried",
+  async () => {
+    const failure = { code: "token_limit_exceeded", message: "Enqueued token limit reached" };
+    for (const plan of [{ create: "busy" }, { outcome: "failed", failure }] as const) {
+      upstream.reset();
+      upstream.batches.plan(plan);
+      const { id } = await createBatch(gateway, linesNamed(2));
+      await until("it was tried twice", async () => {
+        await hurry(id);
+        return upstream.batches.records.files.length >= 2;
+      });
+      await until("nothing is left there", () => unremoved().length === 0);
+      upstream.batches.plan({});
+      await until("it has ended", async () => {
+        await hurry(id);
+        return (await readBatch(gateway, id)).status === "completed";
+      });
+      expect(upstream.served.every(({ batchId }) => batchId !== undefined)).toBe(true);
+      await expectNothingLeft(id);
+    }
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch has time to show at its provider from the call that creates it on",
+  async () => {
+    upstream.batches.plan({ stall: "upload" });
+    const { id } = await createBatch(gateway, linesNamed(2));
+    await until("its file is there", () => upstream.batches.records.files.length === 1);
+    await gateway.sql`UPDATE provider_batches SET ordered_at = ordered_at - interval '1 minute'
+      WHERE batch_id = ${id}`;
+    upstream.batches.plan({ create: "cut", createTimes: 1 });
+    await until("it is there", () => upstream.batches.records.batches.length === 1);
+    await until("its creator waits for it", async () => {
+      const [row] = await gateway.sql<{ state: string; is_fresh: boolean }[]>`
+        SELECT state, ordered_at > now() - interval '30 seconds' AS is_fresh
+        FROM provider_batches WHERE batch_id = ${id}`;
+      return row?.state === "ordered" && row.is_fresh;
+    });
+    await gateway.sql`UPDATE provider_batches SET ordered_at = ordered_at - interval '15 seconds'
+      WHERE batch_id = ${id}`;
+    await hurry(id);
+    expect(await endedBatch(gateway, id)).toMatchObject({ request_counts: { completed: 2 } });
+    expect(upstream.batches.records.batches).toHaveLength(1);
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "what many batches in vain were ordered for is called",
+  async () => {
+    upstream.batches.plan({ upload: "cut" });
+    const { id } = await createBatch(gateway, linesNamed(2));
+    await until("it is ordered", async () => {
+      const lost = await gateway.sql`INSERT INTO provider_batches
+        SELECT p.id || '_' || n, batch_id, provider_id, provider_key, model, provider_model, kind, terms, 'lost', requests
+        FROM provider_batches p, generate_series(1, 10) n WHERE batch_id = ${id} AND state = 'ordered'`;
+      return lost.count === 10;
+    });
+    await until("it has ended", async () => {
+      await gateway.sql`UPDATE provider_batches SET ordered_at = now() - interval '1 minute'
+        WHERE batch_id = ${id} AND state = 'ordered'`;
+      await hurry(id);
+      return (await readBatch(gateway, id)).status === "completed";
+    });
+    expect(upstream.batches.records.files).toHaveLength(1);
+    expect(upstream.served.filter(({ batchId }) => batchId === undefined)).toHaveLength(2);
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch has no more inputs of embeddings than its provider takes",
+  async () => {
+    upstream.batches.plan({ outcome: "never" });
+    const url = "/v1/embeddings";
+    const input = new Array(2_048).fill("a");
+    const lines = Array.from({ length: 25 }, (_, at) =>
+      requestLine(`line-${at}`, { model: "test/vectors", input }, url),
+    );
+    const { id } = await createBatch(gateway, lines.join(""), { endpoint: url });
+    const inputs = () =>
+      upstream.batches.records.batches.map(({ requests }) => requests.length * input.length);
+    await until("all are there", () => inputs().length === 2);
+    expect(inputs()).toEqual([24 * 2_048, 2_048]);
+    await gateway.request("POST", `/v1/batches/${id}/cancel`);
+    expect((await endedBatch(gateway, id)).request_counts).toMatchObject({ failed: 25 });
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "documents that are read for lines to be called keep no others from their provider",
+  async () => {
+    const created = await gateway.request(
+      "POST",
+      "/v1/keys",
+      { name: "slow", rate_limit_rpm: 4 },
+      { key: gateway.managementKey },
+    );
+    const { key } = (await created.json()) as Json;
+    const file_data = `data:application/pdf;base64,${Buffer.from(pdfOf(["At six."])).toString("base64")}`;
+    const content = [{ type: "file", file: { filename: "a.pdf", file_data } }];
+    const messages = [{ role: "user", content }];
+    const parsed = { messages, plugins: [{ id: "file-parser" }] };
+    const lines = linesNamed(5, parsed) + line("last");
+    const { id } = await createBatch(gateway, lines, { key });
+    await until("the last one is there", () => upstream.batches.records.batches.length === 1);
+    await gateway.request("POST", `/v1/batches/${id}/cancel`);
+    expect(await endedBatch(gateway, id)).toMatchObject({ status: "cancelled" });
+    await expectNothingLeft(id);
   },
   TIMEOUT_MS,
 );

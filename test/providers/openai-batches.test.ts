@@ -185,7 +185,10 @@ describe("creating", () => {
     expect(files.map(({ isDeleted }) => isDeleted)).toEqual([true]);
     upstream.batches.plan({ create: "busy" });
     expect((await failureOf(created())).kind).toBe("rate_limited");
-    expect(files.map(({ isDeleted }) => isDeleted)).toEqual([true, false]);
+    expect(files.map(({ isDeleted }) => isDeleted)).toEqual([true, true]);
+    upstream.batches.plan({ upload: "cut" });
+    expect((await failureOf(created())).kind).toBe("unavailable");
+    expect(files.map(({ isDeleted }) => isDeleted)).toEqual([true, true, false]);
     expect((await batches.find(search(), never)).batchIds).toEqual([]);
     expect(files.every(({ isDeleted }) => isDeleted)).toBe(true);
   });

@@ -8,6 +8,8 @@ export interface BatchPlan {
   finalizingReads?: number;
   /** What becomes of it then; with `never` it stays in progress. */
   outcome?: "completed" | "failed" | "expired" | "never";
+  /** It takes a cancel, and goes on as it was. */
+  ignoresCancel?: boolean;
   /** How many of its requests, the first ones, are run where it is cancelled or expires. */
   answered?: number;
   /** With the outcome `failed`. */
@@ -138,8 +140,10 @@ export abstract class PlannedBatches {
       runningReads = 1,
       finalizingReads = 0,
       outcome = "completed",
+      ignoresCancel = false,
     } = this.current;
-    if (isCancelled) return results === null && reads < 1 ? "cancelling" : "cancelled";
+    if (isCancelled && !ignoresCancel)
+      return results === null && reads < 1 ? "cancelling" : "cancelled";
     if (reads < validatingReads) return "validating";
     if (outcome === "never" || reads < validatingReads + runningReads) return "in_progress";
     const isFinal = reads >= validatingReads + runningReads + finalizingReads;

@@ -113,6 +113,8 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
     if (texts === undefined || request[LONG_BODY] !== undefined || !request.plugins) {
       return prepared;
     }
+    // None that asks for texts stands in a batch of a provider: to read them would cost its key rate for nothing.
+    if (context.half !== undefined) return prepared;
     return prepared instanceof Promise
       ? prepared.then((filled) => withDocuments(texts, filled, context, admit))
       : withDocuments(texts, prepared, context, admit);

@@ -22,7 +22,7 @@ import { resultLine } from "./result-line.ts";
 /** How far back a file is looked for. */
 const LOOKED_THROUGH_FILES = 500;
 /** Statuses of a request that was certainly not served. */
-const REFUSALS = [400, 401, 403, 404, 413, 422];
+const REFUSALS = [400, 401, 403, 404, 413, 422, 429];
 /** The provider removes files by then that nothing has removed before. */
 const EXPIRY_SECONDS = 7 * 86_400;
 
