@@ -1,6 +1,7 @@
 import type { ModelTerms } from "../../src/lib/catalogue-model.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import { orgAccountId } from "../ledger/rows.ts";
 
 /** See `src/batches/handed-lines.ts`. */
 export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
@@ -167,6 +168,24 @@ export async function hasHandedLines(sql: Database, organizationId: string): Pro
       WHERE b.organization_id = ${organizationId} AND b.ended_at IS NULL
         AND l.request_id IS NOT NULL) AS has_some`;
   return row!.has_some;
+}
+
+/**
+ * What more an organization's lines at providers may hold, together half of what nothing else holds, so that its calls
+ * have the other half for as long as these wait. Null where its credit has no limit.
+ */
+export async function roomForLines(
+  sql: Database,
+  organizationId: string,
+): Promise<{ readonly roomNano: bigint | null; readonly isEmpty: boolean }> {
+  const [row] = await sql<{ room_nano: bigint | null; is_empty: boolean }[]>`
+    WITH handed AS (SELECT coalesce(sum(h.hold_nano), 0)::bigint AS nano, count(*) AS lines
+      FROM batches b JOIN provider_batch_lines l ON l.batch_id = b.id JOIN holds h ON h.id = l.request_id
+      WHERE b.organization_id = ${organizationId} AND b.ended_at IS NULL)
+    SELECT (a.credit_nano - a.posted_nano + a.credit_limit_nano - a.held_nano + handed.nano) / 2 - handed.nano
+        AS room_nano, handed.lines = 0 AS is_empty
+    FROM handed, accounts a WHERE a.id = ${orgAccountId(organizationId)}`;
+  return { roomNano: row?.room_nano ?? null, isEmpty: row?.is_empty !== false };
 }
 
 /** All lines that a provider's batch was given, and those that are still there, by number, with what they hold. */

@@ -13,6 +13,7 @@ import {
   type ProviderBatchRecord,
   providerBatchesOf,
   removeProviderBatch,
+  roomForLines,
 } from "../../db/queries/provider-batches.ts";
 import type { HandedCall } from "../calls/batched-call.ts";
 import type { BatchRecord } from "../lib/batch.ts";
@@ -344,24 +345,23 @@ export class HandedLines {
     there: { readonly id: string; readonly batchId: string },
     { lines }: Group,
   ): Promise<{ readonly held: Group["lines"]; readonly isShort: boolean }> {
-    const { money, guard } = this.#parts;
+    const { money, guard, sql } = this.#parts;
     const held: Group["lines"] = [];
-    for (let at = 0; at < lines.length; at += LINES_A_HOLD) {
-      const some = lines.slice(at, at + LINES_A_HOLD);
+    const within = withinRoom(lines, await roomForLines(sql, this.#batch.organizationId));
+    for (let at = 0; at < within.length; at += LINES_A_HOLD) {
+      const some = within.slice(at, at + LINES_A_HOLD);
       const refused = await money.holdLongs(
         some.map(({ handed }) => handed.hold),
-        (ids) =>
-          handLinesEffect(
-            there,
-            some.flatMap((one) => handedLine(one, ids)),
-            guard,
-          ),
+        (ids) => {
+          const granted = some.flatMap((one) => handedLine(one, ids));
+          return handLinesEffect(there, granted, guard);
+        },
       );
       held.push(...some.filter(({ handed }) => !refused.has(handed.hold.id)));
       const codes = [...refused.values()].map(codeOf);
       if (codes.some((code) => NO_MONEY.has(code))) return { held, isShort: true };
     }
-    return { held, isShort: false };
+    return { held, isShort: within.length < lines.length };
   }
 
   /** The one call that makes it. What is not known of its outcome is found out later. */
@@ -418,6 +418,20 @@ function handedLine({ line, handed }: Group["lines"][number], ids: ReadonlySet<s
   const { hold, feeBasisPoints } = handed;
   if (!ids.has(hold.id)) return [];
   return [{ line, requestId: hold.id, feeBasisPoints: Number(feeBasisPoints) }];
+}
+
+/** From the first on; one that is alone may take more than its half. */
+function withinRoom(
+  lines: Group["lines"],
+  { roomNano, isEmpty }: Awaited<ReturnType<typeof roomForLines>>,
+): Group["lines"] {
+  if (roomNano === null) return lines;
+  let heldNano = 0n;
+  const beyond = lines.findIndex(({ handed }) => {
+    heldNano += handed.hold.holdNano;
+    return heldNano > roomNano;
+  });
+  return beyond < 0 ? lines : lines.slice(0, Math.max(beyond, isEmpty ? 1 : 0));
 }
 
 /** Throws what says nothing of the line. */

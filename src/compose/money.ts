@@ -45,7 +45,7 @@ export function createMoney(parts: {
     ...world,
     clock,
     instance,
-    onClamped: (hold: Hold, clampedNano: bigint) => {
+    onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => {
       telemetry.countClampedCharge();
       telemetry.log.warn(
         { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },

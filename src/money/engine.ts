@@ -32,7 +32,7 @@ export interface MoneyDependencies {
   readonly clock: Clock;
   readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
-  readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
+  readonly onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
   readonly notes: UndeliveredNotes;
 }
@@ -109,6 +109,10 @@ export abstract class MoneyEngine implements ChargeOwner {
       },
     });
     await this.ledger.submit([effect]);
+    for (const hold of ended) {
+      const clampedNano = ends.get(hold.requestId)?.clampedNano ?? 0n;
+      if (clampedNano > 0n) this.dependencies.onClamped(hold, clampedNano);
+    }
     const payers = new Map(ended.map((hold) => [`${hold.keyId} ${hold.subjectAccounts}`, hold]));
     for (const payer of payers.values()) this.changedInLedger(payer);
   }

@@ -40,6 +40,10 @@ beforeAll(async () => {
         { ...terms, id: MODEL, endpoints: [endpoint] },
         { ...terms, id: LIVE, endpoints: [{ ...endpoint, batches: false }] },
         {
+          ...{ ...terms, id: "test/dear", context_length: 100_000, max_output_tokens: 50_000 },
+          ...{ input_cost_per_token: 0, output_cost_per_token: 0.01, endpoints: [endpoint] },
+        },
+        {
           ...{ id: "test/vectors", category: "embedding", context_length: 8_000 },
           ...{ input_cost_per_token: 1e-7, output_cost_per_token: 0 },
           endpoints: [{ provider: "upstream", model: "text-embedding-3-small" }],
@@ -213,6 +217,58 @@ test(
       expect((await chargesOf(await linesOf(gateway, ended.output_file_id))).size).toBe(4);
       await expectNothingLeft(id);
     }
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a batch that its creation did not answer for is found; one that shows after its lines went again is cancelled",
+  async () => {
+    const overdue = () => gateway.sql`WITH aged AS (
+        UPDATE provider_batches SET ordered_at = ordered_at - interval '15 seconds')
+      UPDATE batches SET due_at = now() WHERE due_at IS NOT NULL`;
+    const { records } = upstream.batches;
+    upstream.batches.plan({ create: "cut", createTimes: 1 });
+    const found = await createBatch(gateway, linesNamed(3));
+    await until("it is made", () => records.batches.length === 1);
+    await until("it may be there", async () => (await left(found.id)) === 7);
+    await overdue();
+    expect((await endedBatch(gateway, found.id)).request_counts.completed).toBe(3);
+    expect(records.batches).toHaveLength(1);
+    await expectNothingLeft(found.id);
+
+    upstream.reset();
+    upstream.batches.plan({ create: "cut", createTimes: 1 });
+    const lost = await createBatch(gateway, linesNamed(3));
+    await until("it is made", () => records.batches.length === 1);
+    const [stray] = records.batches.splice(0);
+    await until("it may be there", async () => (await left(lost.id)) === 7);
+    await overdue();
+    await until("its lines are handed over again", () => records.batches.length === 1);
+    stray!.id = "batch_stray";
+    records.batches.push(stray!);
+    const ended = await endedBatch(gateway, lost.id);
+    expect(ended.request_counts).toEqual({ total: 3, completed: 3, failed: 0 });
+    expect(await chargesOf(await linesOf(gateway, ended.output_file_id))).toHaveProperty("size", 3);
+    await until("the stray is cancelled", () => stray!.isCancelled);
+    await expectNothingLeft(lost.id);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "lines at providers leave half of the credit to calls",
+  async () => {
+    const credits = (await (await gateway.request("GET", "/v1/credits")).json()) as Json;
+    // A third of the credit each, at 0.0052 USD a token.
+    const max_tokens = Math.floor(credits.balance_usd / 3 / 0.0052);
+    expect(max_tokens).toBeWithin(200, 50_000);
+    const { id } = await createBatch(gateway, linesNamed(3, { model: "test/dear", max_tokens }));
+    const ended = await endedBatch(gateway, id);
+    expect(ended.request_counts).toEqual({ total: 3, completed: 3, failed: 0 });
+    const { batches } = upstream.batches.records;
+    expect(batches.map(({ requests }) => requests.length)).toEqual([1, 1, 1]);
+    await expectNothingLeft(id);
   },
   TIMEOUT_MS,
 );

@@ -1,13 +1,20 @@
 import { describe, expect, test } from "bun:test";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { AlsoEnded } from "../../../db/ledger/long-holds.ts";
 import { newId } from "../../../src/lib/ids.ts";
 import { holdsOf, type Payer, postedOf } from "../../ledger/books.ts";
 import { refusedEffect, traceEffect, tracesOf } from "../../ledger/recording-ledger.ts";
 import { codeOf, figures, type MoneyHands, RICH, requestOf } from "./owned-money.ts";
 
+type Long = Payer & { readonly id: string; readonly holdNano: bigint };
+
 /** Holds that outlive the process that placed them. */
 export function describeLongHolds(hands: MoneyHands): void {
-  const longOf = (payer: Payer, holdNano: bigint) => ({ ...payer, id: newId("req"), holdNano });
+  const longOf = (payer: Payer, holdNano: bigint): Long => ({
+    ...payer,
+    id: newId("req"),
+    holdNano,
+  });
 
   /** A guard in JavaScript, such as one that finds a lease gone. */
   const guard = (message: string): StatementEffect => ({
@@ -61,6 +68,41 @@ export function describeLongHolds(hands: MoneyHands): void {
       const spent = await hands.spentOf(payer);
       const held = await hands.hold(requestOf(payer, Number(1_000n - spent)));
       hands.money.release(held);
+      await hands.expectWhole();
+    });
+
+    test("is placed and ends with others in one transaction, those alone that there is money for", async () => {
+      const payer = await hands.payerOf(1_000n);
+      const longs = [300n, 400n, 500n, 0n].map((nano) => longOf(payer, nano));
+      let placed: ReadonlySet<string> = new Set();
+      const refused = await hands.passing(
+        Promise.resolve(
+          hands.money.holdLongs(longs, (held) => {
+            placed = held;
+            return traceEffect(`placed ${longs[0]!.id}`);
+          }),
+        ),
+        20_000,
+      );
+      expect([...refused.keys()]).toHaveLength(1);
+      const held = longs.filter(({ id }) => !refused.has(id));
+      expect([...placed].sort()).toEqual(held.map(({ id }) => id).sort());
+      const [first, second, third] = held as [Long, Long, Long];
+      const ended: string[][] = [];
+      const also: AlsoEnded = {
+        ...{ kind: "statement", name: "ended", tables: [], events: [] },
+        run: async (_, ids) => void ended.push([...ids].sort()),
+      };
+      await hands.money.releaseLong(third.id);
+      const ends = new Map([
+        [first.id, figures(200n)],
+        [second.id, undefined],
+        [third.id, figures(0n)],
+      ]);
+      await hands.money.endLong(ends, also);
+      await hands.money.endLong(ends, also);
+      expect(ended).toEqual([[first.id, second.id].sort()]);
+      expect(await hands.spentOf(payer)).toBe(200n);
       await hands.expectWhole();
     });
 
