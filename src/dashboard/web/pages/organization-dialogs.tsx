@@ -64,7 +64,7 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
             label="Plan"
             value={entries.plan}
             options={[
-              ...(edited === undefined ? [["", "The gateway's default"] as const] : []),
+              ...(edited === undefined ? [["", "Default"] as const] : []),
               ...PLANS.map((plan) => [plan, planTitle(plan)] as const),
             ]}
             onChange={(plan) => set({ plan })}
@@ -113,7 +113,7 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
             value={entries.startingCredit}
             onInput={(startingCredit) => onChange({ startingCredit })}
             inputMode="decimal"
-            placeholder="The gateway's default"
+            placeholder="Default"
             hint="USD"
           />
         )}

@@ -37,7 +37,7 @@ export function UsageLines(props: LinesProps) {
       isFlush
       title={isGrouped ? `By ${props.title.toLowerCase()}` : undefined}
       aside={
-        canSum && (
+        !canSum ? undefined : (
           <Choice
             label="Rows"
             isInline
