@@ -15,6 +15,8 @@ import {
   resultsOf,
 } from "./batch-calls.ts";
 
+/** An answer that was sent has arrived by then. */
+const ANSWER_MS = 200;
 const MODEL = "gpt-4o-mini";
 const PROMPTS = ["one", "two", "three", "four"];
 const READ_OPTIONS = { requestId: "req_1", hidesReasoning: false, nowSeconds: 1_000 };
@@ -304,6 +306,8 @@ describe("results of a provider that does not keep to the interface", () => {
       const id = await slow.create(await chatBatch(slow, MODEL, ["one"]), never);
       await ended(id, slow);
       const reading = resultsOf(slow, ofResults(id, 1));
+      await until("it is answered", () => upstream.batches.records.batches.at(-1)!.resultsRead > 0);
+      await Bun.sleep(ANSWER_MS);
       let isOver = false;
       reading.then(() => {
         isOver = true;

@@ -13,6 +13,8 @@ interface Received {
 /** Of the requests that came whole, each on a connection of its own. */
 const received: Received[] = [];
 const answers: string[] = [];
+/** A connection stands for so long behind the last byte, so that a client that is held up has read it. */
+const BREAK_MS = 200;
 /** Answers in place of `answers`, and closes the connection behind what it returns. */
 let serve: ((head: string) => { readonly head: string; readonly body: Uint8Array }) | undefined;
 let server: Server;
@@ -34,7 +36,9 @@ function receive(socket: Socket): void {
     if (serve !== undefined) {
       const served = serve(head);
       socket.write(`HTTP/1.1 ${served.head}\r\nconnection: close\r\n\r\n`);
-      socket.end(served.body);
+      socket.write(served.body);
+      // A client that finds the end together with the bytes loses them.
+      setTimeout(() => socket.end(), BREAK_MS);
       return;
     }
     socket.end(
@@ -113,8 +117,9 @@ test("a read that breaks off goes on where it was, of the same object, whole or 
   serve = breaking(OBJECT, 20_000);
   expect(await readWhole(storage)).toEqual(OBJECT);
   const ranges = received.map(({ head }) => /\r\nrange: bytes=(.*)\r\n/.exec(head)?.[1]);
-  expect(ranges).toEqual([undefined, "20000-49999", "40000-49999"]);
-  expect(received[2]!.head).toContain('\r\nif-match: "one"\r\n');
+  // A try of which nothing is read is made again.
+  expect([...new Set(ranges)]).toEqual([undefined, "20000-49999", "40000-49999"]);
+  expect(received.at(-1)!.head).toContain('\r\nif-match: "one"\r\n');
   const range = { start: 5, end: 30_001 };
   expect(await readWhole(storage, range)).toEqual(OBJECT.subarray(5, 30_001));
   serve = undefined;
