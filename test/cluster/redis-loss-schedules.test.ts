@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Redis } from "ioredis";
+import { RateScripts } from "../../src/cluster/redis/rate-scripts.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { busiestWindows, type Trouble } from "./admissions.ts";
@@ -200,6 +202,27 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
     },
     60_000 + RUNS * 1_000,
   );
+
+  test("an instance that Redis hears of late takes no part by that", async () => {
+    const keyPrefix = `${server!.keyPrefix}${opened++}:`;
+    const clockKey = `${keyPrefix}clock`;
+    const instanceId = "ins_0";
+    const clock = new VirtualClock();
+    const options = { redis, clock, instanceId, windowMs: WINDOW_MS };
+    const scripts = new RateScripts({ ...options, keyPrefix, clockKey });
+    await redis.set(clockKey, 1_000_000);
+    const generation = await scripts.attend(undefined, undefined);
+    await scripts.attend(generation, undefined);
+    const present = `${keyPrefix}rate:${generation.split(":")[1]}:present`;
+    expect(await redis.zscore(present, instanceId)).toBe("1000000");
+    // As one that was sent before Redis hung.
+    await redis.set(clockKey, 1_000_501);
+    const attending = scripts.attend(generation, undefined);
+    clock.advance(501);
+    await expect(attending).rejects.toThrow("did not answer in time");
+    expect(await redis.zscore(present, instanceId)).toBe("1000000");
+    await redis.del(present, clockKey, `${keyPrefix}rate`);
+  });
 
   test("of many takes at once through all of them exactly as many are admitted as the limit says", async () => {
     await withCluster(async (cluster) => {

@@ -36,7 +36,10 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {${GENERATION_CHANGED}, now
 if now > tonumber(ARGV[3]) then return {${TOO_LATE}, now} end
 `;
 
-/** KEYS marker, and present of the generation in ARGV. ARGV word, lost generation, known one, instance, lifetime. */
+/**
+ * KEYS marker, and present of the generation in ARGV. ARGV word, lost generation, known one, instance, lifetime,
+ * deadline. Behind that the instance may admit its local share already, and takes no part.
+ */
 export function attendLua(clockKey?: string): string {
   return `${preamble(clockKey)}
 local info = redis.pcall('INFO', 'server')
@@ -46,7 +49,7 @@ if not generation or generation == ARGV[2] or string.sub(generation, 1, #run + 1
   generation = run .. ':' .. ARGV[1]
 end
 redis.call('SET', KEYS[1], generation, 'PX', ARGV[5])
-if generation == ARGV[3] then
+if generation == ARGV[3] and now <= tonumber(ARGV[6]) then
   redis.call('ZADD', KEYS[2], now, ARGV[4])
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[5])
   redis.call('PEXPIRE', KEYS[2], ARGV[5])

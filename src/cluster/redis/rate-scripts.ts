@@ -119,6 +119,7 @@ export class RateScripts {
         known ?? "",
         instanceId,
         MARKER_LIFE_MS,
+        this.#deadlineMs(),
       ),
     );
     return generation;
