@@ -72,7 +72,7 @@ export async function listAuditLog(sql: Database, page: AuditPage): Promise<Audi
 
 const MILLISECOND_DIGITS = 12;
 
-/** A lower bound of the ids of entries that were made at that time or later. */
+/** No entry that was made at that time or later has a lower id. */
 function firstIdAt(ms: number): string {
   return `act_${Math.max(0, ms).toString(16).padStart(MILLISECOND_DIGITS, "0")}`;
 }

@@ -224,23 +224,27 @@ export class HandedLines {
     return nextMs;
   }
 
-  /** Its lines are as if they had never been handed over. */
-  async #dissolve({ id }: Pick<ProviderBatchRecord, "id">): Promise<void> {
-    const { sql, guarded } = this.#parts;
-    const { out } = await linesAtProvider(sql, id);
-    await this.#returned.giveBack(out.values(), { again: true });
-    await guarded((sql) => removeProviderBatch(sql, id));
+  /** Its lines are as if they had never been handed over, or, where not `again`, are to be called here. */
+  async #dissolve(
+    { id }: Pick<ProviderBatchRecord, "id">,
+    { again = true }: { readonly again?: boolean } = {},
+  ): Promise<void> {
+    await this.#giveBackAll(id, { again });
+    await this.#parts.guarded((sql) => removeProviderBatch(sql, id));
   }
 
-  /** The same, but that it may show at the provider later. */
+  /** The same, but that it may show at the provider later; after many of them its lines are to be called here. */
   async #giveUp({ id, batchId }: Pick<ProviderBatchRecord, "id" | "batchId">): Promise<void> {
     const { sql, guarded, ended } = this.#parts;
-    const { out } = await linesAtProvider(sql, id);
     const all = await providerBatchesOf(sql, batchId);
     const lost = all.filter(({ state }) => state === "lost");
-    const again = ended.aborted || lost.length < MAX_LOST;
-    await this.#returned.giveBack(out.values(), { again });
+    await this.#giveBackAll(id, { again: ended.aborted || lost.length < MAX_LOST });
     await guarded((sql) => noteProviderBatch(sql, id, { state: "lost" }));
+  }
+
+  async #giveBackAll(id: string, how: { readonly again: boolean }): Promise<void> {
+    const { out } = await linesAtProvider(this.#parts.sql, id);
+    await this.#returned.giveBack(out.values(), how);
   }
 
   /** Of a batch that has ended: leaves nothing of it at providers. */
@@ -406,9 +410,7 @@ export class HandedLines {
         for (const { line } of held) this.#postponed.add(line);
         await this.#dissolve({ id });
       } else if (REFUSALS.has(error.kind)) {
-        const { out } = await linesAtProvider(this.#parts.sql, id);
-        await this.#returned.giveBack(out.values(), { again: false });
-        await guarded((sql) => removeProviderBatch(sql, id));
+        await this.#dissolve({ id }, { again: false });
       } else {
         // It may take its time to show from now on: what went before the call may have been long.
         await guarded((sql) => orderProviderBatch(sql, id));

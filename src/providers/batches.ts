@@ -128,7 +128,7 @@ export interface RecordedAnswer {
 
 const BASIS_POINTS = 10_000n;
 
-/** A list of prices with each of them at that share, rounded up to a femto-USD. */
+/** Multiplies each price of a list by the share, and rounds it up to a femto-USD. */
 export function pricesAtShare<Prices extends object>(prices: Prices, share: BasisPoints): Prices {
   return priceAtShare(prices, BigInt(share)) as Prices;
 }

@@ -16,7 +16,7 @@ export const BATCH_KEY = "sk-batch-0123456789";
 export const MARK = "gwb_0123456789";
 const HALF_PRICE = 5_000;
 
-/** The batches of a provider of that type, which stands at that address. */
+/** The batch interface of a provider of that type at that address. */
 export function batchesAt(
   type: string,
   baseUrl: string,

@@ -142,7 +142,7 @@ export class UpstreamMessageBatches extends PlannedBatches {
       ended_at: isEnded ? createdAt : null,
       archived_at: null,
       cancel_initiated_at: batch.isCancelled ? createdAt : null,
-      // Nothing may be asked there: whoever answers chooses the address.
+      // The gateway must ask nothing there: the provider chooses the address.
       results_url: isEnded ? "http://127.0.0.1:1/results" : null,
     };
   }
