@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
-import { type ModelConfig, readConfigFile } from "./config/file.ts";
+import { type FileContents, type ModelConfig, readConfigFile } from "./config/file.ts";
 import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import {
   checkModerationModel,
@@ -17,6 +17,7 @@ import {
   type Settings,
 } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
+import { didYouMean } from "./lib/nearest-names.ts";
 
 /** Everything an operator can set, checked; frozen all through. */
 export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
@@ -37,38 +38,73 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   readonly warnings: readonly string[];
 }
 
+/** What the check of the file's models needs. */
+export type ConfiguredModels = Pick<
+  GatewayConfig,
+  "providers" | "models" | "sandbox" | "dataDir" | "modelListsSeconds"
+>;
+
+interface ReadOptions {
+  readonly cwd?: string;
+}
+
 /**
  * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
  * that names the setting, its value (masked where it is secret) and what is accepted.
  */
-export function readConfig(
-  environment: Environment,
-  options: { readonly cwd?: string } = {},
-): GatewayConfig {
-  const cwd = options.cwd ?? process.cwd();
+export function readConfig(environment: Environment, options: ReadOptions = {}): GatewayConfig {
   const faults = new ConfigFaults();
+  const { config } = readParts(environment, faults, options);
+  faults.throwAny();
+  return deepFreeze(config);
+}
+
+/**
+ * Like `readConfig`, and `checkModels` adds the faults of the file's models that only the catalogue shows, so
+ * that one start reports all faults.
+ */
+export async function readCheckedConfig(
+  environment: Environment,
+  checkModels: (config: ConfiguredModels, faults: ConfigFaults) => Promise<void>,
+  options: ReadOptions = {},
+): Promise<GatewayConfig> {
+  const faults = new ConfigFaults();
+  const { config, faultyIds } = readParts(environment, faults, options);
+  const models = checkableModels(config, faultyIds);
+  if (models.length > 0) await checkModels({ ...config, models }, faults);
+  faults.throwAny();
+  return deepFreeze(config);
+}
+
+/** Reads everything; a part with a fault is a placeholder. */
+function readParts(
+  environment: Environment,
+  faults: ConfigFaults,
+  { cwd = process.cwd() }: ReadOptions,
+): { readonly config: GatewayConfig; readonly faultyIds: FileContents["faultyIds"] } {
   const reader = new EnvironmentReader(environment, faults);
   const settings = readSettings(reader);
   const accessKeys = readAccessKeys(reader, settings.databaseUrl);
   const external = readExternalServices(reader);
-  const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
+  const file = faults.attempt(() => readConfigFile(environment, cwd, faults), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
   if (providers !== undefined) {
     faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
   }
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
-  faults.throwAny();
-  const { path, models, sandbox } = file!;
-  return deepFreeze({
+  const enabled = new Set(providers?.map(({ id }) => id));
+  const broken = file?.providers.map(({ id }) => id).filter((id) => !enabled.has(id)) ?? [];
+  const config = {
     ...settings,
     ...accessKeys,
     ...external.services,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
-    configFile: path,
-    providers: providers!,
-    models,
-    sandbox,
+    configFile: file?.path,
+    providers: providers ?? [],
+    models: file?.models ?? [],
+    sandbox: file?.sandbox ?? true,
+    // Undefined only with a fault, which is thrown before anyone reads it.
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [
@@ -76,7 +112,33 @@ export function readConfig(
       ...givingAway(settings, external.services),
       ...misspelled(environment),
     ],
-  });
+  };
+  const { faultyIds = { providers: [], models: [] } } = file ?? {};
+  return {
+    config,
+    faultyIds: { ...faultyIds, providers: [...faultyIds.providers, ...broken] },
+  };
+}
+
+/**
+ * The models that can be judged by themselves: their providers have no fault, and what an alias stands for
+ * is not an entry with one.
+ */
+function checkableModels(
+  { models, providers }: Pick<GatewayConfig, "models" | "providers">,
+  faultyIds: FileContents["faultyIds"],
+): ModelConfig[] {
+  const enabled = new Set(providers.map(({ id }) => id));
+  const isJudgeable = ({ id, alias_of: target, endpoints }: ModelConfig): boolean => {
+    if (endpoints !== undefined) return endpoints.every(({ provider }) => enabled.has(provider));
+    const name = target ?? id;
+    const isOfFaulty = faultyIds.providers.some((provider) => name.startsWith(`${provider}/`));
+    return !isOfFaulty && !faultyIds.models.includes(name);
+  };
+  const judgeable = models.filter(isJudgeable);
+  const ids = new Set(judgeable.map(({ id }) => id));
+  const left = new Set(models.map(({ id }) => id).filter((id) => !ids.has(id)));
+  return judgeable.filter(({ alias_of: target }) => target === undefined || !left.has(target));
 }
 
 /** A gateway that others reach gives credit away where payments are a test. */
@@ -97,10 +159,11 @@ function outboundRequests(text: string | undefined): number {
 
 /** Variables with the gateway's prefix that it does not know: most likely a misspelled one. */
 function misspelled(environment: Environment): string[] {
-  const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  const names = CONFIG_VARIABLES.map(({ name }) => name);
+  const known = new Set(names);
   return Object.keys(environment)
     .filter((name) => name.startsWith("GATEWAY_") && !known.has(name))
-    .map((name) => `${name} is ignored: there is no such setting`);
+    .map((name) => `${name} is ignored: there is no such setting${didYouMean(name, names)}`);
 }
 
 function deepFreeze<Value>(value: Value): Value {

@@ -1,4 +1,4 @@
-import { type GatewayConfig, readConfig } from "./config.ts";
+import { type GatewayConfig, readCheckedConfig, readConfig } from "./config.ts";
 import { foreignDatabase, startDatabase } from "./start/database.ts";
 import { announce, createFirstKeys } from "./start/first-keys.ts";
 import { openMasterKeys } from "./start/master-key.ts";
@@ -15,9 +15,20 @@ function fail(error: unknown): never {
   process.exit(1);
 }
 
+/** The parent of a worker has checked what costs time to check. */
+function readStartConfig(
+  kind: ReturnType<typeof readRole>["kind"],
+): GatewayConfig | Promise<GatewayConfig> {
+  if (kind === "worker") return readConfig(process.env);
+  return readCheckedConfig(process.env, async (config, faults) => {
+    const { checkFileModels } = await import("./providers/catalogue/configured-catalogue.ts");
+    await checkFileModels(config, faults);
+  });
+}
+
 async function start(): Promise<void> {
   const role = readRole(process.argv.slice(2));
-  const config = readConfig(process.env);
+  const config = await readStartConfig(role.kind);
   const telemetry = createTelemetry({ level: config.logLevel });
   for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
   const onSignal = (signal: string) => telemetry.log.info(`stopping: ${signal}`);

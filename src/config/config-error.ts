@@ -14,6 +14,10 @@ export class ConfigError extends Error {
 export class ConfigFaults {
   readonly #faults: string[] = [];
 
+  get count(): number {
+    return this.#faults.length;
+  }
+
   /** What the attempt gives, or `placeholder` where it throws ConfigError, whose faults are kept. */
   attempt<Value>(attempt: () => Value, placeholder: Value): Value {
     try {

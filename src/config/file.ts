@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { Settings } from "typebox/system";
-import { ConfigError, refuse, refuseSecret } from "./config-error.ts";
+import { didYouMean } from "../lib/nearest-names.ts";
+import { ConfigError, type ConfigFaults, refuse, refuseSecret } from "./config-error.ts";
 import { type Environment, variable } from "./environment.ts";
 import {
   type ConfigFile,
@@ -21,33 +22,46 @@ export interface ModelConfig extends ModelEntry {
   readonly source: string;
 }
 
+/** An entry of `providers` as it stands in the file. */
+export interface ProviderOfFile extends ProviderEntry {
+  /** File and JSON pointer, for messages. */
+  readonly source: string;
+}
+
 export interface FileContents {
   /** The path as it was given, for messages; undefined when there is no file. */
   readonly path: string | undefined;
-  readonly providers: readonly ProviderEntry[];
+  readonly providers: readonly ProviderOfFile[];
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
+  /** Ids of the entries that `providers` and `models` lack because the schema rejects them. */
+  readonly faultyIds: { readonly providers: readonly string[]; readonly models: readonly string[] };
 }
 
-/** Reads and checks the configuration file. Throws ConfigError naming the file and the JSON pointer. */
-export function readConfigFile(environment: Environment, cwd: string): FileContents {
+/**
+ * Reads and checks the configuration file. Adds each fault to `faults`, with the file and the JSON pointer,
+ * and returns the entries without one, so that the caller can check these too. Throws ConfigError if nothing
+ * of the file can be read.
+ */
+export function readConfigFile(
+  environment: Environment,
+  cwd: string,
+  faults: ConfigFaults,
+): FileContents {
   const named = variable(environment, "GATEWAY_CONFIG");
   if (named === undefined && !existsSync(resolve(cwd, DEFAULT_CONFIG_FILE))) {
-    return { path: undefined, providers: [], models: [], sandbox: true };
+    const faultyIds = { providers: [], models: [] };
+    return { path: undefined, providers: [], models: [], sandbox: true, faultyIds };
   }
   const path = named ?? DEFAULT_CONFIG_FILE;
-  const file = checked(path, parsed(path, readText(path, cwd)));
-  const models = (file.models ?? []).map((entry, index) => ({
-    ...entry,
-    source: `${path} /models/${index}`,
-  }));
-  const faults = [
-    ...repeatedIds(path, "providers", file.providers ?? []),
-    ...repeatedIds(path, "models", models),
-    ...models.flatMap(mixedEntry),
-  ];
-  if (faults.length > 0) throw new ConfigError(...faults);
-  return { path, providers: file.providers ?? [], models, sandbox: file.sandbox ?? true };
+  const { providers, models, sandbox, faultyIds } = checked(
+    path,
+    parsed(path, readText(path, cwd)),
+    faults,
+  );
+  const found = [...repeatedIds(providers), ...repeatedIds(models), ...models.flatMap(mixedEntry)];
+  if (found.length > 0) faults.add(new ConfigError(...found));
+  return { path, providers, models, sandbox, faultyIds };
 }
 
 function readText(path: string, cwd: string): string {
@@ -75,13 +89,45 @@ function parsed(path: string, text: string): unknown {
   }
 }
 
-function checked(path: string, value: unknown): ConfigFile {
+function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileContents, "path"> {
   const validator = compileConfigFile();
-  if (validator.Check(value)) return value;
-  const errors = allErrors(validator, value);
+  const errors = validator.Check(value) ? [] : allErrors(validator, value);
   const schema = validator.Schema();
-  const faults = errors.flatMap((error) => faultsOf(path, value, schema, error));
-  throw new ConfigError(...(faults.length > 0 ? new Set(faults) : [`${path} is not accepted`]));
+  const found = errors.flatMap((error) => faultsOf(path, value, schema, error));
+  if (errors.length > 0) {
+    faults.add(new ConfigError(...(found.length > 0 ? found : [`${path} is not accepted`])));
+  }
+  const file = Object(value) as ConfigFile;
+  const faultyPlaces = errors.map(({ instancePath }) => instancePath);
+  const [providers, faultyProviders] = entriesOf(path, "providers", file.providers, faultyPlaces);
+  const [models, faultyModels] = entriesOf(path, "models", file.models, faultyPlaces);
+  return {
+    providers,
+    models,
+    sandbox: file.sandbox !== false,
+    faultyIds: { providers: faultyProviders, models: faultyModels },
+  };
+}
+
+/** The entries of a list that the schema accepts, and the ids of the others. */
+function entriesOf<Entry extends { readonly id: string }>(
+  path: string,
+  list: "providers" | "models",
+  entries: readonly Entry[] | undefined,
+  faultyPlaces: readonly string[],
+): [(Entry & { readonly source: string })[], string[]] {
+  const accepted: (Entry & { readonly source: string })[] = [];
+  const faultyIds: string[] = [];
+  // Of a file with more faults than are counted, no entry is known to be sound.
+  const isUnknown = faultyPlaces.length >= MAX_FAULTS || faultyPlaces.includes(`/${list}`);
+  if (!Array.isArray(entries) || isUnknown) return [accepted, faultyIds];
+  for (const [index, entry] of entries.entries()) {
+    const place = `/${list}/${index}`;
+    const isFaulty = faultyPlaces.some((one) => `${one}/`.startsWith(`${place}/`));
+    if (!isFaulty) accepted.push({ ...entry, source: `${path} ${place}` });
+    else if (typeof entry?.id === "string") faultyIds.push(entry.id);
+  }
+  return [accepted, faultyIds];
 }
 
 /** Elsewhere the library stops at its default of 8, so that a hostile body costs little. */
@@ -129,7 +175,8 @@ function unknownMembers(path: string, pointer: string, value: unknown, schema: u
     .filter((key) => !members.includes(key))
     .map((key) => {
       const place = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
-      return `${place} is not known, but must be one of ${members.join(", ")}`;
+      const accepted = `but must be one of ${members.join(", ")}`;
+      return `${place} is not known, ${accepted}${didYouMean(key, members)}`;
     });
 }
 
@@ -164,17 +211,15 @@ function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
 }
 
 function repeatedIds(
-  path: string,
-  list: string,
-  entries: readonly { readonly id: string }[],
+  entries: readonly { readonly id: string; readonly source: string }[],
 ): string[] {
   const seen = new Set<string>();
-  return entries.flatMap(({ id }, index) => {
+  return entries.flatMap(({ id, source }) => {
     if (!seen.has(id)) {
       seen.add(id);
       return [];
     }
-    return refuse(`${path} /${list}/${index}/id`, id, "an id that no other entry has").faults;
+    return refuse(`${source}/id`, id, "an id that no other entry has").faults;
   });
 }
 

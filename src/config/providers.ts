@@ -1,9 +1,10 @@
+import { didYouMean } from "../lib/nearest-names.ts";
 import { AddressPolicy, addressOfHost } from "../lib/public-address.ts";
 import { AWS_KEY_VARIABLES, isEnabledByAws } from "./aws-access.ts";
 import { type CloudSettings, cloudSettings, credential, usualAddress } from "./cloud-settings.ts";
 import { ConfigError, type ConfigFaults, MASKED, refuse } from "./config-error.ts";
 import { type Environment, httpUrl, variable } from "./environment.ts";
-import type { FileContents } from "./file.ts";
+import type { FileContents, ProviderOfFile } from "./file.ts";
 import type { ProviderEntry } from "./file-schema.ts";
 import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-types.ts";
 
@@ -43,17 +44,16 @@ export function enabledProviders(
   file: FileContents,
   faults: ConfigFaults,
 ): ProviderConfig[] {
-  const fromFile = file.providers.flatMap((entry, index) => {
-    const source = `${file.path} /providers/${index}`;
-    return faults.attempt(() => [providerOfFile(environment, entry, source, file.sandbox)], []);
-  });
+  const fromFile = file.providers.flatMap((entry) =>
+    faults.attempt(() => [providerOfFile(environment, entry, file.sandbox)], []),
+  );
   const providers = [...fromFile, ...builtInProviders(environment, file.providers, faults)];
   if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
     providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
   }
   // An entry that is itself wrong still counts as known.
-  const known = new Set([...file.providers, ...providers].map(({ id }) => id));
-  refuseUnknownEndpoints(file, [...known], faults);
+  const known = [...file.providers, ...providers].map(({ id }) => id);
+  refuseUnknownEndpoints(file, [...new Set([...known, ...file.faultyIds.providers])], faults);
   return providers;
 }
 
@@ -73,11 +73,10 @@ export function checkModerationModel(
 
 function providerOfFile(
   environment: Environment,
-  entry: ProviderEntry,
-  source: string,
+  entry: ProviderOfFile,
   sandbox: boolean,
 ): ProviderConfig {
-  const { id, type: typeName } = entry;
+  const { id, type: typeName, source } = entry;
   const type = supportedType(typeName, `${source}/type`);
   const { data_collection: collection, max_parallel_requests: maxParallelRequests } = entry;
   const limited = maxParallelRequests === undefined ? {} : { maxParallelRequests };
@@ -128,7 +127,7 @@ function providerOfFile(
     ...(apiKeys.length > 1 && { apiKeys }),
     ...(collection !== undefined && { collectsNoData: collection === "deny" }),
     ...limited,
-    ...batchTerms(typeName, baseUrl, { ...entry, source }),
+    ...batchTerms(typeName, baseUrl, entry),
   };
 }
 
@@ -165,7 +164,8 @@ const PLACE_VARIABLES: Readonly<Record<string, readonly [string, string]>> = {
 function supportedType(name: string, setting: string): ProviderType {
   const type = providerType(name);
   if (type !== undefined) return type;
-  throw refuse(setting, name, `one of ${Object.keys(PROVIDER_TYPES).join(", ")}`);
+  const names = Object.keys(PROVIDER_TYPES);
+  throw refuse(setting, name, `one of ${names.join(", ")}${didYouMean(name, names)}`);
 }
 
 /** The keys of an entry: one, as `api_key` or `api_key_env`, or the list `api_keys`. */
@@ -310,7 +310,7 @@ function refuseUnknownEndpoints(
   for (const model of file.models) {
     for (const [index, { provider }] of (model.endpoints ?? []).entries()) {
       if (known.includes(provider)) continue;
-      const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}`;
+      const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}${didYouMean(provider, known)}`;
       faults.add(refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted));
     }
   }

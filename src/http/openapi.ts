@@ -123,7 +123,7 @@ function describeOperation(route: RouteDefinition, path: string): object {
         ? []
         : keyInEitherHeader("scope" in route.access ? [route.access.scope] : []),
     ...(parameters.length > 0 && { parameters }),
-    ...(route.body && { requestBody: requestBody(route.body, route.allowsUnknownFields ?? false) }),
+    ...(route.body && { requestBody: requestBody(route.body, route) }),
     ...formBody(route),
     responses: {
       ...Object.fromEntries(errorStatuses(route, path, isCall).map((s) => [s, errorReference(s)])),
@@ -179,22 +179,26 @@ function queryParameters(route: RouteDefinition): object[] {
   }));
 }
 
-function requestBody(body: TSchema, allowsUnknownFields: boolean) {
+function requestBody(
+  body: TSchema,
+  { allowsUnknownFields = false, bodyIsOptional }: RouteDefinition,
+) {
   const { examples, ...schema } = describeSchema(body);
   if (schema.type === "object" && !allowsUnknownFields) schema.additionalProperties ??= false;
   return {
-    required: true,
+    required: bodyIsOptional !== true,
     ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
     content: { [JSON_TYPE]: { schema, ...exampleOf(examples) } },
   };
 }
 
 /** The form that a route takes; a route may take JSON as well. */
-function formBody({ body, form, modelForm, allowsUnknownFields }: RouteDefinition): object {
+function formBody(route: RouteDefinition): object {
+  const { body, form, modelForm, allowsUnknownFields } = route;
   const described =
     form === undefined ? modelForm && describeModelForm(modelForm) : describeSchema(form);
   if (described === undefined) return {};
-  const json = body && requestBody(body, allowsUnknownFields ?? false);
+  const json = body && requestBody(body, route);
   return {
     requestBody: {
       required: true,

@@ -123,6 +123,7 @@ export function compileRoute(
         definition.maxBodyBytes ??
         (access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES),
       json: definition.allowsUnknownFields ? JSON_LIMITS : STRICT_JSON_LIMITS,
+      isOptional: definition.bodyIsOptional === true,
     },
     readForm: modelForm && createFormReader(modelForm),
     dependencies,

@@ -143,6 +143,8 @@ export const MAX_WHOLE_BYTES = 65_536;
 export interface BodyLimits {
   readonly bytes: number;
   readonly json: JsonLimits;
+  /** A request without a body counts as one with an empty object. */
+  readonly isOptional: boolean;
 }
 
 /** The connection that a body comes over. */
@@ -166,6 +168,7 @@ export async function readJsonBody(
   limits: BodyLimits,
 ): Promise<string | SharedBytes> {
   const maxBytes = limits.bytes;
+  if (limits.isOptional && hasNoBody(request.headers)) return "{}";
   if (!isJson(request.headers.get("content-type"))) {
     throw new GatewayError(
       "unsupported_media_type",
@@ -204,6 +207,11 @@ async function readWhole(
   } finally {
     whole.end();
   }
+}
+
+/** Returns true if the headers announce no body (RFC 9112, section 6.3). */
+function hasNoBody(headers: Headers): boolean {
+  return Number(headers.get("content-length") ?? 0) === 0 && !headers.has("transfer-encoding");
 }
 
 function isJson(contentType: string | null): boolean {

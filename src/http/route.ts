@@ -125,6 +125,8 @@ export interface RouteDefinition {
   /** Of a page, whose script reads the query: any is accepted. */
   readonly ignoresQuery?: true;
   readonly body?: TSchema;
+  /** A request may come without a body, which then counts as an empty object. */
+  readonly bodyIsOptional?: true;
   /** Of the body; a longer one is 413. Absent: what any body of its kind may have. */
   readonly maxBodyBytes?: number;
   /** The request may carry an Idempotency-Key. */

@@ -69,7 +69,13 @@ const changeWebhookBody = Type.Object(
 );
 
 const testWebhookBody = Type.Object(
-  { type: Type.Enum([...EVENT_TYPES]) },
+  {
+    type: Type.Optional(
+      Type.Enum([...EVENT_TYPES], {
+        description: "Event type to send. Default: the first type that the webhook subscribes to.",
+      }),
+    ),
+  },
   { additionalProperties: false, examples: [{ type: "budget.threshold" }] },
 );
 
@@ -319,9 +325,10 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       summary: "Send a made-up event, with test: true in its data",
       access: unlimited,
       body: testWebhookBody,
+      bodyIsOptional: true,
       responses: { 200: { description: "What became of it", schema: testedWebhook } },
       async handle(context) {
-        const { type } = context.body as { type: EventType };
+        const { type } = context.body as { type?: EventType };
         const organizationId = organizationOf(context);
         const { eventId, attempt } = await webhooks.test(organizationId, context.params.id!, type);
         return jsonResponse(sentShape(eventId, attempt));

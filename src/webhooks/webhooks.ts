@@ -21,7 +21,7 @@ import {
   updateWebhook,
 } from "../../db/queries/webhooks.ts";
 import { type EgressGuard, EgressRefused } from "../egress/guard.ts";
-import { type EventType, sampleData } from "../events/event-types.ts";
+import { EVENT_TYPES, type EventType, sampleData } from "../events/event-types.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
@@ -160,13 +160,18 @@ export class Webhooks {
     return { record, secret, previousUntilMs };
   }
 
-  /** Sends a made-up event at once, once, outside the order, to a disabled webhook too. */
+  /**
+   * Sends one test event immediately, outside of the order, to a disabled webhook too. Without a type it
+   * sends the first type that the webhook subscribes to; `*` stands for all of EVENT_TYPES.
+   */
   async test(
     organizationId: string,
     id: string,
-    type: EventType,
+    stated: EventType | undefined,
   ): Promise<{ eventId: string; attempt: AttemptRecord }> {
     const found = await this.#found(organizationId, id);
+    const [first] = found.record.events;
+    const type = stated ?? (first === "*" ? EVENT_TYPES[0]! : (first as EventType));
     const eventId = newId("evt");
     const attempt = await this.#sendNow(found, {
       eventId,

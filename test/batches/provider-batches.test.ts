@@ -80,6 +80,14 @@ async function left(batchId: string): Promise<number> {
   return row!.rows;
 }
 
+/** Waits until a batch of the provider exists and `rows` of it, its lines and their holds are stored. */
+async function untilAtProvider(batchId: string, rows: number): Promise<void> {
+  await until("its lines are at the provider", async () => {
+    const { batches } = upstream.batches.records;
+    return batches.length === 1 && (await left(batchId)) === rows;
+  });
+}
+
 async function expectNothingLeft(batchId: string): Promise<void> {
   await until("nothing is left of what was handed over", async () => (await left(batchId)) === 0);
   await expectBooksClosed(gateway);
@@ -185,7 +193,7 @@ test(
   async () => {
     upstream.batches.plan({ outcome: "never", answered: 2 });
     const { id } = await createBatch(gateway, linesNamed(5));
-    await until("its lines are held", async () => (await left(id)) === 11);
+    await untilAtProvider(id, 11);
     await gateway.sql`UPDATE batches SET expires_at = now(), due_at = now() WHERE id = ${id}`;
     const ended = await endedBatch(gateway, id);
     expect(ended).toMatchObject({
@@ -286,7 +294,7 @@ test(
     const key = (await created.json()) as Json;
     upstream.batches.plan({ outcome: "never" });
     const { id } = await createBatch(gateway, linesNamed(3), { key: key.key });
-    await until("its lines are held", async () => (await left(id)) === 7);
+    await untilAtProvider(id, 7);
     const path = `/v1/keys/${key.id}`;
     const deleted = await gateway.request("DELETE", path, undefined, {
       key: gateway.managementKey,
@@ -339,7 +347,7 @@ test(
   async () => {
     upstream.batches.plan({ outcome: "never", ignoresCancel: true });
     const { id } = await createBatch(gateway, linesNamed(3));
-    await until("its lines are held", async () => (await left(id)) === 7);
+    await untilAtProvider(id, 7);
     expect((await gateway.request("POST", `/v1/batches/${id}/cancel`)).status).toBe(200);
     await until("it is cancelled", () => upstream.batches.records.batches[0]!.isCancelled);
     await gateway.sql`UPDATE batches SET cancelling_at = now() - interval '7 hours' WHERE id = ${id}`;

@@ -176,7 +176,7 @@ test("a model of the file that the catalogue cannot complete is wrong, as it is 
   const path = join(folder, "incomplete.json");
   writeFileSync(path, JSON.stringify({ models: [{ id: "openai/unheard-of", category: "chat" }] }));
   const { wrongs } = await diagnose({ ...sound, GATEWAY_CONFIG: path });
-  expect(wrongs.map(({ name }) => name)).toEqual(["models"]);
+  expect(wrongs.map(({ name }) => name)).toEqual(["configuration"]);
   expect(wrongs[0]!.detail).toContain("/models/0 (openai/unheard-of)");
 });
 

@@ -137,7 +137,7 @@ describe.skipIf(!IS_THOROUGH)("a session with a call of the shell", () => {
         model_provider: "gateway",
         "model_providers.gateway.name": "gateway",
         "model_providers.gateway.base_url": `${gateway!.baseUrl}/v1`,
-        "model_providers.gateway.env_key": "GATEWAY_KEY",
+        "model_providers.gateway.env_key": "SECRET_KEY",
         "model_providers.gateway.wire_api": "responses",
       };
       const configured = Object.entries(settings).flatMap(([name, value]) => [
@@ -148,7 +148,7 @@ describe.skipIf(!IS_THOROUGH)("a session with a call of the shell", () => {
       const options = ["--skip-git-repo-check", "--json", "--sandbox", "danger-full-access"];
       const output = await spokenBy(
         [program, "exec", ...options, ...configured, "Print a word."],
-        { GATEWAY_KEY: gateway!.secretKey },
+        { SECRET_KEY: gateway!.secretKey },
         { name: "exec_command", word: "orpiment", argument: "cmd" },
       );
       const items = output.split("\n").filter((line) => line.includes('"agent_message"'));

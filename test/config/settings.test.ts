@@ -354,7 +354,7 @@ describe("what is set without effect is told", () => {
       "GATEWAY_SEARCH_API_KEY is ignored: GATEWAY_SEARCH_BACKEND is not set",
       "STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set",
       "S3_ENDPOINT is ignored: S3_BUCKET is not set",
-      "GATEWAY_MASTERKEY is ignored: there is no such setting",
+      "GATEWAY_MASTERKEY is ignored: there is no such setting; did you mean GATEWAY_MASTER_KEY?",
     ]);
   });
 });

@@ -278,7 +278,7 @@ browserTest("the code of a request runs as it is copied, and has no key in it", 
   const code = () => textOf(dialog.locator("pre"));
   const curl = await code();
   expect(curl).not.toContain(gateway.secretKey);
-  const env = { ...process.env, GATEWAY_KEY: gateway.secretKey };
+  const env = { ...process.env, SECRET_KEY: gateway.secretKey };
   const args = Bun.spawnSync(["sh", "-c", `curl() { printf '%s\\0' "$@"; }\n${curl}`], { env });
   const words = args.stdout.toString().split("\0");
   expect(words).toContain(`Authorization: Bearer ${gateway.secretKey}`);

@@ -33,7 +33,7 @@ test.each([
   ["a key in quotes", `Bearer "${KEY}"`, "quotes or white space"],
   ["a key in two", `Bearer ${KEY.slice(0, 20)} ${KEY.slice(20)}`, "quotes or white space"],
   ["what stands where a variable is unset", "Bearer undefined", "most likely not set"],
-  ["a variable's name", "Bearer $GATEWAY_KEY", "most likely not set"],
+  ["a variable's name", "Bearer $SECRET_KEY", "most likely not set"],
   ["nothing", "Bearer", "most likely not set"],
   ["anything else", "Bearer hunter2", "begin with gateway_sk_ or gateway_mgmt_"],
   ["a key that is not known", `Bearer ${KEY}`, "deleted, or is one of another gateway"],

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
@@ -74,6 +74,46 @@ describe("a wrong setting stops the start with one line that names it, its value
     TIMEOUT_MS,
   );
 });
+
+test(
+  "all faults of settings, providers, models and aliases are reported by one start, which creates nothing",
+  async () => {
+    const path = join(grounds.folder, "faulty.json");
+    const hosted = { id: "hosted", type: "openai-compatible", base_url: "https://llm.example/v1" };
+    const sold = { category: "chat", context_length: 8_000 };
+    const prices = { input_cost_per_token: 1e-7, output_cost_per_token: 1e-7 };
+    const endpoints = [{ provider: "hosted", model: "big" }];
+    writeFileSync(
+      path,
+      JSON.stringify({
+        providers: [hosted, { ...hosted, id: "odd", type: "openai-compatibel" }],
+        models: [
+          { ...sold, id: "acme/unpriced", endpoints },
+          { ...sold, ...prices, id: "acme/sound", endpoints },
+          { ...sold, ...prices, id: "acme/misspelled", endpoints, context_lenght: 8_000 },
+          { ...sold, id: "acme/odd", endpoints: [{ provider: "odd", model: "big" }] },
+          { id: "nothing", alias_of: "acme/soud" },
+          { id: "alias", alias_of: "acme/sound" },
+          { id: "of-misspelled", alias_of: "acme/misspelled" },
+        ],
+      }),
+    );
+    const environment = { GATEWAY_CONFIG: path, LOG_LEVEL: "loud" };
+    const dataDir = grounds.newDataDir();
+    const said = await refusal(grounds.launch({ dataDir, environment }), 5);
+    for (const fault of [
+      /^LOG_LEVEL is "loud"/m,
+      /\/providers\/1\/type .*; did you mean openai-compatible\?$/m,
+      /\/models\/0 \(acme\/unpriced\) .*needs input_cost_per_token/m,
+      /context_lenght is not known, .*; did you mean context_length\?$/m,
+      /\(nothing\) is an alias of acme\/soud, .*; did you mean acme\/sound\?$/m,
+    ]) {
+      expect(said).toMatch(fault);
+    }
+    expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
+  },
+  TIMEOUT_MS,
+);
 
 test(
   "several wrong settings are told together, a line for each",

@@ -63,7 +63,7 @@ export async function startClientsGateway(
         PATH: process.env.PATH ?? "",
         HOME: tmpdir(),
         GATEWAY_URL: gateway.baseUrl,
-        GATEWAY_KEY: gateway.secretKey,
+        SECRET_KEY: gateway.secretKey,
         GATEWAY_POOR_KEY: poor.secretKey,
         // One for each run: its first call is let through.
         GATEWAY_LIMITED_KEY: await addSecretKey(gateway, { rateLimitRpm: 1 }),

@@ -92,6 +92,25 @@ describe("a webhook", () => {
     expect(isSigned(receiver.received[2]!, rotated.secret)).toBeTrue();
   });
 
+  test("without a body the test event has the first type that the webhook subscribes to", async () => {
+    const owner = await addHookOwner(gateway);
+    const receiver = gateway.receive();
+    const hook = await owner.addHook(receiver, { events: ["key.deleted", "key.created"] });
+    const path = `${gateway.baseUrl}/v1/webhooks/${hook.id}/test`;
+    const headers = { authorization: `Bearer ${owner.key}` };
+    for (const body of [undefined, "", "{}"]) {
+      const contentType = body === "{}" ? "application/json" : "text/plain";
+      const tested = await fetch(path, {
+        method: "POST",
+        headers: { ...headers, ...(body !== undefined && { "content-type": contentType }) },
+        ...(body !== undefined && { body }),
+      });
+      expect({ body, status: tested.status }).toEqual({ body, status: 200 });
+      expect((await tested.json()).delivered).toBeTrue();
+    }
+    expect(receiver.received.map(({ event }) => event.type)).toEqual(Array(3).fill("key.deleted"));
+  });
+
   test("whose secret was replaced again and again signs with each for its day", async () => {
     const owner = await addHookOwner(gateway);
     const receiver = gateway.receive();

@@ -4,12 +4,12 @@ import { systemClock } from "../../lib/clock.ts";
 import { createAzureProvider } from "../../providers/azure/azure-provider.ts";
 import { createBedrockProvider } from "../../providers/bedrock/bedrock-provider.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
+import { configuredCatalogue } from "../../providers/catalogue/configured-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
 import { createVertexProvider } from "../../providers/vertex/vertex-provider.ts";
-import { knownCatalogue } from "../nouns/models.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
 const TIMEOUT_MS = 2_000;
@@ -64,19 +64,13 @@ function reasonOf(error: unknown, timeoutMs: number): string {
 
 const NAME = "models";
 
-/** Whether the models of the configuration make a catalogue, how many each provider serves, and which. */
+/** How many models of the catalogue each provider serves, and which. */
 export async function checkCatalogue(
   config: GatewayConfig,
   nowMs: number,
 ): Promise<{ readonly findings: readonly Finding[]; readonly targets: readonly LiveTarget[] }> {
   const { providers } = config;
-  let catalogue: Catalogue;
-  try {
-    catalogue = await knownCatalogue(config, nowMs);
-  } catch (error) {
-    const targets = providers.map((provider) => ({ provider, models: [] }));
-    return { findings: [wrong(NAME, error)], targets };
-  }
+  const catalogue = await configuredCatalogue(config, nowMs);
   const targets = providers.map((provider) => ({
     provider,
     models: namesAt(provider.id, catalogue),

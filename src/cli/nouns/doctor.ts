@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
 import { ConfigError } from "../../config/config-error.ts";
-import { type GatewayConfig, readConfig } from "../../config.ts";
+import { type GatewayConfig, readCheckedConfig } from "../../config.ts";
+import { checkFileModels } from "../../providers/catalogue/configured-catalogue.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { checkPayments } from "../doctor/check-payments.ts";
@@ -63,7 +64,7 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
   const { environment, cwd, log } = context;
   let config: GatewayConfig;
   try {
-    config = readConfig(environment, { cwd });
+    config = await readCheckedConfig(environment, checkFileModels, { cwd });
   } catch (error) {
     const faults = error instanceof ConfigError ? error.faults : [error];
     return [

@@ -1,15 +1,9 @@
 import { ConfigFaults } from "../../config/config-error.ts";
 import { readConfigFile } from "../../config/file.ts";
-import { asksForModels } from "../../config/provider-types.ts";
 import { enabledProviders } from "../../config/providers.ts";
-import type { GatewayConfig } from "../../config.ts";
-import {
-  buildCatalogue,
-  type Catalogue,
-  type ProviderReport,
-} from "../../providers/catalogue/build-catalogue.ts";
+import type { Catalogue, ProviderReport } from "../../providers/catalogue/build-catalogue.ts";
+import { configuredCatalogue } from "../../providers/catalogue/configured-catalogue.ts";
 import { describeModel, type ModelDescription } from "../../providers/catalogue/describe-model.ts";
-import { readKeptLists } from "../../providers/catalogue/model-list-cache.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { readOperatorSettings } from "../operator-database.ts";
 import { renderTable } from "../print.ts";
@@ -28,7 +22,7 @@ const list: Command = {
     "left-out": { meaning: "also what is left out, and why" },
   },
   run: async ({ options }, context) => {
-    const catalogue = await configuredCatalogue(context);
+    const catalogue = await readCatalogue(context);
     const { provider } = options;
     const data = catalogue.models
       .filter((model) => provider === undefined || servesOf(model.endpoints, provider))
@@ -46,13 +40,13 @@ const list: Command = {
   },
 };
 
-function configuredCatalogue({ environment, cwd, nowMs }: CommandContext): Promise<Catalogue> {
-  const file = readConfigFile(environment, cwd);
+function readCatalogue({ environment, cwd, nowMs }: CommandContext): Promise<Catalogue> {
   const faults = new ConfigFaults();
+  const file = readConfigFile(environment, cwd, faults);
   const providers = enabledProviders(environment, file, faults);
   faults.throwAny();
   const { dataDir } = readOperatorSettings(environment, cwd);
-  return knownCatalogue({ ...file, providers, dataDir }, nowMs());
+  return configuredCatalogue({ ...file, providers, dataDir }, nowMs());
 }
 
 function servesOf(endpoints: readonly { readonly provider: string }[], provider: string): boolean {
@@ -105,23 +99,3 @@ function perMillion(usdPerToken: number): string {
 }
 
 export const modelCommands: readonly Command[] = [list, builtIn];
-
-/**
- * The catalogue of a gateway of this configuration and DATA_DIR, with what it has read of its providers'
- * own lists of models. Asks no provider. Throws ConfigError.
- */
-export async function knownCatalogue(
-  {
-    providers,
-    models,
-    sandbox,
-    dataDir,
-  }: Pick<GatewayConfig, "providers" | "models" | "sandbox" | "dataDir">,
-  nowMs: number,
-): Promise<Catalogue> {
-  const asked = providers.filter(({ type }) => asksForModels(type));
-  const kept = await readKeptLists(dataDir, asked, nowMs);
-  const discovered = new Map([...kept].map(([id, list]) => [id, list.models]));
-  const now = new Date(nowMs);
-  return buildCatalogue({ providers, models, sandbox, now, discovered });
-}

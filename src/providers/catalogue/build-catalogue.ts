@@ -1,4 +1,4 @@
-import { ConfigError } from "../../config/config-error.ts";
+import { ConfigError, ConfigFaults } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
 import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
@@ -20,6 +20,8 @@ interface CatalogueInput {
   readonly now: Date;
   /** What providers list themselves, by the ids of those whose list is known. */
   readonly discovered?: ReadonlyMap<string, readonly DiscoveredModel[]>;
+  /** Takes the faults of the file's entries, which are then left out. Absent: they are thrown. */
+  readonly faults?: ConfigFaults;
   /** What the lists have of a provider type; given where the catalogue is built more than once. */
   readonly builtIn?: (typeName: string) => Promise<BuiltInModels>;
 }
@@ -52,7 +54,8 @@ export interface Catalogue {
  * replaces the model of its id. Throws ConfigError for an entry that cannot be completed.
  */
 export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> {
-  assertAliases(input.models);
+  const faults = input.faults ?? new ConfigFaults();
+  refuseAliasesOfAliases(input.models, faults);
   const { offers, leftOut } = await offersOf(input);
   const entries = input.models.filter((entry) => entry.alias_of === undefined);
   const aliases = new Map(
@@ -63,17 +66,19 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
     offered: termsByEndpoint(offers),
     discovered: input.discovered ?? new Map<string, readonly DiscoveredModel[]>(),
   };
-  const stated = statedOffers(offers, entries, (entry, builtIn) =>
-    fileModel(entry, builtIn, context),
-  );
+  const complete = (entry: ModelConfig, builtIn: CatalogueModel | undefined) =>
+    faults.attempt(() => fileModel(entry, builtIn, context), undefined);
+  const stated = statedOffers(offers, entries, complete);
   const { models, pinned } = await mergeOffers(stated);
   const catalogue = new Map(models.map((model) => [model.id, model]));
   if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
   const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
   for (const entry of entries) {
     const builtIn = catalogue.get(entry.id) ?? pinned.get(entry.id) ?? knownElsewhere.get(entry.id);
-    catalogue.set(entry.id, fileModel(entry, builtIn, context));
+    const model = complete(entry, builtIn);
+    if (model !== undefined) catalogue.set(entry.id, model);
   }
+  if (input.faults === undefined) faults.throwAny();
   for (const alias of aliases.keys()) catalogue.delete(alias);
   const all = [...catalogue.values()];
   return {
@@ -111,7 +116,10 @@ function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<
  * A local server of which the file names models offers those alone: what else it lists may be the same
  * ones under other names, and would cost nothing.
  */
-function isNamedInFile({ id, type }: ProviderConfig, models: readonly ModelConfig[]): boolean {
+export function isNamedInFile(
+  { id, type }: ProviderConfig,
+  models: readonly ModelConfig[],
+): boolean {
   if (!isSelfHosted(type)) return false;
   return models.some((entry) =>
     entry.endpoints === undefined
@@ -136,7 +144,7 @@ function termsByEndpoint(offers: readonly Offer[]): ReadonlyMap<string, ModelTer
 function statedOffers(
   offers: readonly Offer[],
   entries: readonly ModelConfig[],
-  complete: (entry: ModelConfig, builtIn: CatalogueModel) => CatalogueModel,
+  complete: (entry: ModelConfig, builtIn: CatalogueModel) => CatalogueModel | undefined,
 ): Offer[] {
   const byId = new Map(
     entries.filter(({ endpoints }) => endpoints === undefined).map((entry) => [entry.id, entry]),
@@ -145,7 +153,7 @@ function statedOffers(
   return offers.map((offer) => {
     const name = providerNames(offer).find((one) => byId.has(one));
     if (name === undefined) return offer;
-    return { ...offer, model: complete(byId.get(name)!, offer.model) };
+    return { ...offer, model: complete(byId.get(name)!, offer.model) ?? offer.model };
   });
 }
 
@@ -222,15 +230,16 @@ function reasonForNone(
   return "its own list of models has not been read, and the configuration file names none";
 }
 
-/** Throws ConfigError where an alias stands for another one. */
-function assertAliases(models: readonly ModelConfig[]): void {
+function refuseAliasesOfAliases(models: readonly ModelConfig[], faults: ConfigFaults): void {
   const aliases = new Set(
     models.filter(({ alias_of }) => alias_of !== undefined).map(({ id }) => id),
   );
   for (const { id, alias_of, source } of models) {
     if (alias_of === undefined || !aliases.has(alias_of)) continue;
-    throw new ConfigError(
-      `${source} (${id}) is an alias of ${alias_of}, which is an alias itself: name the model`,
+    faults.add(
+      new ConfigError(
+        `${source} (${id}) is an alias of ${alias_of}, which is an alias itself: name the model`,
+      ),
     );
   }
 }

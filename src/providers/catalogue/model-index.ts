@@ -1,4 +1,5 @@
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import { type CharacterPairs, characterPairs, nearestNames } from "../../lib/nearest-names.ts";
 import type { Catalogue } from "./build-catalogue.ts";
 import { authorOfName, underKnownAuthor } from "./canonical-name.ts";
 
@@ -40,7 +41,7 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
     // Two names of one provider's may stand for the same endpoint.
     return others.every((other) => other.canonicalId === model?.canonicalId) ? model : undefined;
   };
-  let ids: readonly ComparedId[] | undefined;
+  let active: Parameters<typeof nearestNames>[1] | undefined;
   return {
     version: 0,
     byId: (id) => byId.get(id),
@@ -52,8 +53,10 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
     nearest(name) {
-      ids ??= all.filter(({ isActive }) => isActive).map(({ id }) => comparedId(id));
-      return nearestIds(name, ids);
+      active ??= all
+        .filter(({ isActive }) => isActive)
+        .map(({ id }) => ({ name: id, spellings: spellingsOf(id) }));
+      return nearestNames(name, active);
     },
     enabledTypes,
     all: () => all,
@@ -123,52 +126,7 @@ export class LiveModelIndex implements ModelIndex {
   }
 }
 
-const MAX_NEAREST = 5;
-/** What a longer name has beyond these is not compared. */
-const MAX_COMPARED_CHARACTERS = 100;
-/** Of the pairs of characters of both; below it a likeness is chance. */
-const LEAST_LIKENESS = 0.45;
-
-/** An id as it is compared with names. */
-interface ComparedId {
-  readonly id: string;
-  readonly ofId: ReadonlySet<number>;
-  readonly ofSlug: ReadonlySet<number>;
-}
-
-function comparedId(id: string): ComparedId {
-  return { id, ofId: pairsOf(id), ofSlug: pairsOf(id.slice(id.indexOf("/") + 1)) };
-}
-
-/**
- * The ids most like `name`, best first: those that share most pairs of neighbouring characters with it
- * (Dice's coefficient), by the whole id or by its slug.
- */
-function nearestIds(name: string, ids: readonly ComparedId[]): string[] {
-  const wanted = pairsOf(name.slice(0, MAX_COMPARED_CHARACTERS));
-  if (wanted.size === 0) return [];
-  const scored: { id: string; likeness: number }[] = [];
-  for (const { id, ofId, ofSlug } of ids) {
-    const likeness = Math.max(likenessOf(wanted, ofId), likenessOf(wanted, ofSlug));
-    if (likeness >= LEAST_LIKENESS) scored.push({ id, likeness });
-  }
-  return scored
-    .toSorted((one, other) => other.likeness - one.likeness)
-    .slice(0, MAX_NEAREST)
-    .map(({ id }) => id);
-}
-
-function pairsOf(text: string): Set<number> {
-  const lower = text.toLowerCase();
-  const pairs = new Set<number>();
-  for (let at = 1; at < lower.length; at++) {
-    pairs.add(lower.charCodeAt(at - 1) * 65_536 + lower.charCodeAt(at));
-  }
-  return pairs;
-}
-
-function likenessOf(one: ReadonlySet<number>, other: ReadonlySet<number>): number {
-  let shared = 0;
-  for (const pair of one) if (other.has(pair)) shared++;
-  return (2 * shared) / (one.size + other.size || 1);
+/** The whole id, and its slug alone. */
+function spellingsOf(id: string): CharacterPairs[] {
+  return [characterPairs(id), characterPairs(id.slice(id.indexOf("/") + 1))];
 }

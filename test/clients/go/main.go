@@ -20,7 +20,7 @@ const model = "openai/gpt-4o-mini"
 
 var client = openai.NewClient(
 	option.WithBaseURL(os.Getenv("GATEWAY_URL")+"/v1"),
-	option.WithAPIKey(os.Getenv("GATEWAY_KEY")),
+	option.WithAPIKey(os.Getenv("SECRET_KEY")),
 	option.WithMaxRetries(0),
 )
 
@@ -210,8 +210,8 @@ func failures(ctx context.Context) error {
 		{401, "invalid_api_key", model, "sk-wrong"},
 		{402, "insufficient_credits", model, os.Getenv("GATEWAY_POOR_KEY")},
 		{403, "wrong_key_kind", model, os.Getenv("GATEWAY_MANAGEMENT_KEY")},
-		{404, "model_not_found", "openai/none", os.Getenv("GATEWAY_KEY")},
-		{502, "provider_error", "sandbox/error-500", os.Getenv("GATEWAY_KEY")},
+		{404, "model_not_found", "openai/none", os.Getenv("SECRET_KEY")},
+		{502, "provider_error", "sandbox/error-500", os.Getenv("SECRET_KEY")},
 	} {
 		fields := ask(openai.ChatCompletionNewParams{Model: one.model})
 		_, err := client.Chat.Completions.New(ctx, fields, option.WithAPIKey(one.key))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 BASE_URL = os.environ["GATEWAY_URL"]
 API_URL = f"{BASE_URL}/v1"
-KEY = os.environ["GATEWAY_KEY"]
+KEY = os.environ["SECRET_KEY"]
 POOR_KEY = os.environ["GATEWAY_POOR_KEY"]
 LIMITED_KEY = os.environ["GATEWAY_LIMITED_KEY"]
 MANAGEMENT_KEY = os.environ["GATEWAY_MANAGEMENT_KEY"]

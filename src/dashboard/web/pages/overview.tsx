@@ -251,7 +251,7 @@ const SUMS: readonly Column<UsageRow>[] = [
 
 function FirstCall() {
   const call = `curl ${new URL("v1/chat/completions", gatewayUrl).href} \\
-  -H "Authorization: Bearer $GATEWAY_KEY" \\
+  -H "Authorization: Bearer $SECRET_KEY" \\
   -H "Content-Type: application/json" \\
   -d '{"model": "sandbox/chat",
        "messages": [{"role": "user", "content": "Hello"}]}'`;
@@ -266,7 +266,7 @@ function FirstCall() {
         action="Copy as curl"
         hint={
           <>
-            with the key in the environment: <code>export GATEWAY_KEY=…</code>
+            with the key in the environment: <code>export SECRET_KEY=…</code>
           </>
         }
       />

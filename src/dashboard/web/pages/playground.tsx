@@ -304,7 +304,7 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
         action={form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
         hint={
           <>
-            with the key in the environment: <code>export GATEWAY_KEY=…</code>
+            with the key in the environment: <code>export SECRET_KEY=…</code>
           </>
         }
       />

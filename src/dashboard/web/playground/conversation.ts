@@ -170,7 +170,7 @@ function messagesOf(said: readonly Turn[], side: number, next: string): object[]
 export function curlOf(url: string, body: object): string {
   const json = JSON.stringify(body, null, 2).replaceAll("'", String.raw`'\''`);
   return `curl -N ${url} \\
-  -H "Authorization: Bearer $GATEWAY_KEY" \\
+  -H "Authorization: Bearer $SECRET_KEY" \\
   -H "Content-Type: application/json" \\
   -d '${json}'`;
 }
@@ -180,7 +180,7 @@ export function sdkOf(baseUrl: string, body: object): string {
 
 const client = new OpenAI({
   baseURL: ${JSON.stringify(baseUrl)},
-  apiKey: process.env.GATEWAY_KEY,
+  apiKey: process.env.SECRET_KEY,
 });
 
 const stream = await client.chat.completions.create(${JSON.stringify(body, null, 2)});

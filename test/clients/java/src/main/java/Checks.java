@@ -20,7 +20,7 @@ import java.util.List;
 /** Checks of OpenAI's client in Java. Each prints what became of it as a line of JSON. */
 public class Checks {
   static final String MODEL = "openai/gpt-4o-mini";
-  static final OpenAIClient CLIENT = client(System.getenv("GATEWAY_KEY"), 0);
+  static final OpenAIClient CLIENT = client(System.getenv("SECRET_KEY"), 0);
 
   static OpenAIClient client(String key, int retries) {
     return OpenAIOkHttpClient.builder()
@@ -148,7 +148,7 @@ public class Checks {
     String poor = System.getenv("GATEWAY_POOR_KEY");
     refused(
         OpenAIServiceException.class, 402, "insufficient_credits", () -> call(poor, MODEL));
-    String key = System.getenv("GATEWAY_KEY");
+    String key = System.getenv("SECRET_KEY");
     refused(NotFoundException.class, 404, "model_not_found", () -> call(key, "openai/none"));
     refused(
         InternalServerException.class, 502, "provider_error", () -> call(key, "sandbox/error-500"));
@@ -160,7 +160,7 @@ public class Checks {
 
   static void retries() {
     var params = ask("test/recovering-java").build();
-    var patient = client(System.getenv("GATEWAY_KEY"), 2);
+    var patient = client(System.getenv("SECRET_KEY"), 2);
     var answer = patient.chat().completions().create(params);
     expect(answer.choices().get(0).message().content().get().equals("recovered"), answer);
     var hasty = CLIENT.withOptions(options -> options.timeout(Duration.ofMillis(500)));

@@ -1,0 +1,51 @@
+const MAX_NEAREST = 5;
+/** Characters of the wanted name that are compared. */
+const MAX_COMPARED_CHARACTERS = 100;
+/** A lower share of common character pairs is chance. */
+const LEAST_LIKENESS = 0.45;
+
+/** The pairs of neighbouring characters of a name, each as one number, in lower case. */
+export type CharacterPairs = ReadonlySet<number>;
+
+export function characterPairs(text: string): CharacterPairs {
+  const lower = text.slice(0, MAX_COMPARED_CHARACTERS).toLowerCase();
+  const pairs = new Set<number>();
+  for (let at = 1; at < lower.length; at++) {
+    pairs.add(lower.charCodeAt(at - 1) * 65_536 + lower.charCodeAt(at));
+  }
+  return pairs;
+}
+
+/**
+ * Returns the candidates most like `wanted`, best first, at most 5: those that share most pairs of
+ * neighbouring characters with it (Dice's coefficient). A candidate with several spellings counts by its best.
+ */
+export function nearestNames(
+  wanted: string,
+  candidates: readonly { readonly name: string; readonly spellings: readonly CharacterPairs[] }[],
+): string[] {
+  const pairs = characterPairs(wanted);
+  if (pairs.size === 0) return [];
+  return candidates
+    .map(({ name, spellings }) => ({
+      name,
+      likeness: Math.max(...spellings.map((spelling) => likenessOf(pairs, spelling))),
+    }))
+    .filter(({ likeness }) => likeness >= LEAST_LIKENESS)
+    .toSorted((one, other) => other.likeness - one.likeness)
+    .slice(0, MAX_NEAREST)
+    .map(({ name }) => name);
+}
+
+/** Returns "; did you mean X?" for the name most like `wanted`, or "" if no name is like it. */
+export function didYouMean(wanted: string, names: readonly string[]): string {
+  const candidates = names.map((name) => ({ name, spellings: [characterPairs(name)] }));
+  const [nearest] = nearestNames(wanted, candidates);
+  return nearest === undefined ? "" : `; did you mean ${nearest}?`;
+}
+
+function likenessOf(one: CharacterPairs, other: CharacterPairs): number {
+  let shared = 0;
+  for (const pair of one) if (other.has(pair)) shared++;
+  return (2 * shared) / (one.size + other.size || 1);
+}

@@ -1,0 +1,67 @@
+import { ConfigError, type ConfigFaults } from "../../config/config-error.ts";
+import { asksForModels, providerType } from "../../config/provider-types.ts";
+import type { ProviderConfig } from "../../config/providers.ts";
+import type { ConfiguredModels } from "../../config.ts";
+import { didYouMean } from "../../lib/nearest-names.ts";
+import { buildCatalogue, type Catalogue, isNamedInFile } from "./build-catalogue.ts";
+import { createModelIndex } from "./model-index.ts";
+import { type ModelLists, readKeptLists } from "./model-list-cache.ts";
+
+/**
+ * Returns the catalogue of a gateway with this configuration and DATA_DIR, with the model lists that it has
+ * stored of its providers. Sends no request. Throws ConfigError.
+ */
+export async function configuredCatalogue(
+  config: Omit<ConfiguredModels, "modelListsSeconds">,
+  nowMs: number,
+): Promise<Catalogue> {
+  const { providers, models, sandbox } = config;
+  const discovered = await storedLists(config, nowMs);
+  return buildCatalogue({ providers, models, sandbox, now: new Date(nowMs), discovered });
+}
+
+/** Adds what is wrong with the models and aliases of the configuration file to `faults`. */
+export async function checkFileModels(
+  config: ConfiguredModels,
+  faults: ConfigFaults,
+  nowMs: number = Date.now(),
+): Promise<void> {
+  const { providers, models, sandbox, modelListsSeconds } = config;
+  const readsLists = modelListsSeconds > 0;
+  const discovered: ModelLists = readsLists ? await storedLists(config, nowMs) : new Map();
+  const now = new Date(nowMs);
+  const catalogue = await buildCatalogue({ providers, models, sandbox, now, discovered, faults });
+  const unread = providers.filter(
+    (provider) =>
+      readsLists &&
+      asksForModels(provider.type) &&
+      !discovered.has(provider.id) &&
+      !isNamedInFile(provider, models),
+  );
+  const index = createModelIndex(catalogue);
+  const ids = index.all().map(({ id }) => id);
+  // An entry with a fault of its own is reported once.
+  const ofFile = new Set(models.map(({ id }) => id));
+  for (const { id, alias_of: target, source } of models) {
+    if (target === undefined || ofFile.has(target)) continue;
+    if (index.resolve(target) !== undefined) continue;
+    if (unread.some((provider) => mayList(provider, target))) continue;
+    const problem = `${source} (${id}) is an alias of ${target}, which is not a model`;
+    faults.add(new ConfigError(`${problem} of this gateway${didYouMean(target, ids)}`));
+  }
+}
+
+/** Returns true if a model of that name may come with the provider's own model list, which is not read yet. */
+function mayList({ id, type }: ProviderConfig, name: string): boolean {
+  if (providerType(type)?.isAuthor !== true || !name.includes("/")) return true;
+  return name.startsWith(`${id}/`) || name.startsWith(`${type}/`);
+}
+
+async function storedLists(
+  { providers, dataDir }: Pick<ConfiguredModels, "providers" | "dataDir">,
+  nowMs: number,
+): Promise<ModelLists> {
+  const asked = providers.filter(({ type }) => asksForModels(type));
+  const stored = await readKeptLists(dataDir, asked, nowMs);
+  return new Map([...stored].map(([id, list]) => [id, list.models]));
+}
