@@ -122,7 +122,12 @@ export class Payments {
     const { methods, processor } = this.#dependencies;
     for (;;) {
       const known = await this.#known(order);
-      if (known !== undefined) return this.#join(known);
+      if (known !== undefined) {
+        const joined = await this.#join(known);
+        // It never reached the processor, and its idempotency key is free: it is ordered again.
+        if (joined.kind === "refused" && order.intentId === undefined) continue;
+        return joined;
+      }
       const method = await methods.chosen(order.organizationId, order.methodId);
       const intent: NewPaymentIntent = {
         id: order.intentId ?? newId("pay"),
@@ -235,13 +240,15 @@ export class Payments {
     }
   }
 
-  /** It may stand there although the answer was lost. No instance looks at it before the tries are over. */
+  /**
+   * It may stand there although the answer was lost. No instance looks at it before the tries are over; if this one was
+   * declared dead, another has it, and nothing is withdrawn.
+   */
   async #withdraw(id: string): Promise<void> {
-    const { background, clock, onError } = this.#dependencies;
-    const failure = { id, reason: "not_sent", message: "The payment was not carried out." };
+    const { background, clock, instance, onError } = this.#dependencies;
     for (let tries = 0; tries < WITHDRAW_TRIES; tries++) {
       try {
-        await failPayment(background, { ...failure, reference: undefined });
+        await failPayment(background, instance, notSent(id));
         return;
       } catch (error) {
         onError(error);
@@ -274,11 +281,10 @@ export class Payments {
    * knows nothing of it. The test processor has moved no money.
    */
   async #joinForeign(known: PaymentIntent): Promise<PaymentResult> {
-    const { background } = this.#dependencies;
+    const { background, instance } = this.#dependencies;
     const { id, processor } = known;
-    if (processor === "test") {
-      const failure = { id, reason: "not_sent", message: "The payment was not carried out." };
-      await failPayment(background, { ...failure, reference: undefined });
+    if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
+      await failPayment(background, instance, notSent(id));
     }
     return this.#settledResult((await findPaymentIntent(background, id)) ?? known);
   }
@@ -286,6 +292,10 @@ export class Payments {
   async #settledResult(intent: PaymentIntent): Promise<PaymentResult> {
     if (intent.state === "succeeded") return this.#paid(intent);
     if (intent.state !== "failed") return { kind: "unknown", intentId: intent.id };
+    const { errorReason, errorMessage } = intent;
+    if (errorReason !== null && OF_GATEWAY.has(errorReason)) {
+      return { kind: "refused", intentId: intent.id, cause: new Error(errorMessage ?? errorReason) };
+    }
     return {
       kind: "declined",
       intentId: intent.id,
@@ -334,13 +344,13 @@ export class Payments {
     intent: NewPaymentIntent,
     ask: () => Promise<ChargeOutcome>,
   ): Promise<PaymentResult> {
-    const { background, clock, onError } = this.#dependencies;
+    const { background, clock, instance, onError } = this.#dependencies;
     const { id } = intent;
     const outcome = await ask();
     if (outcome.kind === "succeeded") return this.#credit(intent, outcome);
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
-      const isNoted = await note(background, id, outcome);
+      const isNoted = await note(background, instance, id, outcome);
       // An event of the processor, or another instance, may have been faster.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
@@ -402,18 +412,33 @@ const TITLES: Readonly<Record<PaymentPurpose, string>> = {
 
 type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
 
-/** False where the payment has ended before. */
-function note(sql: Database, id: string, outcome: Unpaid): Promise<boolean> {
+/** Why a payment failed that no card is at fault for. */
+const NOT_SENT = "not_sent";
+const PROCESSOR_ERROR = "processor_error";
+const OF_GATEWAY: ReadonlySet<string> = new Set([NOT_SENT, PROCESSOR_ERROR]);
+
+function notSent(id: string) {
+  const message = "The payment was not carried out.";
+  return { id, reason: NOT_SENT, message, reference: undefined };
+}
+
+/** False if the payment has ended before, or is another instance's by now. */
+function note(
+  sql: Database,
+  instance: InstanceIdentity,
+  id: string,
+  outcome: Unpaid,
+): Promise<boolean> {
   if (outcome.kind === "unknown" || outcome.kind === "action") {
     const { kind, reference } = outcome;
     return notePaymentOpen(sql, { id, asksPayer: kind === "action", reference });
   }
   if (outcome.kind === "declined") {
     const { reason, message, reference } = outcome;
-    return failPayment(sql, { id, reason, message, reference });
+    return failPayment(sql, instance, { id, reason, message, reference });
   }
   const message = "The payment processor refused the payment.";
-  return failPayment(sql, { id, reason: "processor_error", message, reference: undefined });
+  return failPayment(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
 }
 
 function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
