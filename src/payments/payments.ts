@@ -15,7 +15,6 @@ import {
   insertPaymentIntent,
   keepReceipt,
   type NewPaymentIntent,
-  notePaymentOpen,
   type PaymentIntent,
   type PaymentPurpose,
 } from "../../db/queries/payment-intents.ts";
@@ -28,6 +27,7 @@ import type { NanoUsd } from "../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import { isTokenOf } from "./test-processor.ts";
+import { noteUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
   /** For what has to be written although it takes its time. */
@@ -284,7 +284,7 @@ export class Payments {
     const { background, instance } = this.#dependencies;
     const { id, processor } = known;
     if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
-      await failPayment(background, instance, notSent(id));
+      await failPayment(background, instance, notSent(id, "processor_replaced"));
     }
     return this.#settledResult((await findPaymentIntent(background, id)) ?? known);
   }
@@ -292,16 +292,7 @@ export class Payments {
   async #settledResult(intent: PaymentIntent): Promise<PaymentResult> {
     if (intent.state === "succeeded") return this.#paid(intent);
     if (intent.state !== "failed") return { kind: "unknown", intentId: intent.id };
-    const { errorReason, errorMessage } = intent;
-    if (errorReason !== null && OF_GATEWAY.has(errorReason)) {
-      return { kind: "refused", intentId: intent.id, cause: new Error(errorMessage ?? errorReason) };
-    }
-    return {
-      kind: "declined",
-      intentId: intent.id,
-      reason: intent.errorReason ?? "",
-      message: intent.errorMessage ?? "",
-    };
+    return unpaidBecause(intent.id, intent.errorReason ?? "", intent.errorMessage ?? "");
   }
 
   async #paid({ id, organizationId, transactionId }: PaymentIntent): Promise<PaymentResult> {
@@ -350,7 +341,7 @@ export class Payments {
     if (outcome.kind === "succeeded") return this.#credit(intent, outcome);
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
-      const isNoted = await note(background, instance, id, outcome);
+      const isNoted = await noteUnpaid(background, instance, id, outcome);
       // An event of the processor, or another instance, may have been faster.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
@@ -409,46 +400,6 @@ const TITLES: Readonly<Record<PaymentPurpose, string>> = {
   topup: "Top-up",
   auto_replenish: "Automatic top-up",
 };
-
-type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
-
-/** Why a payment failed that no card is at fault for. */
-const NOT_SENT = "not_sent";
-const PROCESSOR_ERROR = "processor_error";
-const OF_GATEWAY: ReadonlySet<string> = new Set([NOT_SENT, PROCESSOR_ERROR]);
-
-function notSent(id: string) {
-  const message = "The payment was not carried out.";
-  return { id, reason: NOT_SENT, message, reference: undefined };
-}
-
-/** False if the payment has ended before, or is another instance's by now. */
-function note(
-  sql: Database,
-  instance: InstanceIdentity,
-  id: string,
-  outcome: Unpaid,
-): Promise<boolean> {
-  if (outcome.kind === "unknown" || outcome.kind === "action") {
-    const { kind, reference } = outcome;
-    return notePaymentOpen(sql, { id, asksPayer: kind === "action", reference });
-  }
-  if (outcome.kind === "declined") {
-    const { reason, message, reference } = outcome;
-    return failPayment(sql, instance, { id, reason, message, reference });
-  }
-  const message = "The payment processor refused the payment.";
-  return failPayment(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
-}
-
-function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
-  if (outcome.kind === "unknown") return { kind: "unknown", intentId };
-  if (outcome.kind === "refused") return { kind: "refused", intentId, cause: outcome.cause };
-  if (outcome.kind === "action") {
-    return { kind: "action", intentId, url: outcome.url, clientSecret: outcome.clientSecret };
-  }
-  return { kind: "declined", intentId, reason: outcome.reason, message: outcome.message };
-}
 
 function replayed(result: PaymentResult, isOwn = false): PaymentResult {
   return result.kind === "paid" ? { ...result, isReplay: !isOwn } : result;
