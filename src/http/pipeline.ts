@@ -340,7 +340,7 @@ export class RequestRun implements RequestContext, BodyConnection {
         this.#operator = { id, name };
       });
     }
-    const found = authentication.authenticate(authorization);
+    const found = authentication.authenticate(authorization, readsAccounts(definition));
     return found instanceof Promise
       ? found.then((key) => this.#accept(key, access))
       : this.#accept(found, access);
@@ -436,6 +436,15 @@ function assertStorable(params: Readonly<Record<string, string>>): void {
     throw new GatewayError("route_not_found", "There is no such endpoint.");
   }
 }
+
+/** Whether a route only reads what an organization has used and paid, which it may during a dispute too. */
+function readsAccounts({ method, access }: RouteDefinition): boolean {
+  if (method !== "GET") return false;
+  if (access.kind === "self") return true;
+  return access.kind === "administration" && ACCOUNT_SCOPES.has(access.scope);
+}
+
+const ACCOUNT_SCOPES: ReadonlySet<string> = new Set(["usage:read", "billing:read"]);
 
 function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
   return access.kind === "session" ? access.of : access;
