@@ -7,6 +7,7 @@ import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { RouteDefinition } from "./route.ts";
 
 const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";
 const OUR_KEYS = "keys of this gateway begin with gateway_sk_ or gateway_mgmt_";
@@ -275,6 +276,18 @@ export function usable(
     );
   }
   return record;
+}
+
+const ACCOUNT_SCOPES: ReadonlySet<string> = new Set(["usage:read", "billing:read"]);
+
+/** Whether a route only reads what an organization has used and paid, which it may during a dispute too. */
+export function readsAccounts({
+  method,
+  access,
+}: Pick<RouteDefinition, "method" | "access">): boolean {
+  if (method !== "GET") return false;
+  if (access.kind === "self") return true;
+  return access.kind === "administration" && ACCOUNT_SCOPES.has(access.scope);
 }
 
 /** What an Authorization header brings, whether or not that is a key. */

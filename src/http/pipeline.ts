@@ -16,7 +16,7 @@ import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 import type { RecordedTrace } from "../telemetry/request-trace.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
-import type { Authentication } from "./authentication.ts";
+import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import { createFormReader, type FormDependencies } from "./model-form.ts";
@@ -436,15 +436,6 @@ function assertStorable(params: Readonly<Record<string, string>>): void {
     throw new GatewayError("route_not_found", "There is no such endpoint.");
   }
 }
-
-/** Whether a route only reads what an organization has used and paid, which it may during a dispute too. */
-function readsAccounts({ method, access }: RouteDefinition): boolean {
-  if (method !== "GET") return false;
-  if (access.kind === "self") return true;
-  return access.kind === "administration" && ACCOUNT_SCOPES.has(access.scope);
-}
-
-const ACCOUNT_SCOPES: ReadonlySet<string> = new Set(["usage:read", "billing:read"]);
 
 function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
   return access.kind === "session" ? access.of : access;
