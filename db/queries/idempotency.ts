@@ -55,7 +55,8 @@ export async function claimIdempotencyKey(
         instance_id = EXCLUDED.instance_id, epoch = EXCLUDED.epoch, status = NULL, headers = NULL,
         body = NULL, created_at = clock_timestamp()
       WHERE idempotency_records.created_at < clock_timestamp() - interval '24 hours'
-        AND idempotency_records.status IS NOT NULL`;
+        AND idempotency_records.status IS NOT NULL
+        AND NOT ${hasWorkingOwner(sql, sql`idempotency_records`)}`;
   if (inserted.count > 0) return { kind: "claimed" };
   const [row] = await sql<
     {
@@ -204,16 +205,26 @@ export async function removeStoredResult(
 const REMOVAL_BATCH = 1_000;
 
 /**
- * Removes a bounded number of them. True where there may be more. What a line of a batch was charged for stays until
- * the batch rests: after a long standstill of all instances its answer may still be written into it.
+ * Whether a record is of a batch, or of a file of a vector store, whose work is not done: what a line, or some of the
+ * file's chunks, was charged for stays until then. After a long standstill of all instances the answer may still be
+ * written into it, and a second call would be charged again.
  */
+function hasWorkingOwner(sql: Database, record: ReturnType<Database>) {
+  // Earlier releases have claimed lines and chunks under the API key.
+  return sql`(EXISTS (SELECT FROM batches b
+      WHERE b.id IN (${record}.key_id, split_part(${record}.idempotency_key, ':', 1))
+        AND ${record}.key_id IN (b.id, b.key_id) AND b.due_at IS NOT NULL)
+    OR EXISTS (SELECT FROM vector_store_files f
+      WHERE f.id IN (${record}.key_id, split_part(${record}.idempotency_key, ':', 1))
+        AND ${record}.key_id IN (f.id, f.key_id) AND f.due_at IS NOT NULL))`;
+}
+
+/** Removes a bounded number of them. True where there may be more. */
 export async function removeOldIdempotencyRecords(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM idempotency_records r
     WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
-      -- The release before has claimed lines under the API key.
-      AND NOT EXISTS (SELECT FROM batches b WHERE b.id IN (r.key_id, split_part(r.idempotency_key, ':', 1))
-        AND r.key_id IN (b.id, b.key_id) AND b.due_at IS NOT NULL)
+      AND NOT ${hasWorkingOwner(sql, sql`r`)}
     LIMIT ${REMOVAL_BATCH})`;
   return removed.count === REMOVAL_BATCH;
 }

@@ -116,6 +116,19 @@ export async function removeDeadInstances(sql: Database): Promise<void> {
     WHERE is_settled AND heartbeat_at < clock_timestamp() - interval '1 day'`;
 }
 
+/** Without a heartbeat for so long, an instance may be dead: several were missed. */
+const SILENCE = "1 second";
+
+/** Whether an instance that has missed its heartbeats, or has died, still holds money of the account. */
+export async function isHeldBySilent(sql: Database, orgAccount: string): Promise<boolean> {
+  const [row] = await sql<{ is_held: boolean }[]>`SELECT EXISTS (
+    SELECT 1 FROM holds h LEFT JOIN instances i ON i.id = h.instance_id AND i.epoch = h.epoch
+    WHERE h.org_account = ${orgAccount} AND h.instance_id IS NOT NULL
+      AND (i.id IS NULL OR NOT i.alive OR i.heartbeat_at <= clock_timestamp() - ${SILENCE}::interval)
+    ) AS is_held`;
+  return row!.is_held;
+}
+
 /**
  * Held for life, on a connection of its own: alone by the gateway that is the only one on a database,
  * shared by each of several instances. Death gives it up, a pause keeps it.

@@ -1,5 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { type PostedCredit, postCredit } from "../ledger/credits.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 
 export type PaymentPurpose = "topup" | "auto_replenish";
 export type PaymentState = "pending" | "requires_action" | "succeeded" | "failed";
@@ -199,9 +200,13 @@ export async function receiptsOf(
   return new Map(rows.map((row) => [row.transaction_id, row.receipt_url]));
 }
 
-/** Ends a payment that charged nothing, and frees its idempotency key. False where it has ended before. */
+/**
+ * Ends a payment that charged nothing, and frees its idempotency key. False if it has ended before, or if the instance
+ * does not have it any more: another one may be asking the processor for it.
+ */
 export async function failPayment(
   sql: Database | DatabaseTransaction,
+  { id: instanceId, epoch }: InstanceIdentity,
   failure: {
     readonly id: string;
     readonly reason: string;
@@ -209,10 +214,17 @@ export async function failPayment(
     readonly reference: string | undefined;
   },
 ): Promise<boolean> {
-  const failed = await sql`UPDATE payment_intents SET state = 'failed', idempotency_key = NULL,
+  // The locked row makes whoever declares this instance dead wait, and with it the next owner of the payment.
+  const failed = await sql`
+    WITH owner AS MATERIALIZED (
+      SELECT id FROM instances
+      WHERE id = ${instanceId} AND epoch = ${epoch.toString()}::bigint AND alive FOR KEY SHARE)
+    UPDATE payment_intents p SET state = 'failed', idempotency_key = NULL,
       error_reason = ${failure.reason}, error_message = ${failure.message},
       reference = coalesce(${failure.reference ?? null}, reference), settled_at = clock_timestamp()
-    WHERE id = ${failure.id} AND state IN ('pending', 'requires_action')`;
+    FROM owner
+    WHERE p.id = ${failure.id} AND p.instance_id = owner.id
+      AND p.state IN ('pending', 'requires_action')`;
   return failed.count > 0;
 }
 

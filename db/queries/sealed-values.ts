@@ -23,6 +23,13 @@ export const SEALED_TABLES: readonly SealedTable[] = [
     batchRows: 16,
   },
   {
+    table: "answer_steps",
+    key: ["key_id", "idempotency_key"],
+    columns: ["sealed"],
+    // Each up to 2 MB.
+    batchRows: 8,
+  },
+  {
     table: "response_contents",
     key: ["response_id", "part"],
     columns: ["sealed"],

@@ -292,3 +292,31 @@ export const idempotencyRecords = pgTable(
     index("idempotency_running").on(table.instanceId).where(sql`status IS NULL`),
   ],
 );
+
+/**
+ * What a whole answer that takes several calls of its provider has come to, while it runs under an idempotency key
+ * or as a line of a batch. If its instance dies or stops, the next call under the key goes on from here. Nothing of
+ * it is charged before the answer is, except for steps whose client went away.
+ */
+export const answerSteps = pgTable(
+  "answer_steps",
+  {
+    keyId: text("key_id").notNull(),
+    idempotencyKey: text("idempotency_key").notNull(),
+    /** Of the request, as in `idempotency_records`: another request under the key does not go on from here. */
+    bodyHash: text("body_hash").notNull(),
+    /** The call that wrote it last, or goes on from it. */
+    requestId: text("request_id").notNull(),
+    /** True if the steps are charged: their client went away. */
+    isPaid: boolean("is_paid").notNull().default(false),
+    /** JSON, encrypted with the master key. */
+    sealed: bytea("sealed").notNull(),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [
+    primaryKey({ columns: [table.keyId, table.idempotencyKey] }),
+    index("answer_steps_age").on(table.createdAt),
+  ],
+);

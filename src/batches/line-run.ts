@@ -9,6 +9,7 @@ import { claimsAmong, findStoredResult, removeStoredResult } from "../../db/quer
 import type { OwnIdempotency } from "../calls/call.ts";
 import type { BatchEnd, BatchRecord } from "../lib/batch.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
+import type { GatewayError } from "../lib/errors.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { type BatchLine, readSomeLines } from "./input-lines.ts";
@@ -136,7 +137,7 @@ export class LineRun {
       if (refusal === undefined) return true;
       abandoned.throwIfAborted();
       const { error } = refusal;
-      if (isOfGateway(error)) tries--;
+      if (isOfGateway(error) || (await this.#runsElsewhere(line, error))) tries--;
       else if (!isPassing(error) || tries >= MAX_TRIES) {
         // An earlier try may have been charged although its outcome was not known.
         const claim = (await this.#claimsOf([line])).get(line.line);
@@ -150,6 +151,12 @@ export class LineRun {
       await this.#wait(Math.max(delayMs, (error.retryAfterSeconds ?? 0) * 1_000));
       if (ended.aborted) return false;
     }
+  }
+
+  /** Whether a call of the line is not over, such as one of an owner before: it may be answered and charged yet. */
+  async #runsElsewhere(line: BatchLine, { code }: GatewayError): Promise<boolean> {
+    if (code !== "idempotency_conflict") return false;
+    return (await this.#claimsOf([line])).get(line.line)?.isDone === false;
   }
 
   /** Undefined where it was answered, and the answer is written. */

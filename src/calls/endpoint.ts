@@ -63,6 +63,8 @@ export interface AnswerFacts {
   readonly candidate: Candidate;
   readonly usage: Usage;
   readonly costUsd: number;
+  /** Set if the answer failed after its first step: see `failureOf`. */
+  readonly error?: GatewayError | undefined;
 }
 
 /**
@@ -99,8 +101,20 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   assertScreenable?(request: Request): void;
   /** The limit of units that the caller set: then the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
-  /** Rejects with ProviderFailure where there is no answer, or one that cannot be used. */
-  call(call: ProviderCall, candidate: Candidate, admitted: AdmittedCall<Request>): Promise<Answer>;
+  /**
+   * Rejects with ProviderFailure where there is no answer, or one that cannot be used.
+   * @param steps given if `takesSteps` is true
+   */
+  call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedCall<Request>,
+    steps?: WholeAnswerSteps,
+  ): Promise<Answer>;
+  /** Whether a whole answer may take several calls of a provider, whose answers come in streams. Absent: it never does. */
+  takesSteps?(request: Request): boolean;
+  /** What ended an answer after its first step: a ProviderFailure or a GatewayError. Undefined if nothing did. */
+  failureOf?(answer: Answer): unknown;
   /** What the provider reports, or what is counted here. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
   /** The content type of whole answers; JSON where it is left out. A stored result keeps it. */
@@ -120,11 +134,6 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
   /** Its answers can be kept in the response cache. */
   readonly kept?: KeptForm<Request>;
-  /**
-   * Serves a request for a whole answer that takes several calls of a provider, so that each is charged whatever
-   * becomes of the next: its stream is gathered here. Undefined for all others.
-   */
-  gathered?(request: Request): StreamForm<Request> | undefined;
 }
 
 /** What a hit of the response cache adds to the answer that was kept. It costs nothing. */
@@ -184,6 +193,22 @@ export interface StepMoney {
    * was used yet.
    */
   coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
+}
+
+/** What an earlier call has done under the same idempotency key. */
+export interface EarlierSteps {
+  /** As it was given to `keep`. */
+  readonly state: unknown;
+  /** True if it is charged already: only what comes after it is to be charged. */
+  readonly isPaid: boolean;
+}
+
+/** The same for a whole answer, of which nothing is charged before it leaves. */
+export interface WholeAnswerSteps extends StepMoney {
+  /** From which this call goes on. Undefined if there is none, or another candidate has done it. */
+  earlier(candidate: Candidate): EarlierSteps | undefined;
+  /** Stores what the steps so far have come to, JSON, if the call has an idempotency key. Never rejects. */
+  keep(candidate: Candidate, state: unknown): Promise<void>;
 }
 
 /** The most that a further step can use. */
@@ -262,13 +287,20 @@ export interface StreamForm<Request extends AcceptedRequest> {
   /** Follows a whole answer when it is charged. */
   ending(answer: StreamedAnswer, request: Request, facts: AnswerFacts): string;
   /**
+   * True if nothing of the answer is delivered before its end: then a crash, or a stop of the gateway, before its end
+   * charges nothing.
+   */
+  readonly isDeliveredWhole?: boolean;
+  /**
    * Follows an answer that failed after its first byte; undefined where its connection is cut instead. `answer`
    * is undefined where no event had come.
+   * @param facts what it is charged for; undefined if it costs nothing
    */
   failure(
     error: GatewayError,
     requestId: string,
     answer: StreamedAnswer | undefined,
+    facts: AnswerFacts | undefined,
   ): string | undefined;
 }
 

@@ -14,8 +14,7 @@
  *   settle    the charge, its event and the stored result, in one transaction
  *
  * A failure at any step releases what the steps before it took. Whole answers are tried and settled in
- * whole-answer.ts, streamed ones, which relay and checkpoint in between, in stream/streamed-answer.ts. A whole answer
- * that takes several calls of a provider is gathered from such a stream (stream/gathered-answer.ts).
+ * whole-answer.ts, streamed ones, which relay and checkpoint in between, in stream/streamed-answer.ts.
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
@@ -51,7 +50,6 @@ import { type RoutePreferences, routePreferences } from "./routing/preferences.t
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
 import { statesOrder, WarmEndpoints } from "./routing/warm-endpoints.ts";
-import { gatheredAnswer } from "./stream/gathered-answer.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
@@ -338,10 +336,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { request } = admitted;
     const { stream } = this.endpoint;
     if (request.fields.stream !== true || stream === undefined) {
-      const gathered = this.endpoint.gathered?.(request);
-      return gathered === undefined
-        ? wholeAnswer(this.#dependencies, this.endpoint, admitted)
-        : gatheredAnswer(this.#dependencies, gathered, admitted);
+      return wholeAnswer(this.#dependencies, this.endpoint, admitted);
     }
     const form = typeof stream === "function" ? stream(request) : stream;
     return streamedAnswer(this.#dependencies, form, admitted);

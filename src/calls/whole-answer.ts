@@ -1,15 +1,26 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
-import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
+import {
+  clientClosed,
+  type ErrorCode,
+  GatewayError,
+  PASSING_FAILURES,
+  stopping,
+} from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
 import { traced } from "../lib/trace.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
 import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
+import { bothEffects } from "./completion-events.ts";
 import type { AcceptedRequest, AnswerFacts, PaidEndpoint, Preparation } from "./endpoint.ts";
 import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate } from "./routing/plan-route.ts";
+import { asStreamError, isOfProvider } from "./routing/provider-error.ts";
+import { WholeSteps } from "./whole-steps.ts";
+
+const PASSING: ReadonlySet<ErrorCode> = new Set(PASSING_FAILURES);
 
 export interface WholeAnswerDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
@@ -21,36 +32,51 @@ export interface WholeAnswerDependencies extends ChargeDependencies {
 
 type WholeOutcome = Extract<CallOutcome, { readonly kind: "whole" }>;
 
-/** Calls providers until one answers; the answer leaves after its charge is durable. */
+/**
+ * Calls providers until one answers; the answer leaves after its charge is durable. One that takes several calls of a
+ * provider is charged at its end too, in one transaction with its result. If it fails after its first step, what it
+ * has come to is the answer, and is charged; but an answer with an idempotency key that another try may finish is
+ * charged nothing, and the next call under the key goes on from its steps. So it is with any that the gateway stops.
+ */
 export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
   dependencies: WholeAnswerDependencies,
   endpoint: PaidEndpoint<Request, Answer>,
   admitted: AdmittedCall<Request>,
 ): Promise<CallOutcome> {
   const run = new WholeRun(dependencies, endpoint, admitted);
-  const { tries, charge } = run;
+  const { charge } = run;
   try {
     if (admitted.clientSignal.aborted) throw clientClosed();
     if (admitted.preparation !== undefined) await run.prepare(admitted.preparation);
+    await run.loadSteps();
+    const { tries } = run;
     const answer = await tries.firstAnswer(
       (candidate) => run.call(candidate),
       (error) => run.failureOf(error),
     );
-    run.isAnswered = true;
-    const figures = run.figuresOf(answer);
     const blocked = admitted.guard?.block;
+    const failure = blocked === undefined ? run.failureIn(answer) : undefined;
+    run.isAnswered = true;
+    const figures = run.figuresOf(answer, failure);
     if (blocked !== undefined) {
       await run.settleBlocked(figures, blocked);
       throw blocked;
     }
+    if (failure !== undefined && admitted.clientSignal.aborted) {
+      await run.settleLeft(figures);
+      throw clientClosed();
+    }
     const outcome = run.outcomeOf(answer, figures);
-    const also = endpoint.keep === undefined ? undefined : await run.keep(answer, figures);
+    const also =
+      endpoint.keep === undefined || failure !== undefined
+        ? undefined
+        : await run.keep(answer, figures);
     await run.settle(outcome, figures, also);
     if (run.isGone) throw clientClosed();
     return outcome;
   } catch (error) {
     charge.release();
-    explainFailure(admitted, tries);
+    explainFailure(admitted, run.tries);
     if (!run.isExpired) throw error;
     throw dependencies.isCutShort() ? stopping() : expired(error);
   } finally {
@@ -67,8 +93,9 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   extends ProviderCall
   implements EventListenerObject, Expiring
 {
-  readonly tries: CandidateTries;
+  tries: CandidateTries;
   readonly charge: CallCharge;
+  readonly #steps: WholeSteps | undefined;
   older: Expiring | undefined;
   newer: Expiring | undefined;
   dueMs = 0;
@@ -85,17 +112,15 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     endpoint: PaidEndpoint<Request, Answer>,
     admitted: AdmittedCall<Request>,
   ) {
-    super(admitted.requestId, false);
+    const takesSteps = endpoint.takesSteps?.(admitted.request) === true;
+    super(admitted.requestId, takesSteps);
     this.#dependencies = dependencies;
     this.#endpoint = endpoint;
     this.#admitted = admitted;
-    this.tries = new CandidateTries(
-      dependencies.calls,
-      admitted.plan.candidates,
-      this,
-      admitted.log,
-    );
+    this.tries = this.#triesOf(admitted.plan.candidates);
     this.charge = new CallCharge(dependencies, admitted);
+    const { idempotency } = dependencies;
+    if (takesSteps) this.#steps = new WholeSteps(this.charge, idempotency, admitted.claim);
     admitted.clientSignal.addEventListener("abort", this);
     dependencies.deadlines.set(this);
   }
@@ -122,11 +147,42 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     }
   }
 
+  /** What an earlier call under the idempotency key has done: its candidate is tried first. */
+  async loadSteps(): Promise<void> {
+    if (this.#steps === undefined) return;
+    await this.#steps.load();
+    const { candidates } = this.#admitted.plan;
+    const inOrder = this.#steps.inOrder(candidates);
+    if (inOrder !== candidates) this.tries = this.#triesOf(inOrder);
+  }
+
+  #triesOf(candidates: readonly Candidate[]): CandidateTries {
+    return new CandidateTries(this.#dependencies.calls, candidates, this, this.#admitted.log);
+  }
+
   call(candidate: Candidate): Promise<Answer> {
     const { log, startedMs } = this.#admitted;
     log.queuedMs ??= performance.now() - startedMs;
     this.aimAt(candidate, this.tries);
-    return this.#endpoint.call(this, candidate, this.#admitted);
+    return this.#endpoint.call(this, candidate, this.#admitted, this.#steps);
+  }
+
+  /**
+   * What an answer failed with after its first step, which its client is told. Throws it if nothing is to be charged:
+   * the gateway stops, or the next call under the idempotency key may do better.
+   */
+  failureIn(answer: Answer): GatewayError | undefined {
+    const failure = this.#endpoint.failureOf?.(answer);
+    const { claim, clientSignal } = this.#admitted;
+    if (failure === undefined) return undefined;
+    if (clientSignal.aborted) return clientClosed(failure);
+    if (this.isExpired && this.#dependencies.isCutShort()) throw stopping();
+    const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.trail);
+    if (claim !== undefined && PASSING.has(error.code)) {
+      this.tries.end(!isOfProvider(failure));
+      throw error;
+    }
+    return error;
   }
 
   failureOf(error: unknown): unknown {
@@ -135,15 +191,15 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
   }
 
-  figuresOf(answer: Answer): WholeFigures {
+  figuresOf(answer: Answer, error: GatewayError | undefined): WholeFigures {
     const { candidate } = this.tries;
     const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
-    this.tries.end(true, usage.completionTokens);
+    this.tries.end(error === undefined || !isOfProvider(error), usage.completionTokens);
     this.#admitted.noteServed?.(candidate);
     const latencyMs = performance.now() - this.#admitted.startedMs;
     const figures = this.charge.figures(candidate, usage, latencyMs);
     this.charge.note(figures);
-    return { usage, figures };
+    return { usage, figures, error };
   }
 
   /** Of an endpoint that keeps what it answers. */
@@ -151,10 +207,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return this.#endpoint.keep!(answer, this.#admitted, this.#factsOf(figures));
   }
 
-  #factsOf({ usage, figures }: WholeFigures): AnswerFacts {
+  #factsOf({ usage, figures, error }: WholeFigures): AnswerFacts {
     const { requestId } = this.#admitted;
     const costUsd = usdNumber(figures.chargeNano);
-    return { requestId, candidate: this.tries.candidate, usage, costUsd };
+    return { requestId, candidate: this.tries.candidate, usage, costUsd, error };
   }
 
   /** What the client gets, once it is charged. */
@@ -168,29 +224,43 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return { kind: "whole", headers, body };
   }
 
-  /** Resolves when the charge is durable, and with it what is kept of the answer. */
+  /**
+   * Resolves when the charge is durable, and with it what is kept of the answer. If only the client has left, the answer
+   * is kept under its idempotency key all the same.
+   */
   settle(
     outcome: WholeOutcome,
-    { figures }: WholeFigures,
+    { figures, error }: WholeFigures,
     also: StatementEffect | undefined,
   ): Promise<void> {
-    const { claim, clientSignal } = this.#admitted;
+    const { claim, clientSignal, log } = this.#admitted;
     this.isGone = clientSignal.aborted;
-    if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request");
+    if (this.isGone && claim === undefined) {
+      return this.charge.settle(figures, 499, "client_closed_request");
+    }
     const kept = claim && {
       claim,
       headers: outcome.headers,
       body: bytesOf(outcome.body),
       isClaimNeeded: true,
     };
-    return this.charge.settle(figures, 200, undefined, kept, also);
+    const stored = bothEffects(also, this.#steps?.removal);
+    if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request", kept, stored);
+    if (error !== undefined) log.errorCode = error.code;
+    return this.charge.settle(figures, 200, error?.code, kept, stored);
+  }
+
+  /** The client has left in the middle: it pays for the steps, and the next call under the key goes on from them. */
+  settleLeft({ figures }: WholeFigures): Promise<void> {
+    const also = this.#steps?.payment;
+    return this.charge.settle(figures, 499, "client_closed_request", undefined, also);
   }
 
   /** The provider has produced what does not leave: it is charged. */
   settleBlocked({ figures }: WholeFigures, blocked: GatewayError): Promise<void> {
     const { log } = this.#admitted;
     log.errorCode = blocked.code;
-    return this.charge.settle(figures, 400, blocked.code);
+    return this.charge.settle(figures, 400, blocked.code, undefined, this.#steps?.payment);
   }
 
   end(): void {
@@ -205,6 +275,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
 interface WholeFigures {
   readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
   readonly figures: MeteredFigures;
+  readonly error: GatewayError | undefined;
 }
 
 function bytesOf(body: string | Uint8Array): Uint8Array {

@@ -2,6 +2,7 @@ import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
 import { removeSpentLeases } from "../../db/queries/actor-leases.ts";
+import { removeOldAnswerSteps } from "../../db/queries/answer-steps.ts";
 import { failOrphanedResponses } from "../../db/queries/background-responses.ts";
 import { removeOldChanges } from "../../db/queries/changes.ts";
 import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";
@@ -153,6 +154,7 @@ const REMOVALS = [
   removeOldChanges,
   removeOldCommitMarks,
   removeOldIdempotencyRecords,
+  removeOldAnswerSteps,
   removeOldResponses,
   removeExpiredAnswers,
   removeOldFlights,

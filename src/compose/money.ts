@@ -2,8 +2,10 @@ import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
 import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { orgAccountId } from "../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
+import { isHeldBySilent as isAccountHeldBySilent } from "../../db/queries/instances.ts";
 import { CallAdmission } from "../calls/admission.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
@@ -13,6 +15,7 @@ import { BudgetSubjects } from "../money/budget-subjects.ts";
 import { ClusteredMoney } from "../money/clustered.ts";
 import { CreditOrders } from "../money/credit-orders.ts";
 import type { MoneyDependencies } from "../money/engine.ts";
+import type { IsHeldBySilent } from "../money/hold-queue.ts";
 import type { Hold } from "../money/interface.ts";
 import { SingleNodeMoney } from "../money/single-node.ts";
 import { OwedRefunds, type UndeliveredNotes } from "../money/undelivered.ts";
@@ -37,6 +40,7 @@ export function createMoney(parts: {
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   readonly notes: UndeliveredNotes;
+  isHeldBySilent?: IsHeldBySilent;
   onFenced(): void;
   onError(error: unknown): void;
 }): { readonly money: SingleNodeMoney | ClusteredMoney; readonly ledger: GroupCommit } {
@@ -65,7 +69,7 @@ export function createMoney(parts: {
     onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
   };
   if (parts.isClustered) {
-    const money = new ClusteredMoney(dependencies);
+    const money = new ClusteredMoney(dependencies, parts.isHeldBySilent);
     const ledger = new GroupCommit({
       ...common,
       commitBatch: commitSharedHolds,
@@ -116,7 +120,9 @@ export function composeMoney(
     commit: (effects, lineage) => ledger.submit(effects, lineage),
   });
   const { organizations } = world;
-  const { money, ledger } = createMoney({ ...base, world, ...owed });
+  const isHeldBySilent = (organizationId: string) =>
+    isAccountHeldBySilent(base.sql, orgAccountId(organizationId));
+  const { money, ledger } = createMoney({ ...base, world, ...owed, isHeldBySilent });
   const budgetSubjects = new BudgetSubjects(read);
   return {
     world,

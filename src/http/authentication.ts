@@ -7,6 +7,7 @@ import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { RouteDefinition } from "./route.ts";
 
 const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";
 const OUR_KEYS = "keys of this gateway begin with gateway_sk_ or gateway_mgmt_";
@@ -176,8 +177,14 @@ export class Authentication {
     this.#lookup = new KeyLookup(dependencies);
   }
 
-  /** At once where the key is in memory, as it is for all but its first request. */
-  authenticate(authorization: string | null): ApiKeyRecord | Promise<ApiKeyRecord> {
+  /**
+   * At once where the key is in memory, as it is for all but its first request.
+   * @param allowsDispute true if the organization may make the request while a dispute suspends it
+   */
+  authenticate(
+    authorization: string | null,
+    allowsDispute = false,
+  ): ApiKeyRecord | Promise<ApiKeyRecord> {
     const secret = bearerOf(authorization);
     const hash = hashApiKey(secret);
     const keyId = this.#lookup.known(hash);
@@ -185,8 +192,8 @@ export class Authentication {
     // A change that is not durable yet decides nothing: its turn waits for its commit.
     const { suspensions } = this.#dependencies;
     return key?.isActive === true && key.gate === undefined && suspensions.isCurrent
-      ? this.#admitted(hash, key.turn("inspect", undefined))
-      : this.#load(secret, hash, keyId);
+      ? this.#admitted(hash, key.turn("inspect", undefined), allowsDispute)
+      : this.#load(secret, hash, keyId, allowsDispute);
   }
 
   /** The operator key behind the header; a valid key of an organization is of the wrong kind, 403. */
@@ -197,7 +204,12 @@ export class Authentication {
     throw new GatewayError("wrong_key_kind", "Only an operator key can call this endpoint.");
   }
 
-  async #load(secret: string, hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
+  async #load(
+    secret: string,
+    hash: string,
+    knownId: string | undefined,
+    allowsDispute: boolean,
+  ): Promise<ApiKeyRecord> {
     const { keys, suspensions } = this.#dependencies;
     // The checksum spares the database every key that was mistyped or made up.
     const kind = knownId === undefined ? parseApiKey(secret)?.kind : "secret";
@@ -210,7 +222,7 @@ export class Authentication {
     if (keyId === undefined) throw invalid();
     const record = await keys.get(keyId).ask("inspect", undefined);
     while (!suspensions.isCurrent) await suspensions.refresh();
-    return this.#admitted(hash, record);
+    return this.#admitted(hash, record, allowsDispute);
   }
 
   async #findOperator(hash: string): Promise<OperatorKey> {
@@ -219,9 +231,9 @@ export class Authentication {
     return found;
   }
 
-  #admitted(hash: string, record: ApiKeyRecord | undefined): ApiKeyRecord {
+  #admitted(hash: string, record: ApiKeyRecord | undefined, allowsDispute: boolean): ApiKeyRecord {
     if (record === undefined) this.#lookup.forget(hash);
-    return usable(record, this.#dependencies);
+    return usable(record, this.#dependencies, allowsDispute);
   }
 }
 
@@ -242,6 +254,7 @@ export async function usableKey(
 export function usable(
   record: ApiKeyRecord | undefined,
   { clock, suspensions }: Pick<AuthenticationDependencies, "clock" | "suspensions">,
+  allowsDispute = false,
 ): ApiKeyRecord {
   if (record === undefined) throw invalid();
   if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
@@ -250,6 +263,7 @@ export function usable(
   }
   const suspended = suspensions.reasonOf(record.organizationId);
   if (suspended === "dispute") {
+    if (allowsDispute) return record;
     throw new GatewayError(
       "payment_disputed",
       "The organization of this API key is suspended, because a payment of it is disputed. Settle the dispute, or ask the operator of the gateway.",
@@ -262,6 +276,18 @@ export function usable(
     );
   }
   return record;
+}
+
+const ACCOUNT_SCOPES: ReadonlySet<string> = new Set(["usage:read", "billing:read"]);
+
+/** Whether a route only reads what an organization has used and paid, which it may during a dispute too. */
+export function readsAccounts({
+  method,
+  access,
+}: Pick<RouteDefinition, "method" | "access">): boolean {
+  if (method !== "GET") return false;
+  if (access.kind === "self") return true;
+  return access.kind === "administration" && ACCOUNT_SCOPES.has(access.scope);
 }
 
 /** What an Authorization header brings, whether or not that is a key. */

@@ -16,7 +16,7 @@ import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 import type { RecordedTrace } from "../telemetry/request-trace.ts";
 import type { Tracing } from "../telemetry/tracing.ts";
-import type { Authentication } from "./authentication.ts";
+import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import { createFormReader, type FormDependencies } from "./model-form.ts";
@@ -341,7 +341,7 @@ export class RequestRun implements RequestContext, BodyConnection {
         this.#operator = { id, name };
       });
     }
-    const found = authentication.authenticate(authorization);
+    const found = authentication.authenticate(authorization, readsAccounts(definition));
     return found instanceof Promise
       ? found.then((key) => this.#accept(key, access))
       : this.#accept(found, access);

@@ -12,7 +12,7 @@ import {
   MoneyEngine,
   type Payer,
 } from "./engine.ts";
-import { HoldQueue } from "./hold-queue.ts";
+import { HoldQueue, type IsHeldBySilent } from "./hold-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -45,9 +45,11 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   readonly holdQueue: HoldQueue;
   readonly #running = new ChurningMap<RunningHold>();
 
-  constructor(dependencies: MoneyDependencies) {
+  /** @param isHeldBySilent absent: no request waits for holds of silent instances */
+  constructor(dependencies: MoneyDependencies, isHeldBySilent?: IsHeldBySilent) {
     super(dependencies);
-    this.holdQueue = new HoldQueue(dependencies.clock, () => this.ledger.wake());
+    const { clock } = dependencies;
+    this.holdQueue = new HoldQueue(clock, () => this.ledger.wake(), isHeldBySilent);
   }
 
   get outstandingHolds(): number {

@@ -24,13 +24,21 @@ import {
   revokedHeadroom,
   shortOf,
 } from "./refusal.ts";
-import { MAX_WAIT_MS, MAX_WAITING_REQUESTS, type ShortOf, WaitingLine } from "./waiting-line.ts";
+import {
+  MAX_WAIT_FOR_SILENT_MS,
+  MAX_WAIT_MS,
+  MAX_WAITING_REQUESTS,
+  type ShortOf,
+  WaitingLine,
+} from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
 /** Holds that wait for the next batches; a further one fails with "overloaded". */
 const MAX_QUEUED_HOLDS = 20_000;
 /** How often those who wait are asked for again although nothing is known to have come free here. */
 const POLL_MS = 50;
+/** Between two looks whether a silent instance still holds money of an organization. */
+const SILENT_LOOK_MS = 250;
 /** How long the last look may take where the database does not answer. */
 const MAX_LAST_LOOK_MS = 500;
 
@@ -73,6 +81,9 @@ class AskingLine extends WaitingLine<PendingHold> {
   }
 }
 
+/** Whether an instance that has missed its heartbeats holds money of the organization. */
+export type IsHeldBySilent = (organizationId: string) => Promise<boolean>;
+
 /**
  * Puts the holds that are asked for before the database, with the next batch of the ledger. Those that are
  * short only because of other holds wait in their organization's line: they are asked for again when holds
@@ -89,11 +100,15 @@ export class HoldQueue implements HoldSource {
   readonly #lines = new Map<string, AskingLine>();
   readonly #awake = new Set<AskingLine>();
   readonly #timers = new Map<PendingHold, () => void>();
+  /** Looks that are under way, by organization. */
+  readonly #silentLooks = new Map<string, Promise<boolean>>();
+  readonly #isHeldBySilent: IsHeldBySilent | undefined;
   #isPolling = false;
 
-  constructor(clock: Clock, wakeLedger: () => void) {
+  constructor(clock: Clock, wakeLedger: () => void, isHeldBySilent?: IsHeldBySilent) {
     this.#clock = clock;
     this.#wakeLedger = wakeLedger;
+    this.#isHeldBySilent = isHeldBySilent;
     this.accounts = new AccountsNow(clock);
   }
 
@@ -238,18 +253,49 @@ export class HoldQueue implements HoldSource {
     if (line.length === 0 && shortOf !== "organization") this.#awake.add(line);
     pending.place = "waiting";
     line.note(pending, shortOf);
+    const beganMs = this.#clock.nowMs();
     this.#timers.set(
       pending,
-      this.#clock.after(MAX_WAIT_MS, () => {
-        pending.isDue = true;
-        this.#timers.set(
-          pending,
-          this.#clock.after(MAX_LAST_LOOK_MS, () => this.#tooLate(pending)),
-        );
-        this.#lookLast(pending);
-      }),
+      this.#clock.after(MAX_WAIT_MS, () => this.#timeIsUp(pending, beganMs)),
     );
     this.#poll();
+  }
+
+  /** If a silent instance holds what the request waits for, that is free soon: then it waits on. */
+  #timeIsUp(pending: PendingHold, beganMs: number): void {
+    const isHeldBySilent = this.#isHeldBySilent;
+    const isOver = this.#clock.nowMs() - beganMs >= MAX_WAIT_FOR_SILENT_MS;
+    if (isHeldBySilent === undefined || isOver) {
+      this.#setDue(pending);
+      return;
+    }
+    void this.#lookForSilent(pending.request.organizationId, isHeldBySilent).then((isHeld) => {
+      // Granted or given up meanwhile.
+      if (!this.#timers.has(pending)) return;
+      const again = () => this.#timeIsUp(pending, beganMs);
+      if (isHeld) this.#timers.set(pending, this.#clock.after(SILENT_LOOK_MS, again));
+      else this.#setDue(pending);
+    });
+  }
+
+  #setDue(pending: PendingHold): void {
+    pending.isDue = true;
+    this.#timers.set(
+      pending,
+      this.#clock.after(MAX_LAST_LOOK_MS, () => this.#tooLate(pending)),
+    );
+    this.#lookLast(pending);
+  }
+
+  /** One look for all requests of the organization that wait at the moment. */
+  #lookForSilent(organizationId: string, isHeldBySilent: IsHeldBySilent): Promise<boolean> {
+    const underWay = this.#silentLooks.get(organizationId);
+    if (underWay !== undefined) return underWay;
+    const look = isHeldBySilent(organizationId)
+      .catch(() => false)
+      .finally(() => this.#silentLooks.delete(organizationId));
+    this.#silentLooks.set(organizationId, look);
+    return look;
   }
 
   #lookLast(pending: PendingHold): void {

@@ -4,6 +4,8 @@ import type { Hold, HoldRequest } from "./interface.ts";
 
 /** A request short only because of other running holds waits this long at most. */
 export const MAX_WAIT_MS = 2_000;
+/** The same while holds of an instance that has missed its heartbeats are still to be settled. */
+export const MAX_WAIT_FOR_SILENT_MS = 6_000;
 /** Waiting requests of one organization; beyond that a request is refused at once. */
 export const MAX_WAITING_REQUESTS = 4_096;
 /** How long the last look waits for what is known of the money, where that is just changing. */

@@ -15,7 +15,6 @@ import {
   insertPaymentIntent,
   keepReceipt,
   type NewPaymentIntent,
-  notePaymentOpen,
   type PaymentIntent,
   type PaymentPurpose,
 } from "../../db/queries/payment-intents.ts";
@@ -28,6 +27,7 @@ import type { NanoUsd } from "../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import { isTokenOf } from "./test-processor.ts";
+import { noteUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
   /** For what has to be written although it takes its time. */
@@ -122,7 +122,12 @@ export class Payments {
     const { methods, processor } = this.#dependencies;
     for (;;) {
       const known = await this.#known(order);
-      if (known !== undefined) return this.#join(known);
+      if (known !== undefined) {
+        const joined = await this.#join(known);
+        // It never reached the processor, and its idempotency key is free: it is ordered again.
+        if (joined.kind === "refused" && order.intentId === undefined) continue;
+        return joined;
+      }
       const method = await methods.chosen(order.organizationId, order.methodId);
       const intent: NewPaymentIntent = {
         id: order.intentId ?? newId("pay"),
@@ -235,13 +240,15 @@ export class Payments {
     }
   }
 
-  /** It may stand there although the answer was lost. No instance looks at it before the tries are over. */
+  /**
+   * It may stand there although the answer was lost. No instance looks at it before the tries are over; if this one was
+   * declared dead, another has it, and nothing is withdrawn.
+   */
   async #withdraw(id: string): Promise<void> {
-    const { background, clock, onError } = this.#dependencies;
-    const failure = { id, reason: "not_sent", message: "The payment was not carried out." };
+    const { background, clock, instance, onError } = this.#dependencies;
     for (let tries = 0; tries < WITHDRAW_TRIES; tries++) {
       try {
-        await failPayment(background, { ...failure, reference: undefined });
+        await failPayment(background, instance, notSent(id));
         return;
       } catch (error) {
         onError(error);
@@ -274,11 +281,10 @@ export class Payments {
    * knows nothing of it. The test processor has moved no money.
    */
   async #joinForeign(known: PaymentIntent): Promise<PaymentResult> {
-    const { background } = this.#dependencies;
+    const { background, instance } = this.#dependencies;
     const { id, processor } = known;
-    if (processor === "test") {
-      const failure = { id, reason: "not_sent", message: "The payment was not carried out." };
-      await failPayment(background, { ...failure, reference: undefined });
+    if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
+      await failPayment(background, instance, notSent(id, "processor_replaced"));
     }
     return this.#settledResult((await findPaymentIntent(background, id)) ?? known);
   }
@@ -286,12 +292,7 @@ export class Payments {
   async #settledResult(intent: PaymentIntent): Promise<PaymentResult> {
     if (intent.state === "succeeded") return this.#paid(intent);
     if (intent.state !== "failed") return { kind: "unknown", intentId: intent.id };
-    return {
-      kind: "declined",
-      intentId: intent.id,
-      reason: intent.errorReason ?? "",
-      message: intent.errorMessage ?? "",
-    };
+    return unpaidBecause(intent.id, intent.errorReason ?? "", intent.errorMessage ?? "");
   }
 
   async #paid({ id, organizationId, transactionId }: PaymentIntent): Promise<PaymentResult> {
@@ -334,13 +335,13 @@ export class Payments {
     intent: NewPaymentIntent,
     ask: () => Promise<ChargeOutcome>,
   ): Promise<PaymentResult> {
-    const { background, clock, onError } = this.#dependencies;
+    const { background, clock, instance, onError } = this.#dependencies;
     const { id } = intent;
     const outcome = await ask();
     if (outcome.kind === "succeeded") return this.#credit(intent, outcome);
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
-      const isNoted = await note(background, id, outcome);
+      const isNoted = await noteUnpaid(background, instance, id, outcome);
       // An event of the processor, or another instance, may have been faster.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
@@ -399,31 +400,6 @@ const TITLES: Readonly<Record<PaymentPurpose, string>> = {
   topup: "Top-up",
   auto_replenish: "Automatic top-up",
 };
-
-type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
-
-/** False where the payment has ended before. */
-function note(sql: Database, id: string, outcome: Unpaid): Promise<boolean> {
-  if (outcome.kind === "unknown" || outcome.kind === "action") {
-    const { kind, reference } = outcome;
-    return notePaymentOpen(sql, { id, asksPayer: kind === "action", reference });
-  }
-  if (outcome.kind === "declined") {
-    const { reason, message, reference } = outcome;
-    return failPayment(sql, { id, reason, message, reference });
-  }
-  const message = "The payment processor refused the payment.";
-  return failPayment(sql, { id, reason: "processor_error", message, reference: undefined });
-}
-
-function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
-  if (outcome.kind === "unknown") return { kind: "unknown", intentId };
-  if (outcome.kind === "refused") return { kind: "refused", intentId, cause: outcome.cause };
-  if (outcome.kind === "action") {
-    return { kind: "action", intentId, url: outcome.url, clientSecret: outcome.clientSecret };
-  }
-  return { kind: "declined", intentId, reason: outcome.reason, message: outcome.message };
-}
 
 function replayed(result: PaymentResult, isOwn = false): PaymentResult {
   return result.kind === "paid" ? { ...result, isReplay: !isOwn } : result;

@@ -121,14 +121,15 @@ export class BackgroundRun {
 
   /** As it stands without an answer; undefined where nothing has kept it from being answered. */
   #endedJson(): string | undefined {
-    const { renderer, failure } = this.#parts.progress;
+    const { renderer, failure, charge } = this.#parts.progress;
     if (this.#isCancelled) {
       return renderer?.stopped("cancelled") ?? responseWith(this.#begunJson!, "cancelled");
     }
     if (failure === undefined) return undefined;
-    return (
-      renderer?.stopped("failed", failure) ?? responseWith(this.#begunJson!, "failed", failure)
-    );
+    // What it had come to is shown if it is charged.
+    return charge === undefined || renderer === undefined
+      ? responseWith(this.#begunJson!, "failed", failure)
+      : renderer.stopped("failed", { error: failure, charge });
   }
 
   /** This instance was declared dead, or the database refuses what is written. */

@@ -18,6 +18,18 @@ const IMAGES_OF = "Images that the tool call returned: ";
 /** The capability of models that see. */
 const VISION = "vision";
 
+/** What a loop has added to the conversation: JSON. */
+export interface AddedState {
+  readonly messages: readonly AddedMessage[];
+  readonly sources: readonly ToolSource[];
+  /** UTF-16 units that tools may still answer. */
+  readonly outputsLeft: number;
+}
+
+function isState(begun: readonly AddedMessage[] | AddedState): begun is AddedState {
+  return "messages" in begun;
+}
+
 /** The conversation behind the request: what the model called, and what came of it. */
 export class AddedMessages {
   readonly messages: AddedMessage[];
@@ -26,10 +38,21 @@ export class AddedMessages {
   readonly #seesImages: boolean;
   #left = MAX_ALL_OUTPUTS;
 
-  /** @param begun calls that were made before the model was asked, with their outputs */
-  constructor({ terms }: Pick<Candidate, "terms">, begun: readonly AddedMessage[] = []) {
-    this.messages = [...begun];
+  /** @param begun calls that were made before the model was asked, with their outputs; or what an earlier loop added */
+  constructor(
+    { terms }: Pick<Candidate, "terms">,
+    begun: readonly AddedMessage[] | AddedState = [],
+  ) {
     this.#seesImages = terms.capabilities.includes(VISION);
+    if (isState(begun)) {
+      this.messages = [...begun.messages];
+      this.sources.push(...begun.sources);
+      this.#left = begun.outputsLeft;
+    } else this.messages = [...begun];
+  }
+
+  get state(): AddedState {
+    return { messages: this.messages, sources: this.sources, outputsLeft: this.#left };
   }
 
   /** @param outcomes of the first of its calls; the others were not run */

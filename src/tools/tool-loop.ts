@@ -10,12 +10,14 @@
  * and again, until the model calls none of these tools. The caller's own functions end it too: what was run here is
  * shown then, and the calls are the caller's. It also ends where no money covers a step, or as many runs are done as
  * may be. Checkpoints cover a step before its tools run, and the runs before the next step.
+ *
+ * Between two steps the loop can be stored, and go on in another process: see LoopState.
  */
 
 import { type CostBound, type StepMoney, stepBound } from "../calls/endpoint.ts";
 import type { Candidate } from "../calls/routing/plan-route.ts";
 import type { TraceSpan } from "../lib/trace.ts";
-import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
+import { estimatedUsage, NO_TOKENS, type Usage, usageOfCalls } from "../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
 import { toolCostFemto } from "../money/usage.ts";
 import {
@@ -24,7 +26,7 @@ import {
   type PieceReader,
   ProviderFailure,
 } from "../providers/interface.ts";
-import { type AddedMessage, AddedMessages } from "./added-messages.ts";
+import { type AddedMessage, AddedMessages, type AddedState } from "./added-messages.ts";
 import { citationsIn } from "./citations.ts";
 import { StepAnswer } from "./step-answer.ts";
 import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
@@ -54,6 +56,20 @@ export interface LoopModel {
   readonly statedLimit: number | undefined;
 }
 
+/** What a loop has come to between two steps: JSON. */
+export interface LoopState extends AddedState {
+  /** What was shown so far, but for usage. */
+  readonly events: readonly ChatEvent[];
+  readonly used: readonly Usage[];
+  readonly quantities: ToolQuantities;
+  readonly runs: number;
+  readonly shownRuns: number;
+  readonly shownCalls: number;
+  readonly mayCall: boolean;
+  /** Output tokens of steps that are charged already, which `used` does not have. */
+  readonly paidTokens: number;
+}
+
 export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly model: LoopModel;
   /** Of the call that answers the request itself, where it is traced. */
@@ -66,6 +82,10 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   /** Called when the loop is over. */
   close?(): void;
   readonly steps: StepMoney;
+  /** What an earlier loop of the same request has come to, from which this one goes on. */
+  readonly earlier?: LoopState | undefined;
+  /** Stores what the loop has come to before its next step. */
+  keep?(state: LoopState): Promise<void>;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
   readonly maxRuns: number;
@@ -92,7 +112,7 @@ export class ToolLoop implements PieceReader<Batch> {
   #endRead: (read: Read) => void = () => undefined;
   readonly #batches: AsyncGenerator<Batch, void>;
   /** Of the step that runs. */
-  #reader: PieceReader<Batch>;
+  #reader: PieceReader<Batch> | undefined;
   #span: TraceSpan | undefined;
   readonly #added: AddedMessages;
   /** Of the steps that have ended. */
@@ -104,15 +124,36 @@ export class ToolLoop implements PieceReader<Batch> {
   #shownRuns = 0;
   #shownCalls = 0;
   #mayCall = true;
+  /** False from the first run on of a tool whose state cannot be stored. */
+  #isStorable: boolean;
+  #shown: ChatEvent[] = [];
+  readonly #paidTokens: number;
+  #hasTakenStep = false;
 
-  /** @param first answers the request itself */
-  constructor(first: PieceReader<Batch>, parts: LoopParts) {
+  /** @param first answers the request itself; undefined if the loop goes on from an earlier one */
+  constructor(first: PieceReader<Batch> | undefined, parts: LoopParts) {
+    const { earlier, model } = parts;
     this.#reader = first;
     this.#span = parts.firstSpan;
     this.#parts = parts;
-    this.#added = new AddedMessages(parts.model.candidate, parts.messages);
+    this.#isStorable = parts.keep !== undefined;
+    this.#added = new AddedMessages(model.candidate, earlier ?? parts.messages);
+    this.#paidTokens = earlier?.paidTokens ?? 0;
+    if (earlier !== undefined) {
+      this.#used.push(...earlier.used);
+      this.#quantities = earlier.quantities;
+      this.#runs = earlier.runs;
+      this.#shownRuns = earlier.shownRuns;
+      this.#shownCalls = earlier.shownCalls;
+      this.#mayCall = earlier.mayCall;
+    }
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
+  }
+
+  /** Whether the provider has ended a step of its answer here, so that no other provider can take over. */
+  get hasTakenStep(): boolean {
+    return this.#hasTakenStep;
   }
 
   read(): Promise<Read> {
@@ -122,6 +163,7 @@ export class ToolLoop implements PieceReader<Batch> {
     this.#batches.next().then(
       ({ done, value }) => {
         if (done === true) this.#parts.close?.();
+        else if (this.#isStorable) addShown(this.#shown, value as Batch);
         resolve(done === true ? { done } : { done: false, value: value as Batch });
       },
       (error: unknown) => {
@@ -137,10 +179,18 @@ export class ToolLoop implements PieceReader<Batch> {
     this.#abort.abort();
     this.#parts.close?.();
     this.#endRead({ done: true });
-    await this.#reader.cancel();
+    await this.#reader?.cancel();
   }
 
   async *#answer(): AsyncGenerator<Batch, void> {
+    const { earlier } = this.#parts;
+    if (earlier !== undefined) {
+      const end = await this.#askAgain();
+      if (end !== undefined) {
+        this.#hasTakenStep = true;
+        return yield [...earlier.events, { type: "usage", usage: this.#usage }, end];
+      }
+    }
     for (let isFirst = true; ; isFirst = false) {
       const { step, rest } = yield* this.#step(isFirst);
       if (step.finish === undefined) return yield rest;
@@ -155,6 +205,7 @@ export class ToolLoop implements PieceReader<Batch> {
       if (outcomes.some(({ endsResponse }) => endsResponse)) {
         return yield this.#end(step, { ...step.finish, reason: "stop" });
       }
+      if (this.#isStorable) await this.#parts.keep!(this.#state);
       const end = await this.#askAgain();
       if (end !== undefined) return yield this.#end(step, end);
     }
@@ -167,9 +218,9 @@ export class ToolLoop implements PieceReader<Batch> {
     const step = new StepAnswer({ isOwn, shownBefore: this.#shownCalls, maxBytes: maxStepBytes });
     const isHeld = isFirst && this.#parts.holdsFirstStep;
     let hasBegun = false;
-    let pending = isFirst ? this.#parts.items.flatMap((item) => this.#shownItem(item)) : [];
+    let pending = isFirst ? this.#shownBefore() : [];
     for (;;) {
-      const batch = await nextPiece(this.#reader);
+      const batch = await nextPiece(this.#reader!);
       if (batch === undefined) break;
       // The first step's is noted where every stream's is.
       if (!isFirst && !hasBegun) this.#span?.event("first_token");
@@ -187,10 +238,33 @@ export class ToolLoop implements PieceReader<Batch> {
     }
     this.#shownCalls += step.shownCalls;
     if (step.finish === undefined && isHeld) throw endedEarly();
+    this.#hasTakenStep = true;
     const usage = step.reportedUsage ?? this.#countedUsage(step);
     this.#used.push(usage);
     this.#span?.end(step.failure?.kind, { "gen_ai.usage.output_tokens": usage.completionTokens });
     return { step, rest: [...pending, { type: "usage", usage: this.#usage }] };
+  }
+
+  /** Before the first answer of the provider. */
+  #shownBefore(): ChatEvent[] {
+    const { earlier, items } = this.#parts;
+    return earlier === undefined
+      ? items.flatMap((item) => this.#shownItem(item))
+      : [...earlier.events];
+  }
+
+  get #state(): LoopState {
+    return {
+      ...this.#added.state,
+      events: this.#shown,
+      used: this.#used,
+      quantities: this.#quantities,
+      runs: this.#runs,
+      shownRuns: this.#shownRuns,
+      shownCalls: this.#shownCalls,
+      mayCall: this.#mayCall,
+      paidTokens: this.#paidTokens,
+    };
   }
 
   #shownItem(item: ToolOutcome["item"]): ChatEvent[] {
@@ -205,7 +279,8 @@ export class ToolLoop implements PieceReader<Batch> {
   /** What is known of the usage, where the events that the client gets do not tell it. */
   #usageOf(step: StepAnswer, isFirst: boolean): ChatEvent[] {
     const reported = step.reportedUsage;
-    if (reported === undefined && isFirst && !step.hidesTokens) return [];
+    const isAlone = isFirst && this.#parts.earlier === undefined;
+    if (reported === undefined && isAlone && !step.hidesTokens) return [];
     const last = reported ?? this.#countedUsage(step);
     return [{ type: "usage", usage: usageOfCalls(this.#used, last, this.#quantities) }];
   }
@@ -217,7 +292,7 @@ export class ToolLoop implements PieceReader<Batch> {
 
   /** Of everything so far; between steps. */
   get #usage(): Usage {
-    return usageOfCalls(this.#used.slice(0, -1), this.#used.at(-1)!, this.#quantities);
+    return usageOfCalls(this.#used.slice(0, -1), this.#used.at(-1) ?? NO_TOKENS, this.#quantities);
   }
 
   /** Runs what the model called, behind what is still to be shown. Returns undefined where no money covers that. */
@@ -232,6 +307,7 @@ export class ToolLoop implements PieceReader<Batch> {
     });
     this.#runs += planned.length;
     this.#mayCall = this.#runs < maxRuns;
+    this.#isStorable &&= planned.every(({ tool }) => tool.keepsState !== true);
     yield [...rest, ...planned.map((one) => shown(one, "in_progress"))];
     await steps.checkpoint();
     const mostRuns = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
@@ -268,7 +344,8 @@ export class ToolLoop implements PieceReader<Batch> {
   async #askAgain(): Promise<Finish | undefined> {
     const { model } = this.#parts;
     const { statedLimit } = model;
-    const left = statedLimit === undefined ? undefined : statedLimit - this.#usage.completionTokens;
+    const written = this.#paidTokens + this.#usage.completionTokens;
+    const left = statedLimit === undefined ? undefined : statedLimit - written;
     if (left !== undefined && left <= 0) return { type: "finish", choice: 0, reason: "length" };
     const covered = await this.#cover(left);
     if (covered === undefined) return MAX_COST;
@@ -337,6 +414,27 @@ async function askOnce(
     if (!(error instanceof ProviderFailure) || !error.lostUsedConnection) throw error;
     return model.ask({ ...step, onNewConnection: true });
   }
+}
+
+/** Adds events that were shown; pieces of one text are put together. */
+function addShown(shown: ChatEvent[], batch: Batch): void {
+  for (const event of batch) {
+    if (event.type === "usage") continue;
+    const last = shown.at(-1);
+    if (last !== undefined && isPlainText(last) && isPlainText(event) && isSameText(last, event)) {
+      shown[shown.length - 1] = { ...event, text: last.text + event.text };
+    } else shown.push(event);
+  }
+}
+
+type TextEvent = Extract<ChatEvent, { readonly type: "text" }>;
+
+function isPlainText(event: ChatEvent): event is TextEvent {
+  return event.type === "text" && event.logprobs === undefined && event.annotations === undefined;
+}
+
+function isSameText(one: TextEvent, other: TextEvent): boolean {
+  return one.choice === other.choice && one.item === other.item && one.phase === other.phase;
 }
 
 function endedEarly(): ProviderFailure {

@@ -15,6 +15,8 @@ export interface GatewayTool {
   readonly parameters: Readonly<Record<string, unknown>>;
   /** Of the items that show its runs; the name with `_call` behind it where it is left out. */
   readonly itemType?: string;
+  /** True if a run leaves something in this process that later runs of the response need. */
+  readonly keepsState?: true;
   /** The most that one run adds to the bill, for the hold of a step. */
   readonly quantitiesBound: ToolQuantities;
   /** Members of the item while it runs, besides id, type and status. */

@@ -6,7 +6,8 @@ import { LineRun } from "../../src/batches/line-run.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
-import { systemClock } from "../../src/lib/clock.ts";
+import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
 import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
@@ -24,9 +25,15 @@ interface RunOptions {
   readonly handle: () => Promise<Response>;
   readonly readInput: () => Promise<ReadableStream<Uint8Array>>;
   readonly batch?: Partial<BatchRecord>;
+  readonly clock?: Clock;
 }
 
-async function runOf({ handle, readInput, batch }: RunOptions): Promise<LineRun> {
+async function runOf({
+  handle,
+  readInput,
+  batch,
+  clock = systemClock,
+}: RunOptions): Promise<LineRun> {
   const route = { method: "POST", path: CHATS, access: { kind: "public" }, body: {}, handle };
   const calls = new LineCalls({
     routes: [route as unknown as RouteDefinition],
@@ -37,7 +44,7 @@ async function runOf({ handle, readInput, batch }: RunOptions): Promise<LineRun>
   const never = new AbortController().signal;
   return new LineRun(
     {
-      ...{ sql: books.sql, keyring: await testKeyring(books.sql), clock: systemClock, calls },
+      ...{ sql: books.sql, keyring: await testKeyring(books.sql), clock, calls },
       ...{ slots: new FairSemaphore(32, 16), isBusy: () => false, readInput },
       guarded: (write) => books.sql.begin((sql) => write(sql)) as never,
       ...{ abandoned: never, ended: never },
@@ -114,4 +121,44 @@ test("a line that the release before was charged for is answered by that call, a
   }
   expect(written.join("")).toMatch(/req_before.*"n":1.*\n.*"n":2/);
   expect(await sql`SELECT 1 FROM idempotency_records`).toHaveLength(0);
+});
+
+test("a line whose call still runs elsewhere is not ended by its tries, and has that call's answer", async () => {
+  const { sql } = books;
+  const { organizationId, keyId } = await books.addOrganization(1_000_000_000n);
+  const id = newId("batch");
+  await sql`INSERT INTO batches (id, organization_id, key_id, endpoint, input_file, status, total, created_at, expires_at, due_at)
+    VALUES (${id}, ${organizationId}, ${keyId}, ${CHATS}, 'file_1', 'in_progress', 1,
+      now(), now() + interval '1 day', now())`;
+  await sql`INSERT INTO idempotency_records
+      (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
+    VALUES (${id}, '1', 'hash', 'req_elsewhere', ${books.instance.id}, 1)`;
+  const keyring = await testKeyring(sql);
+  const answer = keyring.sealUnder(keyring.sealingId, new TextEncoder().encode('{"n":1}'));
+  let tries = 0;
+  const handle = async () => {
+    tries++;
+    if (tries === 7) {
+      await sql`UPDATE idempotency_records SET status = 200, headers = '{}', body = ${answer as Buffer}
+        WHERE key_id = ${id}`;
+    }
+    if (tries < 8) throw new GatewayError("idempotency_conflict", "It runs.");
+    const headers = { "x-gateway-idempotent-replay": "true" };
+    return Response.json({ n: 1 }, { headers });
+  };
+  const input = new TextEncoder().encode(chatLine("a"));
+  const readInput = async () => new Blob([input]).stream();
+  const batch = { id, organizationId, keyId };
+  const clock = {
+    ...systemClock,
+    after: (_: number, run: () => void) => systemClock.after(1, run),
+  };
+  const run = await runOf({ handle, readInput, batch, clock });
+  await run.run(new Set());
+  const written: string[] = [];
+  for await (const sealed of readContents(sql, id, { isFailed: false })) {
+    written.push(new TextDecoder().decode(keyring.open(sealed)));
+  }
+  expect(written.join("")).toMatch(/req_elsewhere.*"n":1/);
+  for await (const _ of readContents(sql, id, { isFailed: true })) throw new Error("it has failed");
 });

@@ -11,6 +11,7 @@ import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import { ClusteredMoney } from "../../src/money/clustered.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
+import type { IsHeldBySilent } from "../../src/money/hold-queue.ts";
 import { type Books, giveCredit, openBooks } from "../ledger/books.ts";
 import type { OwnedMoney } from "./money/owned-money.ts";
 import { payerChanges } from "./money/payer-changes.ts";
@@ -23,6 +24,7 @@ export interface SharingInstanceOptions {
   readonly instance: InstanceIdentity;
   /** The ledger's connection goes there, where it is not the database itself. */
   readonly ledgerUrl?: string | undefined;
+  readonly isHeldBySilent?: IsHeldBySilent;
 }
 
 /** Money of one of several instances on these books, as the gateway composes it. */
@@ -44,19 +46,22 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const keys = new ActorRegistry(apiKeyActor, environment);
   const organizations = new ActorRegistry(organizationActor, environment);
   const subjectBudgets = new ActorRegistry(subjectBudgetActor, environment);
-  const money = new ClusteredMoney({
-    keys,
-    organizations,
-    subjectBudgets,
-    clock,
-    instance,
-    onClamped: (_, clampedNano) => void clamped.push(clampedNano),
-    onBackgroundError: (error) => void backgroundErrors.push(error),
-    notes: {
-      add: ({ requestId }) => void notes.add(requestId),
-      remove: (id) => void notes.delete(id),
+  const money = new ClusteredMoney(
+    {
+      keys,
+      organizations,
+      subjectBudgets,
+      clock,
+      instance,
+      onClamped: (_, clampedNano) => void clamped.push(clampedNano),
+      onBackgroundError: (error) => void backgroundErrors.push(error),
+      notes: {
+        add: ({ requestId }) => void notes.add(requestId),
+        remove: (id) => void notes.delete(id),
+      },
     },
-  });
+    options.isHeldBySilent,
+  );
   const applicationName = `ledger ${instance.id}`;
   const sql = books.connect(1, options.ledgerUrl, {
     applicationName,

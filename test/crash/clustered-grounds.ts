@@ -28,6 +28,7 @@ export interface ClusteredGrounds {
 export async function openClusteredGrounds(
   redisBinary: string,
   count: number,
+  environment: Readonly<Record<string, string>> = {},
 ): Promise<ClusteredGrounds> {
   const grounds = new Grounds("several-crash");
   const dataDir = await grounds.newDataDirWithDatabase();
@@ -39,7 +40,7 @@ export async function openClusteredGrounds(
   const { url } = server;
   await migrate({ url });
   await look(url, watchStaleWrites);
-  const cluster = await openCluster(redis.url, LOCAL_DELIVERY, async () => ({
+  const cluster = await openCluster(redis.url, { ...LOCAL_DELIVERY, ...environment }, async () => ({
     url,
     drop: () => server.stop(),
   }));

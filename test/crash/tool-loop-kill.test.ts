@@ -1,169 +1,177 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
+import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { vectorStoreOf } from "../support/vector-store.ts";
-import type { Served } from "../upstream/served.ts";
-import { type Bill, billsByTag, brokenRules, look, orphanAttempts } from "./books.ts";
-import { firstKeys, Grounds, holdsEnded } from "./gateway-process.ts";
+import { seededRandom } from "../upstream/random.ts";
+import { look } from "./books.ts";
+import { type ClusteredGrounds, openClusteredGrounds } from "./clustered-grounds.ts";
+import { firstKeys, type GatewayProcess, Grounds, isStopped } from "./gateway-process.ts";
+import { auditLoops, LoopLoad, prepareLoops } from "./tool-loops.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.ts";
 
-/* A gateway is killed while loops of tools are under way: each step that was taken is charged, and none twice. */
-
-const ROUNDS = 4;
-const SENDERS = 12;
-const STEPS = 7;
-const TIMEOUT_MS = 180_000;
+/*
+ * Gateways are killed, paused and stopped while loops of tools are under way, whole, streamed, in the background and
+ * in batches: each key and line is answered once and charged once, and what is not answered is not charged.
+ * GATEWAY_TEST_LOOP_DISASTERS=100 is the long run, of each of the two tests.
+ */
+const DISASTERS = Number(process.env.GATEWAY_TEST_LOOP_DISASTERS ?? 6);
+const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_000);
+const TIMEOUT_MS = 180_000 + DISASTERS * 25_000;
 const PATIENCE_MS = 40_000;
+const WORKERS = 12;
+const BETWEEN_MS = { least: 600, most: 2_400 };
+/** For loops of each form to come to their end in peace. */
+const LAST_MS = 3_000;
+/** Short, so that a stop finds loops in the middle. */
+const GRACE_MS = "120";
+const KINDS = ["kill", "stop", "pause"] as const;
 
-// biome-ignore lint/suspicious/noExplicitAny: what is compared with what is expected
-type Json = Record<string, any>;
+const random = seededRandom(SEED);
+const between = ({ least, most }: { least: number; most: number }) =>
+  least + random() * (most - least);
+const redisBinary = await findRedisBinary();
+const texts = { "harbour.txt": "The harbour opens at six." };
 
 const grounds = new Grounds("tool-loop");
-const dataDir = await grounds.newDataDirWithDatabase();
 const configPath = join(grounds.folder, "gateway.config.json");
 let upstream: UpstreamProcess;
 beforeAll(async () => {
   upstream = await startUpstreamProcess();
-  await upstream.behave("loop", {
-    do: "complete",
-    toolCalls: [{ name: "file_search", arguments: '{"query":"harbour"}' }],
-    firstDelayMs: 25,
-  });
-  const provider = { id: "upstream", type: "openai-compatible", base_url: upstream.baseUrl };
-  const model = {
-    ...{ id: "test/loop", category: "chat", context_length: 128_000, max_output_tokens: 4_096 },
-    ...{ input_cost_per_token: 2e-6, output_cost_per_token: 1e-6 },
-    capabilities: ["streaming", "function_calling"],
-    endpoints: [{ provider: "upstream", model: "loop" }],
-  };
-  const providers = [{ ...provider, api_key: "sk-upstream" }];
-  writeFileSync(configPath, JSON.stringify({ providers, models: [model] }));
+  await prepareLoops(upstream, configPath);
 });
 afterAll(async () => {
   await grounds.clear();
   await upstream.stop();
 });
 
-async function start() {
-  const gateway = grounds.launch({
-    dataDir,
-    environment: { GATEWAY_CONFIG: configPath, GATEWAY_STARTING_CREDIT_USD: "1000" },
-  });
-  return { gateway, baseUrl: await gateway.listening };
-}
+const environment = {
+  GATEWAY_CONFIG: configPath,
+  GATEWAY_STARTING_CREDIT_USD: "100000",
+  GATEWAY_SHUTDOWN_GRACE_MS: GRACE_MS,
+};
 
-/** Until the gateway dies: an answer that is cut is what the test is about. */
-async function send(baseUrl: string, storeId: string, user: string, stream: boolean) {
-  try {
-    const response = await fetch(`${baseUrl}/v1/responses`, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${firstKeys(dataDir).secret_key}`,
-        "content-type": "application/json",
-      },
-      body: JSON.stringify({
-        ...{ model: "test/loop", input: "hello", user, stream },
-        max_tool_calls: STEPS - 1,
-        tools: [{ type: "file_search", vector_store_ids: [storeId] }],
+/** Ends the load, waits until nothing is held any more, and looks at what it has come to. */
+async function expectExact(
+  load: LoopLoad,
+  databaseUrl: string,
+  figures: Record<string, unknown>,
+): Promise<void> {
+  await Bun.sleep(LAST_MS);
+  await load.close();
+  await until(
+    "no hold and no attempt is left",
+    () =>
+      look(databaseUrl, async (sql) => {
+        const [row] = await sql<{ count: number }[]>`SELECT (SELECT count(*) FROM attempts)::int
+          + (SELECT count(*) FROM holds WHERE instance_id IS NOT NULL)::int AS count`;
+        return row!.count === 0;
       }),
-    });
-    await response.text();
-  } catch {
-    // Cut.
-  }
-}
-
-interface Tokens {
-  readonly prompt: number;
-  readonly completion: number;
-}
-
-/** What the first so many calls of a request have used, as its upstream has told. */
-function usedBy(served: readonly Served[], steps: number): Tokens {
-  const used = { prompt: 0, completion: 0 };
-  for (const { usageReported } of served.slice(0, steps)) {
-    const usage = (usageReported ?? {}) as Json;
-    used.prompt += usage.prompt_tokens ?? 0;
-    used.completion += usage.completion_tokens ?? 0;
-  }
-  return used;
-}
-
-function faultOf(
-  user: string,
-  served: readonly Served[],
-  bills: readonly Bill[],
-): string | undefined {
-  if (bills.length > 1) return `${user} was charged ${bills.length} times`;
-  const [bill] = bills;
-  // A step is begun when those before it are sure to be charged.
-  const least = usedBy(served, served.length - 1);
-  const most = usedBy(served, served.length);
-  if (bill === undefined) return served.length > 1 ? `${user} was charged nothing` : undefined;
-  const told = `${bill.promptTokens}+${bill.completionTokens} of ${JSON.stringify({ least, most })}`;
-  if (bill.promptTokens < least.prompt || bill.completionTokens < least.completion) {
-    return `${user} was charged too little: ${told}`;
-  }
-  const isExact = [least, most].some(
-    ({ prompt, completion }) =>
-      prompt === bill.promptTokens && completion === bill.completionTokens,
+    PATIENCE_MS,
   );
-  return isExact || bill.estimated ? undefined : `${user} was charged something else: ${told}`;
+  const found = await auditLoops(databaseUrl, load.loops, await upstream.takeServed());
+  const { violations, ...counted } = found;
+  console.log(JSON.stringify({ seed: SEED, ...figures, loops: load.loops.length, ...counted }));
+  expect(violations).toEqual([]);
+  for (const form of ["whole", "keyed", "streamed", "background", "batched"]) {
+    expect(counted.answered[form] ?? 0).toBeGreaterThan(0);
+  }
+  // Some were in the middle, or nothing was shown.
+  expect(counted.resumed).toBeGreaterThan(0);
 }
 
 test(
-  `${ROUNDS} kills in the middle of loops charge the steps that were taken, once, and leave no hold`,
+  `${DISASTERS} kills, pauses and stops of a lone gateway leave each key and line answered and charged once, seed ${SEED}`,
   async () => {
-    let { gateway, baseUrl } = await start();
+    const dataDir = await grounds.newDataDirWithDatabase();
+    let urls: readonly string[] = [];
+    let gateway: GatewayProcess;
+    const start = async () => {
+      gateway = grounds.launch({ dataDir, environment });
+      urls = [await gateway.listening];
+    };
+    await start();
     const { secret_key: secretKey } = firstKeys(dataDir);
-    const storeId = await vectorStoreOf(
-      { baseUrl, secretKey },
-      { "harbour.txt": "The harbour opens at six." },
-    );
-    const all: Served[] = [];
-    let cut = 0;
-    for (let round = 0; round < ROUNDS; round++) {
-      let isKilled = false;
-      const senders = Array.from({ length: SENDERS }, async (_, sender) => {
-        for (let count = 0; !isKilled; count++) {
-          await send(baseUrl, storeId, `${round}-${sender}-${count}`, sender % 2 === 0);
-        }
-      });
-      const steps = SENDERS * (round + 1.5);
-      await until(
-        "so many steps are begun",
-        async () => (await upstream.countCalls("loop")) >= steps,
-      );
-      gateway.signal("SIGKILL");
-      isKilled = true;
-      await gateway.exited;
-      await Promise.all(senders);
-      const served = await upstream.takeServed();
-      all.push(...served);
-      ({ gateway, baseUrl } = await start());
-      await holdsEnded(baseUrl);
-      const database = findRunningEmbeddedPostgres(dataDir)!;
-      await until(
-        "what the dead one left is settled",
-        () => look(database, async (sql) => (await orphanAttempts(sql)) === 0),
-        PATIENCE_MS,
-      );
-      const [broken, bills] = await look(database, (sql) =>
-        Promise.all([brokenRules(sql), billsByTag(sql)]),
-      );
-      expect(broken).toEqual([]);
-      const byUser = Map.groupBy(served, ({ requestBody }) => String(requestBody?.user));
-      const faults = [...byUser].map(([user, calls]) =>
-        faultOf(user, calls, bills.get(user) ?? []),
-      );
-      expect(faults.filter((fault) => fault !== undefined)).toEqual([]);
-      cut += [...byUser.values()].filter(({ length }) => length > 1 && length < STEPS).length;
+    const storeId = await vectorStoreOf({ baseUrl: urls[0]!, secretKey }, texts);
+    const load = new LoopLoad({ workers: WORKERS, secretKey, storeId, random, urls: () => urls });
+    const figures = { kill: 0, stop: 0, pause: 0 };
+    for (let at = 0; at < DISASTERS; at++) {
+      await Bun.sleep(between(BETWEEN_MS));
+      const kind = KINDS[at % KINDS.length]!;
+      figures[kind]++;
+      if (kind === "pause") {
+        gateway!.signal("SIGSTOP");
+        await Bun.sleep(between({ least: 200, most: INSTANCE_LEASE_MS + 1_500 }));
+        gateway!.signal("SIGCONT");
+        continue;
+      }
+      gateway!.signal(kind === "kill" ? "SIGKILL" : "SIGTERM");
+      if (kind === "kill") urls = [];
+      await gateway!.exited;
+      await start();
     }
-    // Some were in the middle, or nothing was shown.
-    expect(cut).toBeGreaterThan(ROUNDS);
-    expect(all.length).toBeGreaterThan(STEPS);
+    await expectExact(load, findRunningEmbeddedPostgres(dataDir)!, {
+      instances: 1,
+      ...figures,
+    });
   },
   TIMEOUT_MS,
 );
+
+describe.skipIf(redisBinary === null)("three gateways", () => {
+  let clustered: ClusteredGrounds | undefined;
+  afterEach(() => clustered?.clear());
+
+  test(
+    `${DISASTERS} kills, pauses and stops among three gateways leave each key and line answered and charged once, seed ${SEED}`,
+    async () => {
+      // Files of batches are where each instance finds them.
+      const settings = { ...environment, DATA_DIR: grounds.newDataDir() };
+      clustered = await openClusteredGrounds(redisBinary!, 3, settings);
+      const { cluster, instances } = clustered;
+      const { secretKey, databaseUrl } = cluster;
+      const storeId = await vectorStoreOf({ baseUrl: instances[0]!.baseUrl, secretKey }, texts);
+      let away: number | undefined;
+      const load = new LoopLoad({
+        ...{ workers: 2 * WORKERS, secretKey, storeId, random },
+        urls: () => clustered!.urls(away),
+      });
+      const figures = { kill: 0, stop: 0, pause: 0 };
+      for (let at = 0; at < DISASTERS; at++) {
+        await Bun.sleep(between(BETWEEN_MS));
+        const kind = KINDS[at % KINDS.length]!;
+        figures[kind]++;
+        const place = Math.floor(random() * instances.length);
+        const { gateway } = instances[place]!;
+        if (kind === "pause") {
+          gateway.signal("SIGSTOP");
+          await until("it stands still", () => isStopped(gateway.pid));
+          away = place;
+          await until(
+            "it is declared dead",
+            () =>
+              look(databaseUrl, async (sql) => {
+                const [row] = await sql`SELECT count(*)::int AS alive FROM instances WHERE alive`;
+                return row!.alive === instances.length - 1;
+              }),
+            PATIENCE_MS,
+          );
+          // What it left is being settled when it wakes.
+          await Bun.sleep(between({ least: 0, most: 1_000 }));
+          gateway.signal("SIGCONT");
+        } else {
+          gateway.signal(kind === "kill" ? "SIGKILL" : "SIGTERM");
+          if (kind === "kill") away = place;
+        }
+        await gateway.exited;
+        away = place;
+        await clustered.start(place);
+        away = undefined;
+      }
+      await expectExact(load, databaseUrl, { instances: 3, ...figures });
+    },
+    TIMEOUT_MS,
+  );
+});

@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { orgAccountId } from "../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
+import { isHeldBySilent } from "../../db/queries/instances.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { shareMoney } from "../contracts/clustered-money.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";
-import { holdsOf, postedOf } from "./books.ts";
+import { holdsOf, type Payer, postedOf } from "./books.ts";
 import { codeOfAny, openSharedGrounds, type SharedGrounds } from "./shared-grounds.ts";
 import { untilWaiting } from "./standing-in-the-way.ts";
 
@@ -142,6 +146,70 @@ describe("an instance that is declared dead", () => {
     expect(await grounds.spentOf(payer)).toBe(200n);
     await grounds.expectWhole(alive);
   });
+
+  test("keeps others waiting for what it held until that is settled, at most 6 s, and is no reason for a 402", async () => {
+    const { books } = grounds;
+    const clock = new VirtualClock(Date.now());
+    const [dead, instance] = [await grounds.open(), await books.addInstance()];
+    const alive = shareMoney(books, {
+      clock,
+      instance,
+      isHeldBySilent: (id) => isHeldBySilent(books.sql, orgAccountId(id)),
+    });
+    const beat = (...ids: string[]) =>
+      books.sql`UPDATE instances SET heartbeat_at = clock_timestamp() WHERE id IN ${books.sql(ids)}`;
+    const wait = async (ms: number) => {
+      for (let at = 0; at < ms; at += 50) {
+        clock.advance(50);
+        await until("nothing is under way", () => !alive.isBusy());
+      }
+    };
+    const asked = (payer: Payer) => {
+      const state = { end: "waits" };
+      Promise.resolve(alive.money.hold(requestOf(payer, 500))).then(
+        (hold) => {
+          state.end = "held";
+          alive.money.release(hold);
+        },
+        (error) => {
+          state.end = error.code;
+        },
+      );
+      return state;
+    };
+    // Of an instance that lives, it is 402 after 2 s.
+    const first = await grounds.payerWith(1_000n);
+    const running = await dead.money.hold(requestOf(first, 900));
+    const short = asked(first);
+    await wait(1_000);
+    await beat(dead.instance.id, instance.id);
+    await wait(1_500);
+    await until("it is refused", () => short.end === "budget_exhausted");
+    dead.money.release(running);
+    const second = await grounds.payerWith(1_000n);
+    await dead.money.hold(requestOf(second, 900));
+    await books.sql`UPDATE instances SET heartbeat_at = clock_timestamp() - interval '2 seconds'
+      WHERE id = ${dead.instance.id}`;
+    const patient = asked(second);
+    await wait(4_000);
+    expect(patient.end).toBe("waits");
+    await grounds.bury(dead);
+    await settleDead(books.sql, instance);
+    await wait(500);
+    await until("it holds", () => patient.end === "held");
+    // If nothing is settled, it is refused all the same.
+    const third = await grounds.payerWith(1_000n);
+    const lost = await grounds.open();
+    await lost.money.hold(requestOf(third, 900));
+    await grounds.bury(lost);
+    const late = asked(third);
+    await wait(5_500);
+    expect(late.end).toBe("waits");
+    await wait(1_000);
+    await until("it is refused", () => late.end === "budget_exhausted");
+    await settleDead(books.sql, instance);
+    await alive.ledger.close(100);
+  }, 60_000);
 
   test("leaves a hold that was to outlive it", async () => {
     const [dead, alive] = [await grounds.open(), await grounds.open()];

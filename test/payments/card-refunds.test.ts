@@ -258,7 +258,24 @@ describe("a dispute", () => {
   const dispute = (payment: string, status: string, id = `dp_${payment}`) => ({
     ...{ id, object: "dispute", payment_intent: payment, amount: 500, currency: "usd", status },
   });
-  const call = (key: string) => gateway.request("GET", "/v1/credits", undefined, { key });
+  const call = (key: string) => gateway.request("GET", "/v1/models", undefined, { key });
+
+  test("leaves what was used and paid readable, and nothing else", async () => {
+    const { key, payment } = await paidFive();
+    await report("charge.dispute.created", dispute(payment, "needs_response"));
+    const read = (path: string) => gateway.request("GET", path, undefined, { key });
+    for (const path of ["/v1/credits", "/v1/credits/transactions", "/v1/usage", "/v1/requests"]) {
+      expect((await read(path)).status).toBe(200);
+    }
+    expect((await read("/v1/key")).status).toBe(200);
+    for (const path of ["/v1/keys", "/v1/models", "/v1/webhooks", "/v1/files"]) {
+      expect(await refused(await read(path), 402)).toMatchObject({ code: "payment_disputed" });
+    }
+    for (const path of ["/v1/chat/completions", "/v1/credits/topup"]) {
+      const written = await gateway.request("POST", path, {}, { key });
+      expect(await refused(written, 402)).toMatchObject({ code: "payment_disputed" });
+    }
+  });
 
   test("suspends the organization with 402, and takes the money back; won, it ends and gives it back", async () => {
     const { key, organizationId: id, payment } = await paidFive();

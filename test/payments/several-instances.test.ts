@@ -11,6 +11,7 @@ import { createStripe, StripeProcessor } from "../../src/payments/stripe-process
 import { TestProcessor } from "../../src/payments/test-processor.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { StripeServer } from "../support/stripe-server.ts";
+import { until } from "../support/until.ts";
 
 let database: OpenTestDatabase;
 let stripe: StripeServer;
@@ -103,6 +104,35 @@ test("a payment of an instance that dies is found by another one at once, and no
   // What was thought dead gets its answer after all.
   hanging.resolve(new Response("late", { status: 502 }));
   expect(await lost).toMatchObject({ kind: "paid" });
+  expect(await credits(order.organizationId)).toEqual([5_000_000_000n]);
+});
+
+test("a payment of an instance that was declared dead is not failed by it while another one asks for it", async () => {
+  const dying = await startInstance("ins_paused");
+  const heir = await startInstance("ins_heir");
+  const order = { ...(await payer()), ...FIVE, intentId: `pay_${crypto.randomUUID()}` };
+  const answers = [
+    Promise.withResolvers<Response>(),
+    Promise.withResolvers<Response | undefined>(),
+  ];
+  let asked = 0;
+  stripe.beforeAnswer = ({ idempotencyKey }) =>
+    idempotencyKey === order.intentId
+      ? (answers[asked++]?.promise ?? Promise.resolve(undefined))
+      : Promise.resolve(undefined);
+  const lost = dying.payments.pay(order);
+  await until("it asks", () => asked === 1);
+  await dying.die();
+  const found = heir.payments.recheck(order.intentId);
+  await until("the other one asks", () => asked === 2);
+  const declined = { type: "card_error", code: "card_declined", message: "Declined." };
+  answers[0]!.resolve(Response.json({ error: declined }, { status: 402 }));
+  expect(await lost).toMatchObject({ kind: "unknown" });
+  const [open] = await database.sql`SELECT state FROM payment_intents WHERE id = ${order.intentId}`;
+  expect(open).toEqual({ state: "pending" });
+  answers[1]!.resolve(undefined);
+  await found;
+  stripe.beforeAnswer = undefined;
   expect(await credits(order.organizationId)).toEqual([5_000_000_000n]);
 });
 

@@ -171,6 +171,36 @@ describe("a top-up by Stripe", () => {
     expect(await balance(organizationId)).toBe(0n);
   });
 
+  test("whose order the database took too late is paid when it is ordered again, and no card is blamed", async () => {
+    const { key, organizationId } = await withCard();
+    const pay = () => topUp(gateway, { amount_usd: 5 }, { key, idempotencyKey: "slow" });
+    // The withdrawal takes a moment, in which the second order finds the first one.
+    await gateway.sql.unsafe(`CREATE FUNCTION delay_failure() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(1); RETURN NEW; END $$;
+      CREATE TRIGGER delay_failure BEFORE UPDATE ON payment_intents FOR EACH ROW
+      WHEN (NEW.state = 'failed') EXECUTE FUNCTION delay_failure()`);
+    const late = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const lock = gateway.sql.begin(async (transaction) => {
+      await transaction`LOCK TABLE payment_intents IN SHARE MODE`;
+      locked.resolve();
+      await late.promise;
+    });
+    await locked.promise;
+    await refused(await pay(), 503);
+    late.resolve();
+    await lock;
+    await until("the late order stands there", async () => {
+      const rows = await gateway.sql`SELECT 1 FROM payment_intents
+        WHERE organization_id = ${organizationId}`;
+      return rows.length > 0;
+    });
+    expect(await paid(await pay())).toMatchObject({ new_balance_usd: 5 });
+    await gateway.sql.unsafe("DROP FUNCTION delay_failure CASCADE");
+    expect(stripe.charges).toHaveLength(1);
+    expect(await balance(organizationId)).toBe(5_000_000_000n);
+  });
+
   test("that Stripe refuses, for a reason that is not the card's, is 502, and not asked for again", async () => {
     const { key, organizationId } = await withCard();
     stripe.refuse = () =>

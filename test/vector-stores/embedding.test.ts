@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { type FilesGateway, startFilesGateway, uploaded } from "../support/files-gateway.ts";
@@ -96,11 +97,12 @@ test("each batch of chunks is one charge to the key that added the file, each se
 });
 
 test.each([
-  ["this release", false],
-  ["the release before", true],
+  ["this release", false, 0],
+  ["the release before", true, 0],
+  ["a gateway that stood still for a day", false, 25],
 ])(
   "a batch that %s was charged for and did not write is not charged again",
-  async (_, isFormer) => {
+  async (_, isFormer, hours) => {
     const key = await addSecretKey(gateway);
     await gateway.sql.unsafe(`CREATE FUNCTION refuse_vectors() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN IF NEW.position >= 32 THEN RAISE EXCEPTION 'refused by the test'; END IF; RETURN NEW; END $$;
@@ -123,6 +125,9 @@ test.each([
       await gateway.sql`UPDATE idempotency_records
       SET key_id = ${await keyId(key)}, idempotency_key = key_id || ':' || idempotency_key`;
     }
+    await gateway.sql`UPDATE idempotency_records
+      SET created_at = created_at - make_interval(hours => ${hours})`;
+    await removeOldIdempotencyRecords(gateway.sql);
     await gateway.sql.unsafe("DROP FUNCTION refuse_vectors CASCADE");
     await gateway.sql`UPDATE vector_store_files SET due_at = clock_timestamp() WHERE vector_store_id = ${id}`;
     await indexed(id);

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { storeAnswerSteps, takeAnswerSteps } from "../../../db/queries/answer-steps.ts";
 import {
   type ClaimOutcome,
   claimIdempotencyKey,
@@ -24,6 +25,8 @@ const MAX_KEY_CHARACTERS = 255;
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
 const MAX_WAIT_FOR_FREE_MS = 250;
+/** How long an answer waits for its steps to be stored before it goes on without them. */
+const MAX_WAIT_FOR_STEPS_MS = 2_000;
 
 export interface IdempotencyDependencies extends RunningCallsDependencies {
   readonly instance: InstanceIdentity;
@@ -125,6 +128,38 @@ export class Idempotency {
   ): Promise<void> {
     const effect = this.store(claim, status, headers, body, { isClaimNeeded: true });
     await this.#dependencies.sql.begin((transaction) => effect.run(transaction));
+  }
+
+  /** The steps that an earlier call under the key has stored, JSON, and whether they are charged. */
+  async takeSteps(
+    claim: IdempotencyClaim,
+  ): Promise<{ readonly state: unknown; readonly isPaid: boolean } | undefined> {
+    const { sql, keyring } = this.#dependencies;
+    const found = await takeAnswerSteps(sql, claim);
+    if (found === undefined) return undefined;
+    const state = JSON.parse(Buffer.from(keyring.open(found.sealed)).toString("utf8"));
+    return { state, isPaid: found.isPaid };
+  }
+
+  /**
+   * Stores the steps of a running call, so that a later one under the key goes on from them. Without a database that
+   * answers, or with the claim gone, they are not stored: then it goes on from earlier ones. Never rejects.
+   */
+  async keepSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
+    const { clock } = this.#dependencies;
+    const storing = this.#storeSteps(claim, plain).catch(() => undefined);
+    await doneInTime(storing, clock, MAX_WAIT_FOR_STEPS_MS);
+  }
+
+  async #storeSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
+    const { sql, keyring } = this.#dependencies;
+    const { sealingId } = keyring;
+    const sealed = keyring.sealUnder(sealingId, plain);
+    const stored = await storeAnswerSteps(sql, claim, sealed, sealingId);
+    if (stored.sealingId === sealingId) return;
+    keyring.noteSealing(stored.sealingId);
+    const again = keyring.sealUnder(stored.sealingId, plain);
+    await storeAnswerSteps(sql, claim, again, stored.sealingId);
   }
 
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */

@@ -1,4 +1,4 @@
-import { asGatewayError } from "../../../db/unavailable.ts";
+import { asGatewayError, asUnavailable } from "../../../db/unavailable.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 
@@ -51,4 +51,10 @@ export function asStreamError(thrown: unknown, trail: readonly string[]): Gatewa
   const isReported = thrown.status !== undefined || thrown.kind !== "unavailable";
   if (isReported) return asCallerError(thrown, trail);
   return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
+}
+
+/** Whether a failure counts against the endpoint. */
+export function isOfProvider(thrown: unknown): boolean {
+  if (!(thrown instanceof GatewayError)) return asUnavailable(thrown) === undefined;
+  return thrown.code === "provider_error" || thrown.code === "provider_timeout";
 }

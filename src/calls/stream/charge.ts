@@ -53,7 +53,10 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   begin(answer: StreamedAnswer, candidate: Candidate): StreamCheckpoints {
     this.#answer = answer;
     this.#candidate = candidate;
-    this.#checkpoints = new StreamCheckpoints(() => this.#charge.checkpoint(this.figures()));
+    const { isDeliveredWhole } = this.#form;
+    this.#checkpoints = new StreamCheckpoints(() =>
+      this.#charge.checkpoint(isDeliveredWhole === true ? this.#noFigures() : this.figures()),
+    );
     return this.#checkpoints;
   }
 
@@ -114,16 +117,25 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
    * has passed, though not at once: then the charge follows, however long it takes.
    */
   async settleInTime(): Promise<void> {
+    await this.#doneInTime(this.settleQuietly(200));
+  }
+
+  /** The same for a stream that is charged nothing. */
+  async waiveInTime(): Promise<void> {
+    await this.#doneInTime(this.waiveQuietly());
+  }
+
+  async #doneInTime(written: Promise<void>): Promise<void> {
     const { calls, totalTimeoutMs } = this.#dependencies;
     const leftMs = this.#beganMs + totalTimeoutMs - calls.steadyClock.nowMs();
     const waitMs = Math.max(leftMs, MIN_CHARGE_WAIT_MS);
-    await doneInTime(this.settleQuietly(200), calls.steadyClock, waitMs);
+    await doneInTime(written, calls.steadyClock, waitMs);
   }
 
   /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
   waiveQuietly(): Promise<void> {
     const { notes } = this.#dependencies;
-    const waived = this.#charge.waive(this.figures(estimatedUsage(0, 0)));
+    const waived = this.#charge.waive(this.#noFigures());
     this.noteUndelivered();
     return this.#reported(waived.then(() => notes.remove(this.#admitted.requestId)));
   }
@@ -137,6 +149,10 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
   release(): void {
     this.#charge.release();
+  }
+
+  #noFigures(): MeteredFigures {
+    return this.figures(estimatedUsage(0, 0));
   }
 
   #reported(written: Promise<void>): Promise<void> {

@@ -16,7 +16,7 @@
  */
 
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { asGatewayError, asUnavailable } from "../../../db/unavailable.ts";
+import { asGatewayError } from "../../../db/unavailable.ts";
 import { type DeadlineQueue, doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -28,7 +28,7 @@ import type { MeteredFigures } from "../call-charge.ts";
 import type { AcceptedRequest, AnswerFacts, StreamForm } from "../endpoint.ts";
 import type { CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
-import { asStreamError } from "../routing/provider-error.ts";
+import { asStreamError, isOfProvider } from "../routing/provider-error.ts";
 import { StreamCharge, type StreamChargeDependencies } from "./charge.ts";
 import { StreamOutput } from "./output.ts";
 import { type Membership, StreamRelay } from "./relay.ts";
@@ -97,6 +97,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #isSettling = false;
   #isWhole = false;
   #isGone = false;
+  #isCutShort = false;
   #isClosed = false;
 
   constructor(
@@ -178,6 +179,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   cutShort(): void {
+    this.#isCutShort = true;
     this.#expire(stopping());
   }
 
@@ -318,9 +320,12 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   #keep(relay: StreamRelay): Promise<StatementEffect | undefined> {
+    return this.#form.keep!(relay.answer, this.#admitted, this.#factsNow());
+  }
+
+  #factsNow(): AnswerFacts {
     const usage = this.#charge.usage();
-    const facts = this.#factsOf(usage, this.#charge.figures(usage));
-    return this.#form.keep!(relay.answer, this.#admitted, facts);
+    return this.#factsOf(usage, this.#charge.figures(usage));
   }
 
   #factsOf(usage: Usage, { chargeNano }: MeteredFigures): AnswerFacts {
@@ -347,12 +352,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#upstream.stop();
     const isBlocked = this.#admitted.guard?.block !== undefined;
     this.#upstream.end(isBlocked || !isOfProvider(own ?? thrown));
+    const isCharged = isOwed && !(this.#isCutShort && this.#form.isDeliveredWhole === true);
+    const facts = isCharged ? this.#factsNow() : undefined;
     if (isOwed) {
       this.#isSettling = true;
-      await this.#charge.settleInTime();
+      await (isCharged ? this.#charge.settleInTime() : this.#charge.waiveInTime());
     }
     await this.#freeClaim();
-    const frame = this.#form.failure(error, requestId, this.#relay?.answer);
+    const frame = this.#form.failure(error, requestId, this.#relay?.answer, facts);
     if (frame === undefined) this.#output.cut();
     else this.#output.send(Buffer.from(frame, "latin1"), calls.steadyClock.nowMs());
     this.#close();
@@ -443,12 +450,6 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { claim } = this.#admitted;
     return claim && this.#dependencies.idempotency.free(claim);
   }
-}
-
-/** Whether a failure counts against the endpoint. */
-function isOfProvider(thrown: unknown): boolean {
-  if (!(thrown instanceof GatewayError)) return asUnavailable(thrown) === undefined;
-  return thrown.code === "provider_error" || thrown.code === "provider_timeout";
 }
 
 function timedOut(message: string): GatewayError {

@@ -1,5 +1,5 @@
 import type { AdmittedCall } from "../../calls/call.ts";
-import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import type { AcceptedRequest, AnswerFacts } from "../../calls/endpoint.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { ToolRegistry } from "../../tools/registry.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
@@ -18,6 +18,14 @@ export interface BackgroundProgress {
   /** Of the candidate that was last called. */
   renderer: ResponseRenderer | undefined;
   failure: GatewayError | undefined;
+  /** What a call that failed is charged for. Undefined if it costs nothing. */
+  charge: Pick<AnswerFacts, "usage" | "costUsd"> | undefined;
+  /** Whether the request asks for the stream of its events. */
+  readonly isStreamed: boolean;
+}
+
+function newProgress(isStreamed: boolean): BackgroundProgress {
+  return { renderer: undefined, failure: undefined, charge: undefined, isStreamed };
 }
 
 /** Sent when a background response begins: that it is created and that it waits. */
@@ -56,7 +64,7 @@ export class AcceptedResponse implements AcceptedRequest {
     this.bodyHash = prepared instanceof LongResponses ? prepared.bodyHash : undefined;
     this.place = prepared.place;
     this.createdAt = createdAt;
-    this.background = facts.isBackground ? { renderer: undefined, failure: undefined } : undefined;
+    this.background = facts.isBackground ? newProgress(facts.isStreamed) : undefined;
   }
 
   /** Whether a thread has its input, as long as a provider may be sent it. */

@@ -4,6 +4,7 @@ import {
   assertRecordable,
   type PaidEndpoint,
   type StreamForm,
+  type WholeAnswerSteps,
 } from "../../calls/endpoint.ts";
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
@@ -35,6 +36,7 @@ import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts
 import type { ResponseStore } from "./response-store.ts";
 import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
 import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
+import { outputOfLoop } from "./whole-loop.ts";
 import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
 
 export interface ResponsesServices {
@@ -57,7 +59,6 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
   readonly #hosted: HostedServices;
-  readonly #gathered: StreamForm<AcceptedResponse>;
 
   constructor({ clock, thread, keeping, hosted }: ResponsesServices) {
     this.#clock = clock;
@@ -65,12 +66,9 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#keeping = keeping;
     this.#hosted = hosted;
     this.kept = new KeptResponses(keeping);
-    const streamed = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    const streamed = new ResponseStreamForm(clock, keeping);
     this.stream = ({ background }) =>
-      background === undefined
-        ? streamed
-        : new ResponseStreamForm(clock, keeping, { isGathered: false, background });
-    this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
+      background === undefined ? streamed : new ResponseStreamForm(clock, keeping, background);
   }
 
   accept(body: unknown): AcceptedResponse {
@@ -109,8 +107,12 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
-  gathered({ hosted }: AcceptedResponse): StreamForm<AcceptedResponse> | undefined {
-    return hosted === undefined ? undefined : this.#gathered;
+  takesSteps({ hosted }: AcceptedResponse): boolean {
+    return hosted !== undefined;
+  }
+
+  failureOf({ loop }: WholeOutput): unknown {
+    return loop?.failure;
   }
 
   statedLimit({ fields }: AcceptedResponse): number | undefined {
@@ -121,8 +123,13 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedResponse,
+    steps?: WholeAnswerSteps,
   ): Promise<WholeOutput> {
-    const output = await this.#call(call, candidate, admitted);
+    const { hosted } = admitted.request;
+    const output =
+      hosted === undefined
+        ? await this.#call(call, candidate, admitted)
+        : await outputOfLoop({ call, candidate, admitted, steps: steps! }, hosted);
     return { ...output, completedAt: secondsNow(this.#clock) };
   }
 
@@ -164,16 +171,20 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   answer(output: WholeOutput, request: AcceptedResponse, facts: AnswerFacts) {
+    const { error } = facts;
+    // What was answered before is charged, so it is shown: the response has failed, the request has not.
+    if (error !== undefined)
+      return output.loop!.renderer.stopped("failed", { error, charge: facts });
     return withOutputOf(headOf(output, request, facts), output.body);
   }
 }
 
 function headOf(
-  { finish, completedAt = 0 }: WholeOutput,
+  { finish, loop, completedAt = 0 }: WholeOutput,
   { facts, createdAt }: AcceptedResponse,
   { requestId, candidate, usage, costUsd }: AnswerFacts,
 ): string {
-  const end = endOf(finish);
+  const end = endOf(finish, loop?.limit);
   return responseHead({
     ...end,
     name: nameOfResponse(requestId),

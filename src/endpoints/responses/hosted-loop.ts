@@ -1,11 +1,16 @@
 import { type ProviderCall, sentLimit } from "../../calls/call.ts";
-import { type StepMoney, stepBound } from "../../calls/endpoint.ts";
+import {
+  type EarlierSteps,
+  type StepMoney,
+  stepBound,
+  type WholeAnswerSteps,
+} from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { NO_TOKENS } from "../../lib/usage.ts";
+import { NO_TOKENS, usageOfCalls } from "../../lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
-import { type LoopModel, ToolLoop } from "../../tools/tool-loop.ts";
+import { type LoopModel, type LoopState, ToolLoop } from "../../tools/tool-loop.ts";
 import {
   costBound,
   estimatedPromptTokens,
@@ -27,23 +32,33 @@ interface LoopCall {
   readonly candidate: Candidate;
   readonly admitted: AdmittedResponse;
   readonly steps: StepMoney;
-  readonly holdsFirstStep: boolean;
+  /** Set if the answer leaves as a whole. */
+  readonly whole?: WholeAnswerSteps;
   ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
 }
 
-/** A candidate's answer to a request whose tools the gateway runs. Rejects as the candidate does. */
-export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<Events> {
-  const { call, candidate, admitted, steps, holdsFirstStep } = parts;
+/**
+ * A candidate's answer to a request whose tools the gateway runs; one that leaves as a whole goes on from the steps of
+ * an earlier call under its idempotency key. Rejects as the candidate does.
+ */
+export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<ToolLoop> {
+  const { call, candidate, admitted, steps, whole } = parts;
   const { requestId, hold } = admitted;
   const { organizationId, keyId } = hold;
   const { signal } = call;
-  const opened = await hosted.open({ organizationId, keyId, requestId, signal });
-  const first = await firstOf(parts, opened, hosted).catch((error) => {
+  const earlier = whole?.earlier(candidate);
+  const opening = { organizationId, keyId, requestId, signal };
+  // The calls of remote tools that the caller has approved were among the earlier steps.
+  const opened = await hosted.open(opening, { runsApproved: earlier === undefined });
+  const begun = earlier === undefined ? firstOf(parts, opened, hosted) : goOn(parts, earlier);
+  const { first, state } = await begun.catch((error) => {
     hosted.close();
     throw error;
   });
   return new ToolLoop(first, {
-    ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
+    ...{ organizationId, keyId, requestId, signal, holdsFirstStep: whole !== undefined },
+    earlier: state,
+    ...(whole !== undefined && { keep: (reached) => whole.keep(candidate, reached) }),
     trace: admitted.log.trace,
     firstSpan: call.span,
     model: modelOf(parts, opened),
@@ -61,10 +76,36 @@ async function firstOf(
   parts: LoopCall,
   opened: OpenHosted,
   { known }: HostedTools,
-): Promise<Events> {
+): Promise<LoopBeginning> {
   if (opened !== known) await coverOpened(parts, opened);
   const added = { messages: opened.messages, tools: opened.definitions };
-  return parts.ask(sentLimit(parts.admitted, parts.candidate), added);
+  return { first: await parts.ask(sentLimit(parts.admitted, parts.candidate), added) };
+}
+
+interface LoopBeginning {
+  /** Answers the request itself. */
+  readonly first?: Events;
+  /** In place of the first answer. */
+  readonly state?: LoopState;
+}
+
+/** The hold has to cover what was used before, unless that is charged. Rejects with 402. */
+async function goOn(
+  { candidate, steps }: LoopCall,
+  { state, isPaid }: EarlierSteps,
+): Promise<LoopBeginning> {
+  const reached = state as LoopState;
+  const { used, quantities } = reached;
+  const total = usageOfCalls(used.slice(0, -1), used.at(-1) ?? NO_TOKENS, quantities);
+  if (isPaid) {
+    const paidTokens = reached.paidTokens + total.completionTokens;
+    return { state: { ...reached, used: [], quantities: {}, paidTokens } };
+  }
+  if (await steps.coverStep(candidate, total, { costFemto: 0 })) return { state: reached };
+  throw new GatewayError(
+    "insufficient_credits",
+    "The credits do not cover the steps that were taken for the request before.",
+  );
 }
 
 function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHosted): LoopModel {

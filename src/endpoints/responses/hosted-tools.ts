@@ -29,6 +29,7 @@ export class HostedTools {
   readonly #items: NonNullable<ToolOpening["items"]>;
   readonly #closing: (() => void)[] = [];
   #opened: Promise<OpenHosted> | undefined;
+  #runsApproved = true;
 
   /** Throws 400 for options that are wrong, and where a setting is missing. */
   constructor(facts: HostedFacts, registry: ToolRegistry) {
@@ -43,9 +44,18 @@ export class HostedTools {
     this.known = this.#with([], [], []);
   }
 
-  /** Once, however often a provider is tried. */
-  open(opening: Omit<ToolOpening, "items">): Promise<OpenHosted> {
-    this.#opened ??= this.#open({ ...opening, items: this.#items });
+  /**
+   * Once, however often a provider is tried.
+   * @param runsApproved whether to make the calls of remote tools that the caller has approved
+   */
+  open(
+    opening: Omit<ToolOpening, "items">,
+    { runsApproved }: { readonly runsApproved: boolean },
+  ): Promise<OpenHosted> {
+    if (this.#opened === undefined || this.#runsApproved !== runsApproved) {
+      this.#runsApproved = runsApproved;
+      this.#opened = this.#open({ ...opening, items: runsApproved ? this.#items : [] });
+    }
     return this.#opened;
   }
 

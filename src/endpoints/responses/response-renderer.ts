@@ -43,6 +43,12 @@ export const EVENT_STREAM = "text/event-stream; charset=utf-8";
 /** The last frame of a stream. */
 export const DONE = "data: [DONE]\n\n";
 
+interface StoppedOptions {
+  readonly error?: GatewayError | undefined;
+  /** What it is charged for. Undefined if it costs nothing, or that is not known yet. */
+  readonly charge?: { readonly usage: Usage; readonly costUsd: number } | undefined;
+}
+
 /** Renders typed events as those of the Responses API. */
 export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   readonly #options: RenderOptions;
@@ -77,10 +83,16 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     return { head, output: this.#items.json };
   }
 
+  /** The items so far, JSON with commas between them, and how they ended. */
+  get items(): Pick<OutputItems, "json" | "finish" | "limit"> {
+    return this.#items;
+  }
+
   /** The response as it stands, which is not going to be answered: JSON. */
-  stopped(status: "failed" | "cancelled", error?: GatewayError): string {
+  stopped(status: "failed" | "cancelled", { error, charge }: StoppedOptions = {}): string {
     const told = error && { code: error.code, message: error.message };
-    return withOutput(this.#head({ status, error: told, usage: null }), this.#items.json);
+    const usage = charge === undefined ? null : usageOf(charge.usage, charge.costUsd);
+    return withOutput(this.#head({ status, error: told, usage }), this.#items.json);
   }
 
   /** The events that end a whole response, bytes kept as characters. */
@@ -90,8 +102,8 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   /** The events that end a response which failed on the way, bytes kept as characters. */
-  failing(error: GatewayError, requestId: string): string {
-    const failed = `"response":${this.stopped("failed", error)}`;
+  failing(error: GatewayError, requestId: string, charge?: StoppedOptions["charge"]): string {
+    const failed = `"response":${this.stopped("failed", { error, charge })}`;
     const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
     return frame + errorFrame(error, requestId, this.#sequence++);
   }

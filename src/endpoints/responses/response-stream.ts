@@ -4,7 +4,6 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../providers/interface.ts";
@@ -24,7 +23,7 @@ import { loopOfTools } from "./hosted-loop.ts";
 import type { ResponseKeeping } from "./keep-response.ts";
 import type { OutputOptions } from "./output-items.ts";
 import { goesAsItems } from "./provider-tools.ts";
-import { nameOfResponse, withOutput } from "./response-json.ts";
+import { nameOfResponse } from "./response-json.ts";
 import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.ts";
 
 type Events = PieceReader<readonly ChatEvent[]>;
@@ -35,32 +34,25 @@ const SPARE_OUTPUT_BYTES = 65_536;
 /** Of the text of all steps of a loop, where the caller set no limit. */
 const MAX_LOOP_OUTPUT_BYTES = 33_554_432;
 
-interface FormOptions {
-  readonly isGathered: boolean;
-  /** Of the one response that the form is for. */
-  readonly background?: BackgroundProgress;
-}
-
 /**
- * Server-sent events with names, behind which `[DONE]` is the last. Gathered, the same answer is one JSON body at its
- * end. In the background there is no client to keep waiting, and the event that ends a response is made of what it is
- * then.
+ * Server-sent events with names, behind which `[DONE]` is the last. In the background there is no client to keep
+ * waiting, and the event that ends a response is made of what it is then.
  */
 export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
-  readonly contentType: string;
+  readonly contentType = EVENT_STREAM;
   readonly keepalive: string;
+  readonly isDeliveredWhole: boolean;
   readonly #clock: Clock;
   readonly #keeping: ResponseKeeping;
-  readonly #isGathered: boolean;
   readonly #background: BackgroundProgress | undefined;
 
-  constructor(clock: Clock, keeping: ResponseKeeping, { isGathered, background }: FormOptions) {
+  /** @param background of the one response that the form is for */
+  constructor(clock: Clock, keeping: ResponseKeeping, background?: BackgroundProgress) {
     this.#clock = clock;
     this.#keeping = keeping;
-    this.#isGathered = isGathered;
     this.#background = background;
-    this.contentType = isGathered ? "application/json" : EVENT_STREAM;
-    this.keepalive = isGathered || background !== undefined ? "" : ": keepalive\n\n";
+    this.isDeliveredWhole = background?.isStreamed === false;
+    this.keepalive = background === undefined ? ": keepalive\n\n" : "";
   }
 
   choices(): number {
@@ -71,16 +63,8 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     return hosted !== undefined;
   }
 
-  isCostKnown(): boolean {
-    return this.#isGathered;
-  }
-
-  maxOutputBytes({ hosted, fields }: AcceptedResponse): number | undefined {
-    if (hosted === undefined) return undefined;
-    const stated = statedOutputLimit(fields);
-    return stated === undefined
-      ? MAX_LOOP_OUTPUT_BYTES
-      : stated * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
+  maxOutputBytes(request: AcceptedResponse): number | undefined {
+    return request.hosted === undefined ? undefined : maxLoopOutputBytes(request);
   }
 
   async open(
@@ -92,27 +76,17 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   ): Promise<OpenedStream> {
     const { createdAt, facts, hosted } = admitted.request;
     const common = { model: candidate.model.id, nowSeconds: createdAt };
-    const eventsOf = (answer: ChatAnswer): Events => {
-      if (answer.kind === "events") return answer.reader();
-      if (answer.kind !== "stream") throw notStreamed();
-      const options = { ...common, id: call.requestId, hidesReasoning: false };
-      return new RawStreamEvents(answer, options);
-    };
-    const ask = async (limit: number | undefined, added?: AddedParts) =>
-      eventsOf(await chat(call, candidate, admitted, limit, added));
+    const ask = askFor(call, candidate, admitted);
     const reader =
       hosted === undefined
         ? await ask(sentLimit(admitted, candidate))
-        : await loopOfTools(
-            { call, candidate, admitted, steps, ask, holdsFirstStep: this.#isGathered },
-            hosted,
-          );
+        : await loopOfTools({ call, candidate, admitted, steps, ask }, hosted);
     this.#keeping.noteAnswered(admitted);
     const { echo } = facts;
     const background = this.#background;
     const begunEvents = background === undefined ? 0 : BEGUN_EVENTS;
-    const told = { echo, isGathered: this.#isGathered, begunEvents };
-    const answer = new ResponseRenderer({ ...outputOptions(admitted), ...common, ...told }, output);
+    const options = { ...outputOptions(admitted), ...common, echo, begunEvents };
+    const answer = new ResponseRenderer(options, output);
     if (background !== undefined) background.renderer = answer;
     return { reader: admitted.guard?.events(reader) ?? reader, answer };
   }
@@ -130,25 +104,49 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
 
   ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
     if (this.#background !== undefined) return "";
-    const whole = this.#whole(answer, facts);
-    if (this.#isGathered) return latin1OfText(withOutput(whole.head, whole.output));
-    return (answer as ResponseRenderer).closing(whole);
+    return (answer as ResponseRenderer).closing(this.#whole(answer, facts));
   }
 
   #whole(answer: StreamedAnswer, { usage, costUsd }: AnswerFacts) {
     return (answer as ResponseRenderer).whole(usage, costUsd, secondsNow(this.#clock));
   }
 
-  failure(error: GatewayError, requestId: string, answer: StreamedAnswer | undefined): string {
-    if (this.#background !== undefined) {
-      this.#background.failure ??= error;
+  failure(
+    error: GatewayError,
+    requestId: string,
+    answer: StreamedAnswer | undefined,
+    facts: AnswerFacts | undefined,
+  ): string {
+    const background = this.#background;
+    if (background !== undefined) {
+      background.failure ??= error;
+      background.charge = facts;
       return "";
     }
-    if (!(answer instanceof ResponseRenderer)) return errorFrame(error, requestId, 0);
-    // What was answered before is charged, so it is shown: the response has failed, the request has not.
-    if (this.#isGathered) return latin1OfText(answer.stopped("failed", error));
-    return answer.failing(error, requestId);
+    return answer instanceof ResponseRenderer
+      ? answer.failing(error, requestId, facts)
+      : errorFrame(error, requestId, 0);
   }
+}
+
+/** Bytes beyond which the answer of a loop of tools fails. */
+export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
+  const stated = statedOutputLimit(fields);
+  return stated === undefined
+    ? MAX_LOOP_OUTPUT_BYTES
+    : stated * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
+}
+
+/** Calls the candidate, which streams its answer. */
+export function askFor(call: ProviderCall, candidate: Candidate, admitted: AdmittedResponse) {
+  const { createdAt } = admitted.request;
+  const options = { model: candidate.model.id, nowSeconds: createdAt, hidesReasoning: false };
+  return async (limit: number | undefined, added?: AddedParts): Promise<Events> => {
+    const answer = await chat(call, candidate, admitted, limit, added);
+    if (answer.kind === "events") return answer.reader();
+    if (answer.kind !== "stream") throw notStreamed();
+    return new RawStreamEvents(answer, { ...options, id: call.requestId });
+  };
 }
 
 export function outputOptions({ requestId, request }: AdmittedResponse): OutputOptions {

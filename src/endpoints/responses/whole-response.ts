@@ -5,6 +5,7 @@ import { AnswerRead, CompletionRender } from "../../providers/thread-work.ts";
 import { answerBytes, choiceOf } from "../../providers/typed-answers.ts";
 import { eventsOfCompletion } from "../../providers/whole-as-stream.ts";
 import { OutputItems, type OutputOptions } from "./output-items.ts";
+import type { ResponseRenderer } from "./response-renderer.ts";
 
 /** What a whole answer of the chat call becomes. */
 export interface WholeOutput {
@@ -16,6 +17,17 @@ export interface WholeOutput {
   readonly completedAt?: number;
   /** Tokens of the answer, counted here where the usage is undefined. */
   readonly estimatedTokens: number;
+  /** Set if it came of a loop of tools. */
+  readonly loop?: LoopEnd | undefined;
+}
+
+/** How a loop of tools has ended. */
+interface LoopEnd {
+  readonly renderer: ResponseRenderer;
+  /** What it failed with after its first step. */
+  readonly failure: unknown;
+  /** Of the gateway's own that ended it. */
+  readonly limit: string | undefined;
 }
 
 export function outputOf(

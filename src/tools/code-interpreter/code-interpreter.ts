@@ -84,6 +84,7 @@ export class CodeInterpreter implements ToolFactory {
       description: this.#description,
       parameters: PARAMETERS,
       itemType: ITEM_TYPE,
+      keepsState: true,
       quantitiesBound: {},
       opening: (json) => ({
         code: codeOf(json) ?? "",
