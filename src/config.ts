@@ -8,6 +8,7 @@ import {
   checkModerationModel,
   checkProviderVariables,
   enabledProviders,
+  isHosted,
   type ProviderConfig,
 } from "./config/providers.ts";
 import {
@@ -29,6 +30,8 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
+  /** Without Stripe, the test processor takes payments, and credits money for nothing. */
+  readonly testPayments: boolean;
   /** The proxies that calls to providers go through. */
   readonly proxies: OutboundProxies;
   /** Requests that this process may have under way at a time, by the platform's own setting. */
@@ -57,6 +60,9 @@ export function readConfig(
   if (providers !== undefined) {
     faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
   }
+  const isForTrial = isTrial(settings, providers ?? []);
+  const testPayments =
+    reader.boolean("GATEWAY_TEST_PAYMENTS", isForTrial) && external.services.stripe === undefined;
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   faults.throwAny();
   const { path, models, sandbox } = file!;
@@ -69,26 +75,28 @@ export function readConfig(
     providers: providers!,
     models,
     sandbox,
+    testPayments,
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [
       ...external.warnings,
-      ...givingAway(settings, external.services),
+      ...(testPayments && !isForTrial ? [GIVES_CREDIT_AWAY] : []),
       ...misspelled(environment),
     ],
   });
 }
 
-/** A gateway that others reach gives credit away where payments are a test. */
-function givingAway(
-  { hostIsLoopback, testPayments }: Settings,
-  { stripe }: ExternalServices,
-): string[] {
-  if (hostIsLoopback || stripe !== undefined || !testPayments) return [];
-  return [
-    "STRIPE_SECRET_KEY is not set: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set GATEWAY_TEST_PAYMENTS=false to take none",
-  ];
+/** True if nobody else reaches the gateway and nothing that it calls costs money. */
+function isTrial(
+  { hostIsLoopback, publicUrl, trustedProxies }: Settings,
+  providers: readonly ProviderConfig[],
+): boolean {
+  const isReached = !hostIsLoopback || publicUrl !== undefined || trustedProxies.length > 0;
+  return !isReached && !providers.some(isHosted);
 }
+
+const GIVES_CREDIT_AWAY =
+  "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to take none";
 
 /** The platform reads it once, at the start of the process. */
 function outboundRequests(text: string | undefined): number {

@@ -63,6 +63,7 @@ test("after a reload the session gives its CSRF token again", async () => {
   expect(await again.json()).toMatchObject({
     kind: "organization",
     csrf_token: browser.csrfToken,
+    test_payments: true,
   });
 });
 
