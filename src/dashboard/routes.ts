@@ -4,7 +4,7 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
+import { assertOwnPage, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
@@ -66,7 +66,10 @@ export function dashboardRoutes(
       summary: "How people can sign in",
       access: { kind: "public" },
       responses: { 200: { description: "The name of the identity provider, or null" } },
-      handle: () => unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null })),
+      handle({ request }) {
+        assertOwnPage(request, dependencies.publicUrl);
+        return unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null }));
+      },
     },
     {
       method: "GET",
@@ -120,8 +123,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       responses: { 200: state },
       async handle(context) {
         const { request, body, origin } = context;
-        assertNotFromElsewhere(request, publicUrl);
-        assertStatesOrigin(request);
+        assertOwnPage(request, publicUrl);
         const sender = senderOfAttempt(context);
         const { key } = body as { key: string };
         const { token, caller } = await sessions.begin(key, sender, origin);

@@ -33,7 +33,7 @@ import {
   STRICT_JSON_LIMITS,
   textOfShared,
 } from "./read-body.ts";
-import { senderAddress } from "./request-headers.ts";
+import { assertHost, senderAddress } from "./request-headers.ts";
 import {
   type KeyAccess,
   type OperatorIdentity,
@@ -207,7 +207,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   /**
-   * The checks that every request passes, in this order: authentication, kind and scope, content type and
+   * The checks that every request passes, in this order: host, authentication, kind and scope, content type and
    * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
    */
   async answer(): Promise<Response> {
@@ -215,6 +215,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { access } = definition;
     dependencies.inFlight.begin();
     try {
+      assertHost(this.request.headers);
       if (access.kind === "model") {
         this.#trace = dependencies.tracing?.begin(this.request.headers, definition);
         this.log.trace = this.#trace;

@@ -87,3 +87,30 @@ test("a session reaches what its key's stated scopes allow, of the API and of th
     expect([route, await reached(finance, route)]).toEqual([route, expected]);
   }
 });
+
+test("every route below /dashboard/api refuses what another site sends", async () => {
+  const mirrored = Object.entries(AUTHORITY).flatMap(([route, authority]) =>
+    authority === "public" || (typeof authority === "object" && "secret" in authority)
+      ? []
+      : [route],
+  );
+  const own = [
+    ...["GET /session", "POST /session", "DELETE /session", "GET /sign_in", "GET /events"],
+    ...["GET /overview", "GET /settings/choices", "GET /settings/plans"],
+    ...["GET /settings/plan-price", "GET /settings/sign-ins", "DELETE /settings/sign-ins/key_1"],
+  ];
+  for (const route of [...mirrored, ...own]) {
+    const [method, path] = route.split(" ") as [string, string];
+    const body = route === "POST /session" ? { key: gateway.managementKey } : undefined;
+    for (const site of ["cross-site", "same-site", "none"]) {
+      const response = await management.call(
+        method,
+        path.slice(1).replaceAll(/\{\w+\}/g, "none_1"),
+        body,
+        { "sec-fetch-site": site },
+      );
+      const { error } = (await response.json()) as { error: { code: string } };
+      expect([route, response.status, error.code]).toEqual([route, 403, "cross_origin"]);
+    }
+  }
+});

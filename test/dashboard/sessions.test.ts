@@ -80,6 +80,7 @@ test.each([
   if (stated.origin === "self") stated.origin = gateway.baseUrl;
   for (const [method, path, body] of [
     ["GET", "session"],
+    ["GET", "sign_in"],
     ["GET", "v1/keys"],
     ["POST", "v1/keys", { name: "from elsewhere" }],
     ["POST", "session", { key: gateway.managementKey }],
