@@ -4,6 +4,7 @@ import { createCors } from "./http/cors.ts";
 import { type ClientWire, errorResponse } from "./http/error-response.ts";
 import { MissingRoutes } from "./http/missing-route.ts";
 import { compileRoute, type PipelineDependencies, RequestRun } from "./http/pipeline.ts";
+import { assertHost } from "./http/request-headers.ts";
 import { type RouteDefinition, wireOf } from "./http/route.ts";
 import { GatewayError } from "./lib/errors.ts";
 import { newId } from "./lib/ids.ts";
@@ -23,6 +24,9 @@ export function createApp(
   Object.assign(http, { maxHeaderSize: MAX_HEADER_BYTES });
   const app = new Elysia({
     serve: {
+      // Bun's own page for a failure shows source lines and paths.
+      development: false,
+      error: (error: unknown) => failed(error),
       maxRequestBodySize: MAX_REQUEST_BODY_BYTES,
       idleTimeout: pipeline.connectionIdleSeconds,
     },
@@ -31,6 +35,13 @@ export function createApp(
     // Else the path of a wildcard is found only behind a host of four letters or more.
     handler: { standardHostname: false },
   });
+  /** A failure outside of the pipeline, which answers its own. */
+  const failed = (thrown: unknown): Response => {
+    const requestId = newId("req");
+    const error = new GatewayError("internal", INTERNAL, { cause: thrown });
+    pipeline.onInternalError(error, requestId);
+    return errorResponse(error, requestId);
+  };
   const cors = createCors(pipeline.corsOrigins);
   const readable = (request: Request, response: Response): Response =>
     cors === undefined ? response : cors.allow(request, response);
@@ -61,19 +72,22 @@ export function createApp(
     app.route(
       method,
       path,
-      ({ request }) =>
-        isPreflight
+      ({ request }) => {
+        const wire = wireOf(wires.get(path), request);
+        const refused = refusedHost(request, wire);
+        if (refused !== undefined) return refused;
+        return isPreflight
           ? identified(cors.preflight(request, methods))
-          : readable(
-              request,
-              refuseMethod(request.method, path, methods, wireOf(wires.get(path), request)),
-            ),
+          : readable(request, refuseMethod(request.method, path, methods, wire));
+      },
       { parse: "none" },
     );
   }
   const missing = new MissingRoutes(methodsByPath.keys());
-  return app.onError(({ code, request }) => {
-    if (code !== "NOT_FOUND") return readable(request, refuse("internal", INTERNAL));
+  return app.onError(({ code, request, error }) => {
+    const refused = refusedHost(request);
+    if (refused !== undefined) return refused;
+    if (code !== "NOT_FOUND") return readable(request, failed(error));
     // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
@@ -141,8 +155,18 @@ function refuseMethod(
   return refuse("method_not_allowed", message, { allow: methods }, wire);
 }
 
+/** The answer to a request whose Host header is invalid; nothing else of its address can be relied on. */
+function refusedHost({ headers }: Request, wire?: ClientWire): Response | undefined {
+  try {
+    assertHost(headers);
+    return undefined;
+  } catch (error) {
+    return errorResponse(error as GatewayError, newId("req"), {}, wire);
+  }
+}
+
 function refuse(
-  code: "route_not_found" | "method_not_allowed" | "internal",
+  code: "route_not_found" | "method_not_allowed",
   message: string,
   headers: Readonly<Record<string, string>> = {},
   wire?: ClientWire,

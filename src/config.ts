@@ -8,6 +8,7 @@ import {
   checkModerationModel,
   checkProviderVariables,
   enabledProviders,
+  isHosted,
   type ProviderConfig,
 } from "./config/providers.ts";
 import {
@@ -30,6 +31,8 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
+  /** Without Stripe, the test processor takes payments, and credits money for nothing. */
+  readonly testPayments: boolean;
   /** The proxies that calls to providers go through. */
   readonly proxies: OutboundProxies;
   /** Requests that this process may have under way at a time, by the platform's own setting. */
@@ -92,6 +95,9 @@ function readParts(
   if (providers !== undefined) {
     faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
   }
+  const isForTrial = isTrial(settings, providers ?? []);
+  const testPayments =
+    reader.boolean("GATEWAY_TEST_PAYMENTS", isForTrial) && external.services.stripe === undefined;
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   const enabled = new Set(providers?.map(({ id }) => id));
   const broken = file?.providers.map(({ id }) => id).filter((id) => !enabled.has(id)) ?? [];
@@ -104,12 +110,13 @@ function readParts(
     providers: providers ?? [],
     models: file?.models ?? [],
     sandbox: file?.sandbox ?? true,
+    testPayments,
     // Undefined only with a fault, which is thrown before anyone reads it.
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [
       ...external.warnings,
-      ...givingAway(settings, external.services),
+      ...(testPayments && !isForTrial ? [GIVES_CREDIT_AWAY] : []),
       ...misspelled(environment),
     ],
   };
@@ -141,16 +148,17 @@ function checkableModels(
   return judgeable.filter(({ alias_of: target }) => target === undefined || !left.has(target));
 }
 
-/** A gateway that others reach gives credit away where payments are a test. */
-function givingAway(
-  { hostIsLoopback, testPayments }: Settings,
-  { stripe }: ExternalServices,
-): string[] {
-  if (hostIsLoopback || stripe !== undefined || !testPayments) return [];
-  return [
-    "STRIPE_SECRET_KEY is not set: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set GATEWAY_TEST_PAYMENTS=false to take none",
-  ];
+/** True if nobody else reaches the gateway and nothing that it calls costs money. */
+function isTrial(
+  { hostIsLoopback, publicUrl, trustedProxies }: Settings,
+  providers: readonly ProviderConfig[],
+): boolean {
+  const isReached = !hostIsLoopback || publicUrl !== undefined || trustedProxies.length > 0;
+  return !isReached && !providers.some(isHosted);
 }
+
+const GIVES_CREDIT_AWAY =
+  "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to take none";
 
 /** The platform reads it once, at the start of the process. */
 function outboundRequests(text: string | undefined): number {

@@ -156,10 +156,10 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
 
 function offersOf({ config, billing, providerKeys }: RouteDependencies): Offers {
   const { stripe, testPayments, moderationModel } = config;
-  const withoutStripe = testPayments ? "test" : undefined;
+  const test = testPayments ? "test" : undefined;
   return {
     planBilling: billing.planBilling,
-    paymentProcessor: stripe === undefined ? withoutStripe : "stripe",
+    paymentProcessor: stripe === undefined ? test : "stripe",
     providers: providerKeys.providers,
     canModerate: moderationModel !== undefined,
   };

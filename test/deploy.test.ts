@@ -61,6 +61,15 @@ describe("compose.yaml", () => {
   });
 });
 
+test("no file by which others run the gateway turns the test processor on, which credits money for nothing", async () => {
+  for (const [, { environment }] of gateways) {
+    expect(environment.GATEWAY_TEST_PAYMENTS).toBe("${GATEWAY_TEST_PAYMENTS:-false}");
+  }
+  const unit = await read("docs/deploy/model-gateway.service");
+  expect(unit).toMatch(/^Environment=GATEWAY_TEST_PAYMENTS=false$/m);
+  expect(kind("ConfigMap").data.GATEWAY_TEST_PAYMENTS).toBe("false");
+});
+
 describe("the image", () => {
   test("gets what it copies", async () => {
     const letThrough = (await read(".dockerignore")).split("\n").filter((line) => line[0] === "!");

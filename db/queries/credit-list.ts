@@ -27,8 +27,6 @@ export interface TransactionListing extends TimeSpan {
   readonly type: string | undefined;
   readonly keyId?: string | undefined;
   readonly model?: string | undefined;
-  /** Leaves out what belongs to another key than this one; undefined: nothing. */
-  readonly ofKeyId?: string | undefined;
   readonly limit: number;
   readonly offset: number;
 }
@@ -75,8 +73,8 @@ export function listTransactions(
   sql: Database,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { type, keyId, model, ofKeyId, fromMs, beforeMs } = listing;
-  const others = [keyId, model, ofKeyId, fromMs, beforeMs];
+  const { type, keyId, model, fromMs, beforeMs } = listing;
+  const others = [keyId, model, fromMs, beforeMs];
   if (others.every((filter) => filter === undefined)) {
     if (type === undefined) return listAll(sql, listing);
     if (type === USAGE) return inOneSnapshot(sql, (snapshot) => listUsage(snapshot, listing));
@@ -141,8 +139,7 @@ async function listMatching(
   snapshot: DatabaseTransaction,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { keyId, model, ofKeyId, offset } = listing;
-  if (keyId !== undefined && ofKeyId !== undefined && keyId !== ofKeyId) return NOTHING;
+  const { keyId, model, offset } = listing;
   const sequences = matchingSequences(
     snapshot,
     listing,
@@ -160,7 +157,6 @@ async function listMatching(
   return { ...page, total: page.hasMore ? Math.max(counted, seen + 1) : counted };
 }
 
-const NOTHING: TransactionPage = { transactions: [], total: 0, hasMore: false };
 const USAGE = "usage";
 
 /** The numbers of the first so many matching transactions, newest first. */
@@ -170,28 +166,20 @@ type Sequences = (atMost: number) => ReturnType<typeof ofType>;
 
 function matchingSequences(
   snapshot: DatabaseTransaction,
-  { organizationId, type, keyId, model, ofKeyId, fromMs, beforeMs }: TransactionListing,
+  { organizationId, type, keyId, model, fromMs, beforeMs }: TransactionListing,
   { from, before }: { readonly from?: bigint | undefined; readonly before?: bigint | undefined },
 ): Sequences {
   const none = snapshot``;
-  const matching = (atMost: number, ofKey: ReturnType<typeof ofType>) => snapshot`
+  return (atMost) => snapshot`
     SELECT sequence FROM transactions WHERE organization_id = ${organizationId}
-      ${ofKey} ${ofType(snapshot, type)}
+      ${keyId === undefined ? none : snapshot`AND key_id = ${keyId}`}
+      ${ofType(snapshot, type)}
       ${model === undefined ? none : snapshot`AND model = ${model}`}
       ${from === undefined ? none : snapshot`AND sequence >= ${from.toString()}::bigint`}
       ${before === undefined ? none : snapshot`AND sequence < ${before.toString()}::bigint`}
       ${fromMs === undefined ? none : snapshot`AND created_at - ${new Date(fromMs)}::timestamptz >= interval '0'`}
       ${beforeMs === undefined ? none : snapshot`AND created_at - ${new Date(beforeMs)}::timestamptz < interval '0'`}
     ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
-  const keys = keyId ?? ofKeyId;
-  if (keys === undefined) return (atMost) => matching(atMost, none);
-  const ofOneKey = (atMost: number) => matching(atMost, snapshot`AND key_id = ${keys}`);
-  if (keyId !== undefined) return ofOneKey;
-  // Each half is in order by the index of the keys; an OR of both would not be.
-  return (atMost) => snapshot`
-    SELECT sequence FROM (
-      (${ofOneKey(atMost)}) UNION ALL (${matching(atMost, snapshot`AND key_id IS NULL`)})
-    ) halves ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
 }
 
 /** In words that the index of what is no usage (transactions_entries) is found by. */

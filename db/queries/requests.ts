@@ -141,13 +141,21 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
   return { requests, nextAfter: nextAfter ?? undefined };
 }
 
-/** Undefined where the organization has no such request. */
+/** Whose requests are looked for. */
+interface RequestOwner {
+  readonly organizationId: string;
+  /** Undefined: of any of its keys. */
+  readonly keyId: string | undefined;
+}
+
+/** Returns undefined if the owner has no such request. */
 export async function findRequest(
   sql: Database,
-  organizationId: string,
+  owner: RequestOwner,
   id: string,
 ): Promise<ShownRequest | undefined> {
-  const [row] = await sql<ShownRow[]>`WITH page AS (${place(sql, organizationId, id)})
+  const { organizationId } = owner;
+  const [row] = await sql<ShownRow[]>`WITH page AS (${place(sql, owner, id)})
     SELECT ${columns(sql)}, t.id AS transaction_id, t.estimated,
       t.details ->> 'provider_key_id' AS provider_key_id,
       (t.details ->> 'list_price_usd')::double precision AS list_price_usd,
@@ -171,23 +179,24 @@ export async function findRequest(
 
 export async function findRequestPlace(
   sql: Database,
-  organizationId: string,
+  owner: RequestOwner,
   id: string,
 ): Promise<RequestPlace | undefined> {
   const [row] = await sql<{ position: bigint; failed_at: Date | null }[]>`
     SELECT position, nullif(failed_at, '-infinity') AS failed_at
-    FROM (${place(sql, organizationId, id)}) place`;
+    FROM (${place(sql, owner, id)}) place`;
   return row && { position: row.position, failedAtMs: row.failed_at?.getTime(), id };
 }
 
 /** The charge comes before the failure of the same request. */
-function place(sql: Database, organizationId: string, id: string): SqlFragment {
+function place(sql: Database, { organizationId, keyId }: RequestOwner, id: string): SqlFragment {
+  const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
   return sql`SELECT sequence AS position, '-infinity'::timestamptz AS failed_at, request_id AS id
     FROM transactions
-    WHERE request_id = ${id} AND organization_id = ${organizationId} AND type = 'usage'
+    WHERE request_id = ${id} AND organization_id = ${organizationId} AND type = 'usage' ${ofKey}
     UNION ALL
     SELECT position, created_at, id FROM failed_requests
-    WHERE id = ${id} AND organization_id = ${organizationId}
+    WHERE id = ${id} AND organization_id = ${organizationId} ${ofKey}
     ORDER BY failed_at LIMIT 1`;
 }
 

@@ -84,7 +84,7 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       path: "/v1/audit_log",
       tag: "Audit log",
       summary: "List administrative acts of the organization",
-      access: { kind: "administration", scope: "keys:manage", refusesLimitedKeys: true },
+      access: { kind: "administration", scope: "keys:manage" },
       query: ownQuery,
       responses,
       handle: async ({ query, caller }) =>

@@ -91,12 +91,7 @@ function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
   };
 }
 
-/** A limited key would escape its limits through other budgets, and their figures are not its own. */
-const access: Access = {
-  kind: "administration",
-  scope: "keys:manage",
-  refusesLimitedKeys: true,
-};
+const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "Budgets";
 const one = { description: "The budget", schema: budget };
 

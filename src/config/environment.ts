@@ -126,7 +126,9 @@ export class EnvironmentReader {
     }, 0n);
   }
 
-  boolean(name: SettingName): boolean {
+  /** @param whenUnset for a setting whose default follows from others */
+  boolean(name: SettingName, whenUnset?: boolean): boolean {
+    if (whenUnset !== undefined && this.text(name) === undefined) return whenUnset;
     return this.check(() => {
       const text = this.#required(name);
       const value = Object.hasOwn(BOOLEANS, text) ? BOOLEANS[text] : undefined;

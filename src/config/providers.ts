@@ -332,3 +332,8 @@ export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
   const address = addressOfHost(host);
   return address === undefined ? PRIVATE_NAME.test(host) : !publicAddresses.allows(address);
 }
+
+/** True for a provider whose calls may cost money: neither the sandbox nor a server of the operator's own. */
+export function isHosted(provider: ProviderConfig): boolean {
+  return providerType(provider.type)?.wire !== "sandbox" && !isLocalServer(provider);
+}

@@ -85,8 +85,6 @@ export interface Settings {
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   /** Undefined: the gateway runs no code. */
   readonly codeInterpreter: CodeInterpreterConfig | undefined;
-  /** Without Stripe, a test processor takes the place of one. */
-  readonly testPayments: boolean;
   readonly keepaliveMs: number;
   readonly connectionIdleSeconds: number;
   /** Of one organization, over all instances. */
@@ -160,7 +158,6 @@ export function readSettings(reader: EnvironmentReader): Settings {
       maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
     },
     codeInterpreter: codeInterpreter(reader),
-    testPayments: reader.boolean("GATEWAY_TEST_PAYMENTS"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     connectionIdleSeconds: reader.integer(
       "GATEWAY_CONNECTION_IDLE_SECONDS",

@@ -284,13 +284,14 @@ const SETTINGS = [
   {
     name: "STRIPE_SECRET_KEY",
     default: null,
-    meaning: "takes payments through Stripe; unset, a built-in test processor",
+    meaning:
+      "takes payments through Stripe; unset: none are taken, or `GATEWAY_TEST_PAYMENTS` says so",
   },
   {
     name: "GATEWAY_TEST_PAYMENTS",
-    default: "true",
+    default: null,
     meaning:
-      "without `STRIPE_SECRET_KEY`, whether the test processor takes payments: anyone with the scope `billing:write` can then credit an organization for nothing; false takes none",
+      "without `STRIPE_SECRET_KEY`, whether the test processor takes payments: anyone with the scope `billing:write` can then credit an organization for nothing; false takes none; unset: true only if `HOST` is a loopback address and neither a hosted provider, `GATEWAY_PUBLIC_URL` nor `GATEWAY_TRUSTED_PROXIES` is set",
   },
   {
     name: "STRIPE_WEBHOOK_SECRET",

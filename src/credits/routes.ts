@@ -7,9 +7,9 @@ import {
 } from "../../db/queries/credit-list.ts";
 import { receiptsOf } from "../../db/queries/payment-intents.ts";
 import { jsonResponse } from "../http/error-response.ts";
+import { shownKeyId } from "../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
-import { isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { shownQuantities } from "../lib/usage.ts";
@@ -152,7 +152,9 @@ const transactionList = Type.Object({
       id: Type.String(),
       type: transactionType,
       amount_usd: Type.Number(),
-      balance_after_usd: Type.Number(),
+      balance_after_usd: Type.Union([Type.Number(), Type.Null()], {
+        description: "Null for a limited key: it would show what other keys spend",
+      }),
       description: Type.String(),
       model: Type.Optional(Type.String(ofUsage)),
       request_id: Type.Optional(Type.String(ofUsage)),
@@ -238,12 +240,15 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       async handle(context) {
         const query = context.query as TransactionsQuery;
         const { key } = context.caller;
+        const own = shownKeyId(key);
+        if (own !== undefined && (query.key_id ?? own) !== own) {
+          return jsonResponse({ data: [], total: 0, has_more: false });
+        }
         const { transactions, total, hasMore } = await listTransactions(sql, {
           organizationId: key.organizationId,
           type: query.type,
-          keyId: query.key_id,
+          keyId: query.key_id ?? own,
           model: query.model,
-          ofKeyId: key.kind === "secret" && isLimited(key) ? key.id : undefined,
           ...timeSpan(query),
           limit: query.limit ?? DEFAULT_PAGE,
           offset: query.offset ?? 0,
@@ -253,7 +258,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
         return jsonResponse({
           data: transactions.map((transaction) => {
             const receipt = receipts.get(transaction.id);
-            const shape = transactionShape(transaction);
+            const shape = transactionShape(transaction, own === undefined);
             return receipt === undefined ? shape : { ...shape, receipt_url: receipt };
           }),
           total,
@@ -311,13 +316,13 @@ function replenishChangeOf(body: ChangeBody): ReplenishChange {
   };
 }
 
-function transactionShape(transaction: ListedTransaction) {
+function transactionShape(transaction: ListedTransaction, showsBalance: boolean) {
   const isUsage = transaction.type === "usage";
   return {
     id: transaction.id,
     type: transaction.type,
     amount_usd: usdNumber(transaction.amountNano),
-    balance_after_usd: usdNumber(transaction.balanceAfterNano),
+    balance_after_usd: showsBalance ? usdNumber(transaction.balanceAfterNano) : null,
     description: transaction.description,
     ...(isUsage && {
       model: transaction.model,

@@ -35,6 +35,12 @@ export function assertStatesOrigin({ headers }: Asked): void {
   if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
 }
 
+/** Throws 403 unless a request without a session states that one of the dashboard's own pages sent it. */
+export function assertOwnPage(request: Asked, publicBase: string | undefined): void {
+  assertNotFromElsewhere(request, publicBase);
+  assertStatesOrigin(request);
+}
+
 /** Whose attempts are counted together: an address, or of IPv6 the network that one client has. */
 export function senderOf(
   { headers }: Asked,

@@ -7,6 +7,7 @@ import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/u
 import { listLatencies } from "../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { nullable, type RouteDefinition } from "../http/route.ts";
+import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
@@ -33,7 +34,7 @@ const overview = Type.Object({
   today: Type.Object(sums),
   yesterday: Type.Object(sums),
   month: Type.Object(sums),
-  balance_usd: Type.Number(),
+  balance_usd: nullable(Type.Number({ description: "Null for a key without `billing:read`" })),
   forecast: nullable(
     Type.Object(
       {
@@ -85,12 +86,15 @@ export function overviewRoute(path: string, dependencies: OverviewDependencies):
     access: { kind: "administration", scope: "usage:read" },
     responses: { 200: { description: "The figures", schema: overview } },
     async handle({ caller }) {
-      return jsonResponse(await overviewOf(dependencies, caller.key.organizationId));
+      return jsonResponse(await overviewOf(dependencies, caller.key));
     },
   };
 }
 
-async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: string) {
+/** Leaves out what other routes show only to keys with other scopes than `usage:read`. */
+async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecord) {
+  const { organizationId } = key;
+  const showsBalance = holdsScope(key, "billing:read");
   const nowMs = clock.nowMs();
   const todayMs = nowMs - (nowMs % DAY_MS);
   const monthMs = Date.UTC(new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth());
@@ -129,16 +133,19 @@ async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: 
     today: sumOf(between(todayMs, todayMs + DAY_MS)),
     yesterday: sumOf(between(todayMs - DAY_MS, todayMs)),
     month: sumOf(days.filter(({ startMs }) => startMs >= monthMs)),
-    balance_usd: usdNumber(balanceNano),
-    forecast: forecastOf({
-      ...{ nowMs, leftNano: creditLimitNano === null ? null : balanceNano + creditLimitNano },
-      day: { costNano: costOf(hours), overMs: nowMs - firstHourMs },
-      week: {
-        costNano: costOf(between(weekMs, todayMs + DAY_MS)),
-        overMs: nowMs - Math.max(weekMs, createdAtMs),
-      },
-    }),
-    replenishing: replenishment === undefined ? "off" : replenishStatus(replenishment),
+    balance_usd: showsBalance ? usdNumber(balanceNano) : null,
+    forecast: showsBalance
+      ? forecastOf({
+          ...{ nowMs, leftNano: creditLimitNano === null ? null : balanceNano + creditLimitNano },
+          day: { costNano: costOf(hours), overMs: nowMs - firstHourMs },
+          week: {
+            costNano: costOf(between(weekMs, todayMs + DAY_MS)),
+            overMs: nowMs - Math.max(weekMs, createdAtMs),
+          },
+        })
+      : null,
+    replenishing:
+      replenishment === undefined || !showsBalance ? "off" : replenishStatus(replenishment),
     hours: Array.from({ length: SHOWN_HOURS }, (_, at) => {
       const startMs = firstHourMs + at * HOUR_MS;
       const latency = latencies.rows.find((one) => one.startMs === startMs);
@@ -151,7 +158,7 @@ async function overviewOf({ sql, clock }: OverviewDependencies, organizationId: 
         first_token_p95_ms: latency?.firstToken?.p95Ms ?? null,
       };
     }),
-    troubles: troublesShape(troubles),
+    troubles: troublesShape(troubles, key),
   };
 }
 
@@ -201,7 +208,10 @@ function nanoADay({ costNano, overMs }: Pace): bigint {
   return (costNano * BigInt(DAY_MS)) / BigInt(Math.max(Math.round(overMs), DAY_MS));
 }
 
-function troublesShape({ failures, webhooks, providerKeys }: Troubles) {
+function troublesShape(troubles: Troubles, key: ApiKeyRecord) {
+  const { failures } = troubles;
+  const webhooks = holdsScope(key, "webhooks:manage") ? troubles.webhooks : [];
+  const providerKeys = holdsScope(key, "provider_keys:manage") ? troubles.providerKeys : [];
   return {
     failures: failures.map(({ errorCode, count }) => ({ error_code: errorCode, count })),
     webhooks: webhooks.map(({ id, url, attempts, nextAttemptAtMs }) => ({

@@ -4,7 +4,7 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { assertNotFromElsewhere, assertStatesOrigin, senderOf, sessionCookie } from "./browser.ts";
+import { assertOwnPage, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
@@ -66,7 +66,10 @@ export function dashboardRoutes(
       summary: "How people can sign in",
       access: { kind: "public" },
       responses: { 200: { description: "The name of the identity provider, or null" } },
-      handle: () => unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null })),
+      handle({ request }) {
+        assertOwnPage(request, dependencies.publicUrl);
+        return unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null }));
+      },
     },
     {
       method: "GET",
@@ -103,7 +106,8 @@ function reachedBySession(route: RouteDefinition): RouteDefinition[] {
 }
 
 function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
-  const { sessions, publicUrl } = dependencies;
+  const { sessions, publicUrl, offers } = dependencies;
+  const hasTestPayments = offers.paymentProcessor === "test";
   const senderOfAttempt = senderIn(dependencies);
   const path = `${PREFIX}/session`;
   const state = { description: "The session, with its CSRF token" };
@@ -119,12 +123,13 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       responses: { 200: state },
       async handle(context) {
         const { request, body, origin } = context;
-        assertNotFromElsewhere(request, publicUrl);
-        assertStatesOrigin(request);
+        assertOwnPage(request, publicUrl);
         const sender = senderOfAttempt(context);
         const { key } = body as { key: string };
         const { token, caller } = await sessions.begin(key, sender, origin);
-        return stateOf(caller, csrfTokenOf(token), sessionCookie(request, publicUrl, token));
+        const response = stateOf(caller, csrfTokenOf(token), hasTestPayments);
+        response.headers.set("set-cookie", sessionCookie(request, publicUrl, token));
+        return response;
       },
     },
     {
@@ -134,7 +139,8 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       summary: "The session, with its CSRF token",
       access: { ...anySession, givesToken: true },
       responses: { 200: state },
-      handle: (context) => stateOf(callerIn(context), sessions.csrfToken(context.request)),
+      handle: (context) =>
+        stateOf(callerIn(context), sessions.csrfToken(context.request), hasTestPayments),
     },
     {
       method: "DELETE",
@@ -160,14 +166,19 @@ function callerIn({ caller, operator }: RequestContext): SessionCaller {
     : { kind: "organization", key: caller.key };
 }
 
-function stateOf(caller: SessionCaller, csrfToken: string, cookie?: string): Response {
+function stateOf(caller: SessionCaller, csrfToken: string, hasTestPayments: boolean): Response {
   const key =
     caller.kind === "operator"
       ? { id: caller.operator.id, name: caller.operator.name }
       : { id: caller.key.id, name: caller.key.name };
-  const response = unstored(jsonResponse({ kind: caller.kind, key, csrf_token: csrfToken }));
-  if (cookie !== undefined) response.headers.set("set-cookie", cookie);
-  return response;
+  return unstored(
+    jsonResponse({
+      kind: caller.kind,
+      key,
+      csrf_token: csrfToken,
+      test_payments: hasTestPayments,
+    }),
+  );
 }
 
 function unstored(response: Response): Response {

@@ -83,7 +83,9 @@ const signInList = Type.Object({
 });
 
 const tag = "Dashboard";
-const access: KeyAccess = { kind: "administration", scope: "usage:read" };
+const billing: KeyAccess = { kind: "administration", scope: "billing:read" };
+/** As those of `GET /v1/keys`: who signs in is a matter of keys. */
+const signIns: KeyAccess = { kind: "administration", scope: "keys:manage" };
 
 /** What the page of settings offers and shows besides what the API has. */
 export function settingsRoutes(
@@ -96,7 +98,7 @@ export function settingsRoutes(
       path: `${path}/choices`,
       tag,
       summary: "What settings can be",
-      access,
+      access: { kind: "self" },
       responses: { 200: { description: "The choices", schema: choices } },
       handle: () =>
         jsonResponse({
@@ -117,7 +119,7 @@ export function settingsRoutes(
       path: `${path}/plans`,
       tag,
       summary: "Plans that organizations choose among",
-      access,
+      access: billing,
       responses: { 200: { description: "The plans", schema: planList } },
       handle: () => jsonResponse({ data: plansOf(offers) }),
     },
@@ -126,7 +128,7 @@ export function settingsRoutes(
       path: `${path}/plan-price`,
       tag,
       summary: "Price of the paid plan, which the payment processor is asked for",
-      access,
+      access: billing,
       responses: { 200: { description: "The price", schema: planPrice } },
       handle: async () => jsonResponse({ price: await priceOf(offers) }),
     },
@@ -135,7 +137,7 @@ export function settingsRoutes(
       path: `${path}/sign-ins`,
       tag,
       summary: "Who can sign in, and has, with their open sessions",
-      access,
+      access: signIns,
       responses: { 200: { description: "The newest keys first", schema: signInList } },
       async handle({ caller }) {
         const { organizationId } = caller.key;
@@ -165,7 +167,7 @@ export function settingsRoutes(
       path: `${path}/sign-ins/:id`,
       tag,
       summary: "End the sessions of a key or a person, but for the one that asks",
-      access: { kind: "administration", scope: "keys:manage" },
+      access: signIns,
       responses: {
         200: { description: "How many have ended", schema: Type.Object({ ended: Type.Integer() }) },
         404: { description: "There is no such key, and no such person is signed in" },

@@ -1,6 +1,7 @@
 import type { TSchema } from "typebox";
 import type { EventDefinition } from "../events/definition.ts";
 import { EVENT_DEFINITIONS } from "../events/event-types.ts";
+import { isOpenToLimitedKeys } from "./limited-keys.ts";
 import type { ModelForm } from "./model-form.ts";
 import {
   AUTHENTICATION,
@@ -11,7 +12,7 @@ import {
   keyInEitherHeader,
   REQUEST_HEADERS,
 } from "./openapi-components.ts";
-import type { Access, ResponseDescription, RouteDefinition } from "./route.ts";
+import type { ResponseDescription, RouteDefinition } from "./route.ts";
 
 interface DescriptionInfo {
   /** Of the gateway. */
@@ -117,7 +118,7 @@ function describeOperation(route: RouteDefinition, path: string): object {
     tags: [route.tag],
     summary: route.summary,
     operationId: operationId(route.method, path),
-    description: accessText(route.access),
+    description: accessText(route),
     security:
       route.access.kind === "public"
         ? []
@@ -145,7 +146,7 @@ function operationId(method: string, path: string): string {
   );
 }
 
-function accessText(access: Access): string {
+function accessText({ access, method, path }: RouteDefinition): string {
   if (access.kind === "public") return "Needs no API key.";
   if (access.kind === "self") return "Needs a secret key or a management key.";
   if (access.kind === "operator") return "Needs an operator key.";
@@ -153,9 +154,10 @@ function accessText(access: Access): string {
   if (access.kind === "model" || access.kind === "storage") {
     return `Needs a secret key with the scope \`${access.scope}\`.`;
   }
-  const isUnlimited = access.kind === "administration" && access.refusesLimitedKeys;
-  const secret = isUnlimited ? "a secret key without limits of its own" : "a secret key";
-  return `Needs a management key, or ${secret} with the scope \`${access.scope}\`.`;
+  const secret = isOpenToLimitedKeys({ method, path })
+    ? "a secret key"
+    : "a secret key without limits of its own";
+  return `Needs a management key, or ${secret}, with the scope \`${access.scope}\`.`;
 }
 
 function pathParameters(path: string): object[] {

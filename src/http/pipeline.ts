@@ -19,6 +19,7 @@ import type { Tracing } from "../telemetry/tracing.ts";
 import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import { isOpenToLimitedKeys } from "./limited-keys.ts";
 import { createFormReader, type FormDependencies } from "./model-form.ts";
 import { isForm } from "./multipart.ts";
 import {
@@ -32,7 +33,7 @@ import {
   STRICT_JSON_LIMITS,
   textOfShared,
 } from "./read-body.ts";
-import { senderAddress } from "./request-headers.ts";
+import { assertHost, senderAddress } from "./request-headers.ts";
 import {
   type KeyAccess,
   type OperatorIdentity,
@@ -96,6 +97,7 @@ export interface PipelineDependencies {
 /** A route with its checks, most of which are compiled when they are first needed. */
 interface CompiledRoute {
   readonly definition: RouteDefinition;
+  readonly isOpenToLimitedKeys: boolean;
   readonly readQuery: (url: string) => Readonly<Record<string, unknown>>;
   readonly checkBody: Check | undefined;
   readonly bodyLimits: BodyLimits;
@@ -114,6 +116,7 @@ export function compileRoute(
   if (access.kind === "model" && body !== undefined) validatorOf(body);
   return {
     definition,
+    isOpenToLimitedKeys: isOpenToLimitedKeys(definition),
     readQuery: definition.ignoresQuery
       ? () => NO_QUERY
       : createQueryReader(definition.query ?? NO_PARAMETERS),
@@ -205,7 +208,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   /**
-   * The checks that every request passes, in this order: authentication, kind and scope, content type and
+   * The checks that every request passes, in this order: host, authentication, kind and scope, content type and
    * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
    */
   async answer(): Promise<Response> {
@@ -213,6 +216,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { access } = definition;
     dependencies.inFlight.begin();
     try {
+      assertHost(this.request.headers);
       if (access.kind === "model") {
         this.#trace = dependencies.tracing?.begin(this.request.headers, definition);
         this.log.trace = this.#trace;
@@ -349,7 +353,7 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   #accept(key: ApiKeyRecord, access: KeyAccess): void {
     this.#caller = { key };
-    assertAccess(access, key);
+    assertAccess(access, key, this.#route.isOpenToLimitedKeys);
   }
 
   #acceptSession(caller: SessionCaller, access: KeyAccess): void {
@@ -442,19 +446,21 @@ function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
   return access.kind === "session" ? access.of : access;
 }
 
-function assertAccess(access: KeyAccess, key: ApiKeyRecord): void {
-  if (access.kind === "public" || access.kind === "operator" || access.kind === "self") return;
-  if (key.kind === "management") {
-    if (access.kind === "administration" || access.kind === "catalogue") return;
-    throw new GatewayError(
-      "wrong_key_kind",
-      "A management key cannot call this endpoint; use a secret key.",
-    );
+function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimited: boolean): void {
+  if (access.kind === "public" || access.kind === "operator") return;
+  if (access.kind !== "self") {
+    const isForSecretKeys = access.kind === "model" || access.kind === "storage";
+    if (isForSecretKeys && key.kind === "management") {
+      throw new GatewayError(
+        "wrong_key_kind",
+        "A management key cannot call this endpoint; use a secret key.",
+      );
+    }
+    if (!holdsScope(key, access.scope)) {
+      throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+    }
   }
-  if (!holdsScope(key, access.scope)) {
-    throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
-  }
-  if (access.kind === "administration" && access.refusesLimitedKeys && isLimited(key)) {
+  if (!isOpenToLimited && isLimited(key)) {
     throw new GatewayError(
       "key_not_permitted",
       "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",

@@ -12,13 +12,11 @@ import type { ModelForm } from "./model-form.ts";
 /** Which keys may call a route. */
 export type KeyAccess =
   | { readonly kind: "public" }
-  /** Administrative endpoints: a management key, or a secret key that holds the scope. Calls are counted. */
-  | {
-      readonly kind: "administration";
-      readonly scope: Scope;
-      /** Not a secret key that has a limit itself: through this it could escape it. */
-      readonly refusesLimitedKeys?: true;
-    }
+  /**
+   * Administrative endpoints: a management key or a secret key, if it holds the scope. Calls are counted. Closed to
+   * limited secret keys unless limited-keys.ts lists the route.
+   */
+  | { readonly kind: "administration"; readonly scope: Scope }
   /** What describes the models: as administration, but not counted among administrative calls. */
   | { readonly kind: "catalogue"; readonly scope: Scope }
   /** What tells a key of an organization about itself: no scope is needed. */

@@ -22,6 +22,7 @@ import {
   holdsScope,
   isLimited,
   type KeyKind,
+  SETTING_FIELDS,
 } from "../lib/api-key-record.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -107,7 +108,7 @@ export class ApiKeys {
     return { key, remainingRpm, remainingTpm };
   }
 
-  /** Throws 403, 404, 409. */
+  /** Throws 400, 403, 404, 409. */
   async change(
     caller: ApiKeyRecord,
     id: string,
@@ -116,6 +117,11 @@ export class ApiKeys {
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
+    const limit = limitForSecretKeys(target.record.kind, changed);
+    if (limit !== undefined) {
+      const message = `A management key has no limits of its own: ${limit} applies to secret keys only.`;
+      throw new GatewayError("invalid_body", message, { param: limit });
+    }
     const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
     const isChanged = await asRefusal(
@@ -167,6 +173,25 @@ async function asRefusal<Result>(change: Promise<Result>): Promise<Result> {
       cause: error,
     });
   }
+}
+
+const LIMITS_OF_SECRET_KEYS = [
+  "rateLimitRpm",
+  "rateLimitTpm",
+  "dailyBudgetNano",
+  "monthlyBudgetNano",
+  "budgetIncludesByok",
+  "allowedModels",
+] as const satisfies readonly (keyof ApiKeySettings)[];
+
+/** The name of a limit among the settings that a key of this kind cannot have. Undefined if there is none. */
+export function limitForSecretKeys(
+  kind: KeyKind,
+  settings: Partial<ApiKeySettings>,
+): string | undefined {
+  if (kind === "secret") return undefined;
+  const limit = LIMITS_OF_SECRET_KEYS.find((name) => (settings[name] ?? false) !== false);
+  return limit && SETTING_FIELDS[limit];
 }
 
 function notFound(): GatewayError {
@@ -223,7 +248,7 @@ function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void {
 
 /** Throws 403. */
 function assertMaySee(caller: ApiKeyRecord, targetId: string): void {
-  if (caller.kind === "management" || caller.id === targetId || !isLimited(caller)) return;
+  if (caller.id === targetId || !isLimited(caller)) return;
   throw refused(
     "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot see other keys.",
   );

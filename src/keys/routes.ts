@@ -204,8 +204,6 @@ function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | 
 }
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
-/** A limited key would escape its limits through other keys, and their figures are not its own. */
-const unlimited: Access = { ...access, refusesLimitedKeys: true };
 const tag = "API keys";
 const DEFAULT_PAGE = 50;
 const NAME_TAKEN = { description: "The organization has a key of this name already" };
@@ -222,7 +220,7 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
       path: "/v1/keys",
       tag,
       summary: "List the organization's API keys",
-      access: unlimited,
+      access,
       query: listKeysQuery,
       responses: {
         200: { description: "Keys, newest first, without their secrets", schema: keyList },
@@ -273,7 +271,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys",
       tag,
       summary: "Create an API key",
-      access: unlimited,
+      access,
       body: createKeyBody,
       responses: {
         201: { description: "The key, with its secret this once", schema: createdKey },
@@ -294,7 +292,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys/:id",
       tag,
       summary: "Change an API key; null takes a limit away",
-      access: unlimited,
+      access,
       body: changeKeyBody,
       responses: {
         200: { description: "The key as it now stands", schema: keyListItem },
@@ -316,7 +314,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys/:id",
       tag,
       summary: "Revoke an API key",
-      access: unlimited,
+      access,
       responses: { 200: { description: "It is gone", schema: deletedKey } },
       async handle(context) {
         await keys.remove(context.caller.key, context.params.id!, context.author);

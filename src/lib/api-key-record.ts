@@ -90,15 +90,16 @@ export function areAllScopes(scopes: readonly string[]): boolean {
   return SCOPES.every((scope) => scopes.includes(scope));
 }
 
-/** True for a key with a rate limit, a budget, a model list or an expiry: it could escape its limits through other keys. */
+/** True for a secret key with a rate limit, a budget, a model list or an expiry. */
 export function isLimited(key: ApiKeyRecord): boolean {
   return (
-    key.rateLimitRpm !== null ||
-    key.rateLimitTpm !== null ||
-    key.dailyBudgetNano !== null ||
-    key.monthlyBudgetNano !== null ||
-    key.allowedModels !== null ||
-    key.expiresAtMs !== null
+    key.kind === "secret" &&
+    (key.rateLimitRpm !== null ||
+      key.rateLimitTpm !== null ||
+      key.dailyBudgetNano !== null ||
+      key.monthlyBudgetNano !== null ||
+      key.allowedModels !== null ||
+      key.expiresAtMs !== null)
   );
 }
 

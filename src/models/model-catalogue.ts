@@ -6,7 +6,6 @@ import {
   syncCatalogueSearch,
 } from "../../db/queries/catalogue-search.ts";
 import { deleteTunedModel } from "../../db/queries/tuned-models.ts";
-import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import { unknownModel } from "../calls/routing/unknown-model.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
@@ -132,14 +131,12 @@ export class ModelCatalogue {
 
   /**
    * Deletes a tuned model of the organization; its job deletes it at the provider. Returns its id.
-   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns, and for one
-   * that is not in the key's model list.
+   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
    */
   async remove(key: ApiKeyRecord, name: string, author: Author): Promise<string> {
     const { organizationId } = key;
     const index = await this.#tunedModels.indexFor(organizationId, [name]);
     const model = findModel(index, name);
-    if (key.kind === "secret") assertModelsAllowed(key, [model], "model", index);
     const { id } = model;
     const sql = authored(this.#sql, author);
     const isDeleted = (await deleteTunedModel(sql, organizationId, id)) !== undefined;

@@ -109,6 +109,8 @@ export type SetupOutcome =
  */
 export interface PaymentProcessor {
   readonly name: "test" | "stripe";
+  /** True if pages of the gateway, on which payers authenticate, stand in for those of a bank. */
+  readonly awaitsTestPayers?: boolean;
   /** Undefined where the processor keeps no customers. */
   createCustomer(organization: {
     readonly id: string;

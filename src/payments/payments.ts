@@ -189,7 +189,7 @@ export class Payments {
 
   async #testIntent(intentId: string, token: string): Promise<PaymentIntent | undefined> {
     const { background, processor } = this.#dependencies;
-    if (processor.name !== "test") return undefined;
+    if (processor.awaitsTestPayers !== true) return undefined;
     const intent = await findPaymentIntent(background, intentId);
     if (intent?.state !== "requires_action" || intent.processor !== "test") return undefined;
     return isTokenOf(intent.reference, intentId, token) ? intent : undefined;

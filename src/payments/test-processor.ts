@@ -86,6 +86,11 @@ export class TestProcessor implements PaymentProcessor {
     this.#isOn = isOn;
   }
 
+  /** Off, it credits no payment that waited for its payer before. */
+  get awaitsTestPayers(): boolean {
+    return this.#isOn;
+  }
+
   async createCustomer(): Promise<undefined> {}
 
   async charge(charge: Charge): Promise<ChargeOutcome> {

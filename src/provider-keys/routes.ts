@@ -41,8 +41,6 @@ const providerKeyList = Type.Object({ data: Type.Array(providerKey) });
 const deletedProviderKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
 
 const access: Access = { kind: "administration", scope: "provider_keys:manage" };
-/** Its calls are charged nothing, so a key with limits of its own must not add one. */
-const unlimited: Access = { ...access, refusesLimitedKeys: true };
 const tag = "Provider keys";
 
 interface AddBody {
@@ -60,7 +58,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       path: "/v1/provider_keys",
       tag,
       summary: "Add a key of the organization's own for a provider",
-      access: unlimited,
+      access,
       body: addKeyBody,
       responses: {
         201: { description: "The key was accepted by the provider", schema: providerKey },
@@ -98,7 +96,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       path: "/v1/provider_keys/:id",
       tag,
       summary: "Delete a provider key; no call that begins later uses it",
-      access: unlimited,
+      access,
       responses: { 200: { description: "It is gone", schema: deletedProviderKey } },
       async handle(context) {
         await keys.remove(organizationOf(context), context.params.id!, context.author);

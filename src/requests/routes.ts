@@ -8,9 +8,10 @@ import {
   type ShownRequest,
 } from "../../db/queries/requests.ts";
 import { jsonResponse } from "../http/error-response.ts";
+import { shownKeyId } from "../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
-import { type ApiKeyRecord, isLimited } from "../lib/api-key-record.ts";
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
 import { shownQuantities } from "../lib/usage.ts";
@@ -169,9 +170,9 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       responses: { 200: { description: "The request", schema: shownRequest } },
       async handle({ params, caller: { key } }) {
         const { id } = params as { id: string };
-        const found = await findRequest(sql, key.organizationId, id);
-        const own = ownKeyId(key);
-        if (found === undefined || (own !== undefined && found.keyId !== own)) {
+        const owner = { organizationId: key.organizationId, keyId: shownKeyId(key) };
+        const found = await findRequest(sql, owner, id);
+        if (found === undefined) {
           throw new GatewayError("request_not_found", "There is no such request.");
         }
         return jsonResponse(shownShape(found));
@@ -183,7 +184,9 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
 async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const span = timeSpan(query);
   const { organizationId } = key;
-  const after = query.after && (await findRequestPlace(sql, organizationId, query.after));
+  const own = shownKeyId(key);
+  const owner = { organizationId, keyId: own };
+  const after = query.after && (await findRequestPlace(sql, owner, query.after));
   if (query.after !== undefined && !after) {
     throw new GatewayError(
       "invalid_query",
@@ -193,7 +196,6 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
       },
     );
   }
-  const own = ownKeyId(key);
   const keyId = query.key_id ?? own;
   const { requests, nextAfter } =
     own !== undefined && keyId !== own
@@ -217,11 +219,6 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
     last_id: nextAfter ?? requests.at(-1)?.id ?? null,
     has_more: nextAfter !== undefined,
   };
-}
-
-/** The only key whose requests the caller sees; undefined: it sees all. */
-function ownKeyId(key: ApiKeyRecord): string | undefined {
-  return key.kind === "secret" && isLimited(key) ? key.id : undefined;
 }
 
 function shownShape(shown: ShownRequest) {

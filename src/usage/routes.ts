@@ -9,8 +9,8 @@ import {
 } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../http/error-response.ts";
+import { shownKeyId } from "../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition } from "../http/route.ts";
-import { isLimited } from "../lib/api-key-record.ts";
 import { usdNumber, usdText } from "../lib/money.ts";
 import {
   dateOf,
@@ -96,10 +96,7 @@ const latencyList = Type.Object({
   is_complete: isComplete,
 });
 
-const access: Extract<Access, { kind: "administration" }> = {
-  kind: "administration",
-  scope: "usage:read",
-};
+const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
 
 /** What was used and charged, by time and by what it is grouped by (contract 7). */
@@ -119,7 +116,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const page = intervalPage(query);
         const { interval } = page;
         const groups = groupsOf(query);
-        const own = key.kind === "secret" && isLimited(key) ? key.id : undefined;
+        const own = shownKeyId(key);
         const keyId = query.key_id ?? own;
         const isForeign = own !== undefined && keyId !== own;
         const isUpToDate = isForeign || (await bringUsageUpToDate(sql, key.organizationId));
@@ -139,8 +136,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       path: "/v1/usage/latency",
       tag,
       summary: "Show how long requests took, by hour, day or month",
-      // Of all keys together.
-      access: { ...access, refusesLimitedKeys: true },
+      access,
       query: Type.Object(intervalFields, { additionalProperties: false }),
       responses: { 200: { description: "Quantiles, earliest first", schema: latencyList } },
       async handle({ query, caller: { key } }) {

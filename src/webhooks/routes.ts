@@ -166,8 +166,6 @@ const deliveryList = Type.Object({
 const redelivery = Type.Object({ ...deliveryFields, ...sent });
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
-/** Events tell of other keys, so a limited key subscribes to none. */
-const unlimited: Access = { ...access, refusesLimitedKeys: true };
 const tag = "Webhooks";
 const DEFAULT_PAGE = 50;
 
@@ -191,7 +189,7 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks",
       tag,
       summary: "Create a webhook",
-      access: unlimited,
+      access,
       body: createWebhookBody,
       responses: {
         201: {
@@ -257,7 +255,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id",
       tag,
       summary: "Change a webhook; enabled again it gets what was kept for it",
-      access: unlimited,
+      access,
       body: changeWebhookBody,
       responses: { 200: { description: "The webhook as it now stands", schema: webhook } },
       async handle(context) {
@@ -277,7 +275,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id",
       tag,
       summary: "Delete a webhook; nothing is delivered to it any more",
-      access: unlimited,
+      access,
       responses: { 200: { description: "It is gone", schema: deletedWebhook } },
       async handle(context) {
         await webhooks.remove(organizationOf(context), context.params.id!, context.author);
@@ -293,7 +291,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     path: "/v1/webhooks/:id/rotate_secret",
     tag,
     summary: "Make a new secret; the one before signs too for 24 hours",
-    access: unlimited,
+    access,
     responses: {
       200: {
         description: "The webhook, with its new secret this once",
@@ -323,7 +321,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id/test",
       tag,
       summary: "Send a made-up event, with test: true in its data",
-      access: unlimited,
+      access,
       body: testWebhookBody,
       bodyIsOptional: true,
       responses: { 200: { description: "What became of it", schema: testedWebhook } },
@@ -359,7 +357,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
       tag,
       summary: "Send an event again, at once and outside the order",
-      access: unlimited,
+      access,
       responses: {
         200: { description: "The delivery, and what became of it now", schema: redelivery },
       },

@@ -78,7 +78,6 @@ const LISTS: readonly [string, Partial<TransactionListing>][] = [
   ["page 1, a busy key in a month", { keyId: BUSY_KEY, fromMs: day(30), beforeMs: day(60) }],
   ["page 1, a busy key and model", { keyId: BUSY_KEY, model: BUSY_MODEL }],
   ["page 1, a busy key, a rare model", { keyId: BUSY_KEY, model: RARE_MODEL }],
-  ["page 1, a limited key", { ofKeyId: RARE_KEY }],
 ];
 
 const USAGE: readonly [string, Partial<UsageListing>][] = [

@@ -65,6 +65,19 @@ test("keys create takes budgets, rate, models and expiry, of the only organizati
   expect(listed.total).toBe(3);
 });
 
+test("keys create makes no management key with a limit that applies to secret keys only", async () => {
+  for (const [option, value] of [
+    ["--rate-limit-rpm", "60"],
+    ["--daily-budget-usd", "1"],
+    ["--models", "sandbox/chat"],
+  ] as const) {
+    const command = ["keys", "create", "--name", "bound", "--kind", "management", option, value];
+    const refused = await runCliHere(environment, ...command);
+    expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(refused.stderr).toContain("limits apply to secret keys only");
+  }
+});
+
 test("keys create makes management and operator keys; keys list and revoke know operator keys", async () => {
   const management = await cli("keys", "create", "--name", "admin", "--kind", "management");
   expect(parseApiKey(management.key)).toEqual({ kind: "management" });

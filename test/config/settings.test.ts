@@ -359,29 +359,42 @@ describe("what is set without effect is told", () => {
   });
 });
 
-test("that payments are a test is said where others reach the gateway", () => {
-  const said = (environment: Record<string, string>) =>
-    read(environment).warnings.filter((line) => line.includes("the test processor takes payments"));
-  expect(said({ HOST: "0.0.0.0" })).toHaveLength(1);
-  expect(said({ HOST: "0.0.0.0", GATEWAY_TEST_PAYMENTS: "false" })).toEqual([]);
-  expect(said({ HOST: "0.0.0.0", STRIPE_SECRET_KEY: "sk_test_1" })).toEqual([]);
-  expect(said({ HOST: "127.0.0.1" })).toEqual([]);
-});
+/** A server of one's own costs nothing. */
+const LOCAL_SERVER = { OLLAMA_BASE_URL: "http://127.0.0.1:11434/v1" };
 
-/** Contract §2. */
-const CONTRACT_VARIABLES = `PORT HOST DATA_DIR DATABASE_URL REDIS_URL GATEWAY_CONFIG
-  GATEWAY_MANAGEMENT_KEY GATEWAY_SECRET_KEY GATEWAY_OPERATOR_KEY GATEWAY_MASTER_KEY GATEWAY_STARTING_CREDIT_USD
-  GATEWAY_PLAN GATEWAY_COMPLETION_SUCCESS_SAMPLE GATEWAY_WEBHOOK_RETRY_DELAYS
-  GATEWAY_WEBHOOK_ALLOW_HTTP GATEWAY_EGRESS_ALLOW GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS
-  GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS
-  GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS DATABASE_POOL_SIZE GATEWAY_CORS_ORIGINS GATEWAY_METRICS_TOKEN
-  GATEWAY_KEEPALIVE_MS GATEWAY_SHUTDOWN_GRACE_MS STRIPE_SECRET_KEY STRIPE_WEBHOOK_SECRET
-  STRIPE_API_BASE S3_BUCKET S3_ENDPOINT S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY S3_REGION
-  OPENAI_API_KEY OPENAI_BASE_URL LOG_LEVEL OTEL_EXPORTER_OTLP_ENDPOINT`.split(/\s+/);
+describe("the test processor takes payments", () => {
+  const isOn = (environment: Record<string, string>) => read(environment).testPayments;
 
-test("the table of variables names every one of the contract, each once and with a meaning", () => {
-  const names = CONFIG_VARIABLES.map(({ name }) => name);
-  expect(new Set(names).size).toBe(names.length);
-  expect(CONTRACT_VARIABLES.filter((name) => !names.includes(name))).toEqual([]);
-  expect(CONFIG_VARIABLES.filter(({ meaning }) => meaning === "")).toEqual([]);
+  test("by default only if nobody else reaches the gateway and no hosted provider is set", () => {
+    const trials: Record<string, string>[] = [{}, { HOST: "localhost" }, { HOST: "::1" }];
+    for (const environment of [...trials, LOCAL_SERVER]) {
+      expect([environment, isOn(environment)]).toEqual([environment, true]);
+    }
+    const cases: Record<string, string>[] = [
+      { HOST: "0.0.0.0" },
+      { HOST: "10.0.0.5" },
+      { OPENAI_API_KEY: "sk-1" },
+      { ANTHROPIC_API_KEY: "sk-1" },
+      { AWS_REGION: "eu-central-1", AWS_BEARER_TOKEN_BEDROCK: "b" },
+      { GATEWAY_PUBLIC_URL: "https://gateway.example.com" },
+      { GATEWAY_TRUSTED_PROXIES: "10.0.0.0/8" },
+    ];
+    for (const environment of cases) {
+      expect([environment, isOn(environment)]).toEqual([environment, false]);
+    }
+  });
+
+  test("if the setting says so, with a warning where it is not on by default, and never beside Stripe", () => {
+    const warned = (environment: Record<string, string>) =>
+      read(environment).warnings.filter((line) => line.startsWith("GATEWAY_TEST_PAYMENTS is true"));
+    const stated = { GATEWAY_TEST_PAYMENTS: "true" };
+    expect(isOn({ ...stated, HOST: "0.0.0.0" })).toBe(true);
+    expect(warned({ ...stated, HOST: "0.0.0.0" })).toHaveLength(1);
+    expect(warned({ ...stated, OPENAI_API_KEY: "sk-1" })).toHaveLength(1);
+    expect(warned(stated)).toEqual([]);
+    expect(warned({ HOST: "0.0.0.0" })).toEqual([]);
+    expect(isOn({ GATEWAY_TEST_PAYMENTS: "false" })).toBe(false);
+    expect(isOn({ ...stated, STRIPE_SECRET_KEY: "sk_test_1" })).toBe(false);
+    expect(() => read({ GATEWAY_TEST_PAYMENTS: "perhaps" })).toThrow("GATEWAY_TEST_PAYMENTS");
+  });
 });

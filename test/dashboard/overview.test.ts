@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { forecastOf } from "../../src/dashboard/overview.ts";
+import { addKeyOf } from "../support/api-keys.ts";
 import { type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
@@ -13,7 +14,7 @@ interface Sum {
 interface Overview {
   readonly today: Sum;
   readonly month: Sum;
-  readonly balance_usd: number;
+  readonly balance_usd: number | null;
   readonly hours: readonly (Sum & { readonly date: string; readonly p50_ms: number | null })[];
   readonly troubles: {
     readonly failures: readonly object[];
@@ -122,6 +123,28 @@ test("a webhook that fails is in the troubles from its first failed attempt on",
   }
   const url = "https://example.com/hook";
   expect(await troubled()).toEqual([{ id, url, attempts: 2, next_attempt_at: dueAt }]);
+});
+
+test("a key without their scopes sees no balance, webhooks or provider keys there", async () => {
+  const { organization, managementKey } = await gateway.addOrganization({ creditUsd: 3 });
+  const body = { url: "https://example.com/hook", events: ["key.deleted"] };
+  const created = await gateway.request("POST", "/v1/webhooks", body, { key: managementKey });
+  const { id } = (await created.json()) as { id: string };
+  await gateway.sql`UPDATE webhooks SET enabled = false, disabled_by = 'failures' WHERE id = ${id}`;
+  const reader = await addKeyOf(
+    "management",
+    { ...gateway, organizationId: organization.id },
+    { scopes: ["usage:read"] },
+  );
+  expect(await overviewFor(managementKey)).toMatchObject({
+    balance_usd: 3,
+    troubles: { webhooks: [{ id }] },
+  });
+  expect(await overviewFor(reader)).toMatchObject({
+    balance_usd: null,
+    forecast: null,
+    troubles: { webhooks: [], provider_keys: [] },
+  });
 });
 
 const USD = 1_000_000_000n;

@@ -63,6 +63,7 @@ test("after a reload the session gives its CSRF token again", async () => {
   expect(await again.json()).toMatchObject({
     kind: "organization",
     csrf_token: browser.csrfToken,
+    test_payments: true,
   });
 });
 
@@ -79,6 +80,7 @@ test.each([
   if (stated.origin === "self") stated.origin = gateway.baseUrl;
   for (const [method, path, body] of [
     ["GET", "session"],
+    ["GET", "sign_in"],
     ["GET", "v1/keys"],
     ["POST", "v1/keys", { name: "from elsewhere" }],
     ["POST", "session", { key: gateway.managementKey }],

@@ -31,7 +31,7 @@ describe("a link to a file's content", () => {
     const gateway = await startFilesGateway("disk", {
       environment: { GATEWAY_PUBLIC_URL: "https://gateway.example.com/ai/" },
     });
-    for (const host of ["evil.example", "evil.example/x?", "a@b"]) {
+    for (const host of ["evil.example", "evil.example:8443"]) {
       const url = await linkOf(await askForLink(gateway, [`host: ${host}`, ...FORGED]));
       expect(url).toMatch(/^https:\/\/gateway\.example\.com\/ai\/v1\/files\/file_\w+\/download\?/);
     }

@@ -8,7 +8,15 @@ import { AUTHORITY } from "./authority.ts";
 let gateway: TestGateway;
 let routes: string[];
 const keys: Record<string, string> = {};
-const scopedKeys = new Map<string, { with: string; without: string; limited: string[] }>();
+interface ScopedKeys {
+  readonly with: string;
+  readonly without: string;
+  readonly limited: readonly string[];
+  readonly management: string;
+  readonly managementWithout: string;
+}
+
+const scopedKeys = new Map<string, ScopedKeys>();
 
 const LIMITS: readonly Partial<ApiKeySettings>[] = [
   { rateLimitRpm: 1_000_000 },
@@ -27,13 +35,16 @@ beforeAll(async () => {
     Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
   );
   keys.management = gateway.managementKey;
-  keys.narrowManagement = await addKeyOf("management", gateway, { scopes: ["cache:manage"] });
+  keys.limited = await addSecretKey(gateway, { rateLimitRpm: 1_000_000 });
   keys.secret = gateway.secretKey;
   keys.operator = await addOperator(gateway);
   for (const scope of SCOPES) {
+    const others = SCOPES.filter((one) => one !== scope);
     scopedKeys.set(scope, {
       with: await addSecretKey(gateway, { scopes: [scope] }),
-      without: await addSecretKey(gateway, { scopes: SCOPES.filter((one) => one !== scope) }),
+      without: await addSecretKey(gateway, { scopes: others }),
+      management: await addKeyOf("management", gateway, { scopes: [scope] }),
+      managementWithout: await addKeyOf("management", gateway, { scopes: others }),
       limited: await Promise.all(
         LIMITS.map((limit) => addSecretKey(gateway, { scopes: [scope], ...limit })),
       ),
@@ -89,21 +100,31 @@ test.each(Object.entries(AUTHORITY))("%s", async (route, authority) => {
       ? "wrong_key_kind"
       : undefined;
   await ask("management", keys.management, forManagement);
-  await ask("management of one scope", keys.narrowManagement, forManagement);
   await ask("secret, all scopes", keys.secret, isOperator ? "wrong_key_kind" : undefined);
+  const isUnlimited = typeof authority === "object" && "unlimited" in authority;
+  const forLimited = isUnlimited ? "key_not_permitted" : undefined;
+  await ask(
+    "secret, all scopes, limited",
+    keys.limited,
+    isOperator ? "wrong_key_kind" : forLimited,
+  );
   for (const scope of SCOPES) {
     const scoped = scopedKeys.get(scope)!;
     if (typeof authority === "string") {
       await ask(`secret, ${scope}`, scoped.with, isOperator ? "wrong_key_kind" : undefined);
+      await ask(`management, ${scope}`, scoped.management, forManagement);
       continue;
     }
     const needed = Object.values(authority)[0];
     await ask(`secret, ${scope}`, scoped.with, scope === needed ? undefined : "missing_scope");
+    const code = scope === needed ? undefined : "missing_scope";
+    await ask(`management, ${scope}`, scoped.management, forManagement ?? code);
     if (scope !== needed) continue;
     await ask(`secret, without ${scope}`, scoped.without, "missing_scope");
+    const forLess = forManagement ?? "missing_scope";
+    await ask(`management, without ${scope}`, scoped.managementWithout, forLess);
     for (const [index, key] of scoped.limited.entries()) {
-      const code = "unlimited" in authority ? "key_not_permitted" : undefined;
-      await ask(`secret, limited in way ${index}`, key, code);
+      await ask(`secret, limited in way ${index}`, key, forLimited);
     }
   }
   expect(seen).toEqual(wanted);

@@ -81,6 +81,26 @@ describe("what a key grants", () => {
   });
 });
 
+test("a management key is given no budget, rate or model list, and may be given an expiry", async () => {
+  await addKeyOf("management", gateway, { name: "bookkeeper" });
+  const listed = await send("GET", "/v1/keys?search=bookkeeper", gateway.managementKey);
+  const [{ id }] = ((await listed.json()) as { data: [{ id: string }] }).data;
+  for (const limit of [
+    { rate_limit_rpm: 1 },
+    { rate_limit_tpm: 1 },
+    { daily_budget_usd: 0 },
+    { monthly_budget_usd: 1 },
+    { budget_includes_byok: true },
+    { allowed_models: ["sandbox/chat"] },
+  ]) {
+    const [param] = Object.keys(limit);
+    const refused = await change(gateway.managementKey, id, limit);
+    expect(await expectError(refused, 400, "invalid_body")).toMatchObject({ error: { param } });
+  }
+  const expires = { expires_at: new Date(FUTURE_MS).toISOString(), daily_budget_usd: null };
+  expect((await change(gateway.managementKey, id, expires)).status).toBe(200);
+});
+
 test("no key changes or deletes itself", async () => {
   const { secret, id } = await addKey({ scopes: MANAGER });
   const managementId = await idOfManagementKey();
@@ -151,7 +171,7 @@ describe("a secret key that is limited itself", () => {
     expect((await create(secret)).status).toBe(201);
   });
 
-  test("cannot make, change or delete webhooks, and can read them", async () => {
+  test("can neither make, change or delete webhooks, nor read them", async () => {
     const { secret } = await addKey({ rateLimitRpm: 9, scopes: ["webhooks:manage"] });
     const body = { url: "https://example.com/x", events: ["key.created"] };
     const made = await send("POST", "/v1/webhooks", gateway.managementKey, body);
@@ -162,10 +182,12 @@ describe("a secret key that is limited itself", () => {
       ["DELETE", `/v1/webhooks/${id}`, undefined],
       ["POST", `/v1/webhooks/${id}/rotate_secret`, undefined],
       ["POST", `/v1/webhooks/${id}/test`, {}],
+      ["GET", "/v1/webhooks", undefined],
+      ["GET", `/v1/webhooks/${id}`, undefined],
+      ["GET", `/v1/webhooks/${id}/deliveries`, undefined],
     ] as const) {
       await expectError(await send(method, path, secret, sent), 403, "key_not_permitted");
     }
-    expect((await send("GET", `/v1/webhooks/${id}`, secret)).status).toBe(200);
   });
 });
 

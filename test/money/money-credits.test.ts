@@ -277,7 +277,7 @@ describe("who may look", () => {
     await expectError(await get(path, other), 403, "missing_scope");
   });
 
-  test("a limited key sees what is its own and what is no key's, and no other key's", async () => {
+  test("a limited key sees its own charges alone, without balances that show what others spend", async () => {
     const mine = await gateway.addKey({ rate_limit_rpm: 100 });
     const other = await gateway.addKey({});
     expect((await gateway.chat(mine.secret)).status).toBe(200);
@@ -285,11 +285,18 @@ describe("who may look", () => {
     const keysOf = async (query: string, key: string) =>
       (await list(query, key)).data.map((entry) => (entry as { key_id?: string }).key_id);
     expect(await keysOf("?limit=2", gateway.managementKey)).toEqual([other.id, mine.id]);
-    expect(await keysOf("?type=usage", mine.secret)).toEqual([mine.id]);
-    expect(await list("?type=usage", mine.secret)).toMatchObject({ total: 1, has_more: false });
-    const seen = new Set(await keysOf("?limit=200", mine.secret));
-    expect(seen).toEqual(new Set([mine.id, undefined]));
+    for (const query of ["", "?type=usage", `?key_id=${mine.id}`]) {
+      expect(await list(query, mine.secret)).toMatchObject({
+        data: [{ key_id: mine.id, balance_after_usd: null }],
+        total: 1,
+        has_more: false,
+      });
+    }
+    for (const query of [`?key_id=${other.id}`, "?type=topup", "?type=adjustment"]) {
+      expect(await list(query, mine.secret)).toEqual({ data: [], total: 0, has_more: false });
+    }
     expect(await keysOf("?limit=1", other.secret)).toEqual([other.id]);
+    await expectError(await get("/v1/credits", mine.secret), 403, "key_not_permitted");
   });
 
   test("another organization sees its own balance and transactions alone", async () => {

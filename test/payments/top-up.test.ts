@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
+import { signIn } from "../support/dashboard-session.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { addMethod, balanceNano, paid, refused, topUp } from "./payment-gateway.ts";
@@ -270,7 +272,28 @@ test("with GATEWAY_TEST_PAYMENTS=false nothing is credited for nothing, not by m
       (id, organization_id, processor, state, reference, type, is_default)
       VALUES ('pm_1', ${closed.organizationId}, 'test', 'active', 'pm_card_visa', 'card', true)`;
     await refused(await topUp(closed, { amount_usd: 5 }), 402);
+    const session = await (await signIn(closed, closed.managementKey)).call("GET", "session");
+    expect(await session.json()).toMatchObject({ test_payments: false });
     expect(await balanceNano(closed, closed.organizationId)).toBe(10_000_000_000n);
+  } finally {
+    await closed.stop();
+  }
+});
+
+test("a page of the test processor credits nothing once that is off", async () => {
+  const database = await createTestDatabase();
+  const open = await startTestGateway({ database: { ...database, drop: async () => {} } });
+  const body = { amount_usd: 5, payment_method_id: "pm_card_authenticationRequired" };
+  const { authentication_url: page } = await refused(await topUp(open, body), 402);
+  await open.stop();
+  const closed = await startTestGateway({
+    database,
+    environment: { GATEWAY_TEST_PAYMENTS: "false" },
+  });
+  try {
+    const there = page!.replace(open.baseUrl, closed.baseUrl);
+    expect((await fetch(there, { method: "POST" })).status).toBe(404);
+    expect(await balanceNano(closed, open.organizationId)).toBe(10_000_000_000n);
   } finally {
     await closed.stop();
   }

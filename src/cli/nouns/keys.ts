@@ -13,7 +13,7 @@ import {
 } from "../../../db/queries/operator-keys.ts";
 import { keyCreated } from "../../events/key-created.ts";
 import { keyDeleted } from "../../events/key-deleted.ts";
-import { newKey } from "../../keys/api-keys.ts";
+import { limitForSecretKeys, newKey } from "../../keys/api-keys.ts";
 import { createdKeyShape, keyItemShape } from "../../keys/routes.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
 import {
@@ -91,6 +91,10 @@ const create: Command = {
     const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
     if (kind === "operator") return createOperatorKey(name, options, context);
     const settings = { name, ...readSettings(options, context.nowMs()) };
+    const limit = limitForSecretKeys(kind, settings);
+    if (limit !== undefined) {
+      throw new UsageError(`a management key takes no ${limit}: limits apply to secret keys only`);
+    }
     return withDatabase(context, async (sql) => {
       const organizationId = await organizationIdOf(sql, options.org);
       const { record, secret } = await addKey(

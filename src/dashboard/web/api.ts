@@ -6,6 +6,8 @@ export interface Session {
   readonly kind: "organization" | "operator";
   readonly key: { readonly id: string; readonly name: string | null };
   readonly csrf_token: string;
+  /** The test processor takes payments. */
+  readonly test_payments: boolean;
 }
 
 /** Undefined until it is known; null where there is none. */

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { session, signOut } from "./api.ts";
 import { Button, Choice, Link } from "./components/controls.tsx";
 import { Toasts } from "./components/dialog.tsx";
-import { Empty, PageHead } from "./components/display.tsx";
+import { Empty, Notice, PageHead } from "./components/display.tsx";
 import { isLive } from "./live.ts";
 import { type DashboardPage, PAGES } from "./pages/table.ts";
 import { useResource } from "./resource.ts";
@@ -81,8 +81,20 @@ function Frame({ pages, current }: FrameProps) {
         <Foot />
       </div>
       <main ref={content} tabIndex={-1}>
+        {session.value?.test_payments === true && <TestPayments />}
         {current === undefined ? <Missing /> : <current.Page />}
       </main>
+    </div>
+  );
+}
+
+function TestPayments() {
+  return (
+    <div class="test-payments">
+      <Notice tone="warn">
+        Test payments are on: top-ups add credit, and no money moves. Before customers use this
+        gateway, set <code>STRIPE_SECRET_KEY</code>, or <code>GATEWAY_TEST_PAYMENTS=false</code>.
+      </Notice>
     </div>
   );
 }

@@ -40,7 +40,8 @@ export interface Overview {
   readonly today: Sum;
   readonly yesterday: Sum;
   readonly month: Sum;
-  readonly balance_usd: number;
+  /** Null for a key that may not see it. */
+  readonly balance_usd: number | null;
   readonly forecast: {
     readonly gone_at: string | null;
     readonly usd_a_day: number;
@@ -85,7 +86,7 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
       />
       <Figure
         label="Balance"
-        value={overview && usd(overview.balance_usd)}
+        value={overview && (overview.balance_usd === null ? "—" : usd(overview.balance_usd))}
         note={overview && <Forecast overview={overview} />}
       />
       <Figure
@@ -104,7 +105,9 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
 }
 
 /** When the balance is gone, and what that is concluded from. */
-function Forecast({ overview: { forecast, replenishing } }: { readonly overview: Overview }) {
+function Forecast({ overview }: { readonly overview: Overview }) {
+  const { balance_usd: balance, forecast, replenishing } = overview;
+  if (balance === null) return <>Needs the scope billing:read</>;
   if (replenishing === "active") return <>Topped up automatically</>;
   if (forecast === null) return null;
   const { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf } = forecast;

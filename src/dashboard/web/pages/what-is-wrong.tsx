@@ -68,7 +68,7 @@ function moneyTroubles({ balance_usd: balance, forecast, replenishing }: Overvie
     replenishing !== "active" && goneAt !== null && Date.parse(goneAt) - Date.now() < SOON_MS;
   const topUp = <Link page="settings">Top up</Link>;
   const troubles = [];
-  if (balance <= 0) {
+  if (balance !== null && balance <= 0) {
     troubles.push(
       <li key="balance" class="bad">
         The balance is {usd(balance)}: requests may be refused until it is topped up. {topUp}

@@ -65,11 +65,6 @@ export function BillingSection() {
   };
   return (
     <>
-      {bounds?.processor === "test" && (
-        <Notice tone="warn">
-          This gateway has no payment processor: test cards stand in for cards, and no money moves.
-        </Notice>
-      )}
       {bounds?.processor === null && (
         <Notice>This gateway takes no payments. Its operator adds credit to your balance.</Notice>
       )}

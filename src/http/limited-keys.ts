@@ -1,0 +1,89 @@
+import { type ApiKeyRecord, isLimited } from "../lib/api-key-record.ts";
+import type { RouteDefinition } from "./route.ts";
+
+/**
+ * Routes that a limited secret key may call, besides those that need no key. It calls models, with the files and
+ * stored objects that calls of models name, and reads its own figures. Every route that is not listed is closed to it.
+ */
+const OPEN_TO_LIMITED_KEYS: ReadonlySet<string> = new Set([
+  "POST /v1/chat/completions",
+  "POST /v1/messages",
+  "POST /v1/messages/count_tokens",
+  "POST /v1/embeddings",
+  "POST /v1/rerank",
+  "POST /v1/moderations",
+  "POST /v1/audio/speech",
+  "POST /v1/audio/transcriptions",
+  "POST /v1/audio/translations",
+  "POST /v1/images/generations",
+  "POST /v1/images/edits",
+  "POST /v1/images/variations",
+  "POST /v1/responses",
+  "POST /v1/responses/input_tokens",
+  "POST /v1/responses/compact",
+  "GET /v1/responses/:id",
+  "DELETE /v1/responses/:id",
+  "GET /v1/responses/:id/input_items",
+  "POST /v1/responses/:id/cancel",
+  "POST /v1/conversations",
+  "GET /v1/conversations/:id",
+  "POST /v1/conversations/:id",
+  "DELETE /v1/conversations/:id",
+  "GET /v1/conversations/:id/items",
+  "POST /v1/conversations/:id/items",
+  "GET /v1/conversations/:id/items/:item_id",
+  "DELETE /v1/conversations/:id/items/:item_id",
+  "POST /v1/files",
+  "GET /v1/files",
+  "GET /v1/files/:id",
+  "GET /v1/files/:id/content",
+  "GET /v1/files/:id/download_url",
+  "DELETE /v1/files/:id",
+  "POST /v1/vector_stores",
+  "GET /v1/vector_stores",
+  "GET /v1/vector_stores/:id",
+  "POST /v1/vector_stores/:id",
+  "DELETE /v1/vector_stores/:id",
+  "POST /v1/vector_stores/:id/search",
+  "POST /v1/vector_stores/:id/files",
+  "GET /v1/vector_stores/:id/files",
+  "GET /v1/vector_stores/:id/files/:file",
+  "POST /v1/vector_stores/:id/files/:file",
+  "DELETE /v1/vector_stores/:id/files/:file",
+  "GET /v1/vector_stores/:id/files/:file/content",
+  "POST /v1/vector_stores/:id/file_batches",
+  "GET /v1/vector_stores/:id/file_batches/:batch",
+  "POST /v1/vector_stores/:id/file_batches/:batch/cancel",
+  "GET /v1/vector_stores/:id/file_batches/:batch/files",
+  "POST /v1/batches",
+  "GET /v1/batches",
+  "GET /v1/batches/:id",
+  "POST /v1/batches/:id/cancel",
+  "POST /v1/fine_tuning/jobs",
+  "GET /v1/fine_tuning/jobs",
+  "GET /v1/fine_tuning/jobs/:id",
+  "GET /v1/fine_tuning/jobs/:id/events",
+  "POST /v1/fine_tuning/jobs/:id/cancel",
+  "GET /v1/models",
+  "GET /v1/models/count",
+  "GET /v1/models/search",
+  "GET /v1/models/compare",
+  "GET /v1/models/*",
+  // Its own figures: the handlers leave out those of other keys (`shownKeyId`).
+  "GET /v1/key",
+  "GET /v1/keys/:id",
+  "GET /v1/usage",
+  "GET /v1/requests",
+  "GET /v1/requests/:id",
+  "GET /v1/credits/transactions",
+]);
+
+/** True if a limited secret key that holds the route's scope may call the route. */
+export function isOpenToLimitedKeys({ method, path }: Pick<RouteDefinition, "method" | "path">) {
+  return OPEN_TO_LIMITED_KEYS.has(`${method} ${path}`);
+}
+
+/** The only key whose figures a caller may see. Undefined if it may see those of the whole organization. */
+export function shownKeyId(key: ApiKeyRecord): string | undefined {
+  return isLimited(key) ? key.id : undefined;
+}
