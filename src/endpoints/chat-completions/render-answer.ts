@@ -173,6 +173,7 @@ function renderCompletion(
         logprobs: choice.logprobs ?? null,
         finish_reason: choice.finish,
       })),
+      system_fingerprint: null,
     },
     usage,
     estimatedTokens: tokensOfBytes(bytes) + images * TOKENS_OF_IMAGE,

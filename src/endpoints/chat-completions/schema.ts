@@ -179,7 +179,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "`echo_upstream_body: true` shows what was sent to the provider, where the operator allows it",
+            "With any members, also none: the gateway's log line of this request has its user, session, tags, wait, route and guardrail matches. `echo_upstream_body: true` also shows the caller what was sent to the provider, if the operator allows it",
         },
       ),
     ),
