@@ -10,6 +10,11 @@ const MAX_PLUGINS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_TRANSFORMS = 16;
 
+/** Values of `reasoning.effort`. Models have some of them; adapters take the closest one. */
+export const REASONING_EFFORTS = [
+  ...["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+] as const;
+
 const contentPart = Type.Object({ type: Type.String() });
 
 const toolCall = Type.Object({
@@ -98,7 +103,7 @@ export const chatCompletionBody = Type.Object(
     response_format: optional(responseFormat),
     reasoning: optional(
       Type.Object({
-        effort: optional(Type.String()),
+        effort: optional(Type.Enum([...REASONING_EFFORTS])),
         max_tokens: integer(1, MAX_SAFE),
         exclude: Type.Optional(Type.Boolean()),
         enabled: Type.Optional(Type.Boolean()),
@@ -169,7 +174,10 @@ export const chatCompletionBody = Type.Object(
     metadata: optional(
       Type.Object(
         {},
-        { description: "Kept with the charge; `idempotency_key` does what the header does" },
+        {
+          description:
+            "Kept with the charge: at most 16 pairs, with keys of at most 64 characters and texts of at most 512, besides `tags` and `idempotency_key`, which does what the header does",
+        },
       ),
     ),
     user: optional(Type.String({ maxLength: 512 })),
