@@ -205,10 +205,18 @@ class ChunkGatherer implements AnswerGatherer {
 
 function joinedCalls(before: unknown, pieces: unknown): unknown {
   const calls = (before ?? []) as Record<string, unknown>[];
-  for (const { index, function: called, ...rest } of pieces as readonly Fields[]) {
+  for (const { index, function: called, custom, ...rest } of pieces as readonly Fields[]) {
     calls[index as number] ??= {};
     const call = calls[index as number]!;
     Object.assign(call, rest);
+    if (isFields(custom)) {
+      const { input: before = "" } = (call.custom ?? {}) as Fields;
+      call.custom = {
+        ...(call.custom as object),
+        ...custom,
+        input: `${before}${custom.input ?? ""}`,
+      };
+    }
     if (!isFields(called)) continue;
     const { name, arguments: json = "" } = called;
     const known = (call.function ?? { name, arguments: "" }) as Record<string, unknown>;

@@ -21,6 +21,7 @@ const toolCall = Type.Object({
   id: Type.Optional(Type.String()),
   type: Type.Optional(Type.String()),
   function: Type.Optional(Type.Object({ name: Type.String(), arguments: Type.String() })),
+  custom: Type.Optional(Type.Object({ name: Type.String(), input: Type.String() })),
 });
 
 const message = Type.Object({
@@ -47,6 +48,27 @@ const tool = Type.Object({
       parameters: optional(Type.Object({})),
       strict: optional(Type.Boolean()),
     }),
+  ),
+  custom: Type.Optional(
+    Type.Object(
+      {
+        name: Type.String({ minLength: 1 }),
+        description: optional(Type.String()),
+        format: optional(
+          Type.Union([
+            Type.Object({ type: Type.Literal("text") }),
+            Type.Object({
+              type: Type.Literal("grammar"),
+              grammar: Type.Object({
+                syntax: Type.Enum(["lark", "regex"]),
+                definition: Type.String(),
+              }),
+            }),
+          ]),
+        ),
+      },
+      { description: "A tool of one text; models without such tools get a function for it" },
+    ),
   ),
 });
 
@@ -204,11 +226,18 @@ export const chatCompletionBody = Type.Object(
   },
 );
 
-const answeredCall = Type.Object({
-  id: Type.String(),
-  type: Type.Literal("function"),
-  function: Type.Object({ name: Type.String(), arguments: Type.String() }),
-});
+const answeredCall = Type.Union([
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("function"),
+    function: Type.Object({ name: Type.String(), arguments: Type.String() }),
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("custom"),
+    custom: Type.Object({ name: Type.String(), input: Type.String() }),
+  }),
+]);
 
 /** With include_usage in a stream's last chunk, always in what is not streamed. */
 const usage = Type.Object({
@@ -332,6 +361,12 @@ export const chatCompletionChunk = Type.Object(
                   Type.Object({
                     name: Type.Optional(Type.String()),
                     arguments: Type.Optional(Type.String({ description: "A part of them" })),
+                  }),
+                ),
+                custom: Type.Optional(
+                  Type.Object({
+                    name: Type.Optional(Type.String()),
+                    input: Type.Optional(Type.String({ description: "A part of it" })),
                   }),
                 ),
               }),
