@@ -65,6 +65,8 @@ export interface RequestFacts {
   asked?: AskedFields;
   /** Undefined where the request is not traced. */
   trace?: RequestTrace | undefined;
+  /** The caller's header, which the provider gets as it is if the request is not traced here. */
+  traceparent?: string | undefined;
   model?: string;
   provider?: string;
   promptTokens?: number;
