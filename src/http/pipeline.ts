@@ -312,6 +312,10 @@ export class RequestRun implements RequestContext, BodyConnection {
     headers["x-gateway-request-id"] = this.requestId;
     headers["x-request-id"] = this.requestId;
     if (wire !== undefined) headers[wire.requestIdHeader] = this.requestId;
+    // OpenAI's clients read it under this name.
+    if (this.#route.definition.access.kind === "model") {
+      headers["openai-processing-ms"] = String(Math.round(performance.now() - this.startedMs));
+    }
     this.#named = new Response(body, { status, headers });
     return this.#named;
   }
