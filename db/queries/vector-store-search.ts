@@ -139,6 +139,7 @@ export async function readFoundChunks(
     JOIN vector_store_chunks c ON c.file = p.file AND c.position = p.position
     JOIN vector_store_files f ON f.number = c.file
     JOIN files o ON o.id = f.file_id
-    WHERE f.organization_id = ${organizationId} AND f.status = 'completed'`;
+    WHERE f.organization_id = ${organizationId} AND f.status = 'completed'
+      AND (o.expires_at IS NULL OR o.expires_at > clock_timestamp())`;
   return rows.map(({ file_id: fileId, ...row }) => ({ ...row, fileId }));
 }

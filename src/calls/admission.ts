@@ -18,7 +18,7 @@ import type {
   LongHoldRequest,
   MoneyPort,
 } from "../money/interface.ts";
-import { CallTokens, halfOf } from "./call-tokens.ts";
+import { CallTokens, halfOf, secondsUntil } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -96,8 +96,11 @@ export class CallAdmission {
     if (takenRate !== undefined) return takenRate;
     if (key.rateLimitRpm === null) return NO_HEADERS;
     const limit = givesWay === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
-    const decided = this.#dependencies.rates.take(key.id, limit);
-    return decided instanceof Promise ? decided.then(admittedHeaders) : admittedHeaders(decided);
+    const { rates, clock } = this.#dependencies;
+    const decided = rates.take(key.id, limit);
+    return decided instanceof Promise
+      ? decided.then((decision) => admittedHeaders(decision, clock))
+      : admittedHeaders(decided, clock);
   }
 
   /**
@@ -259,8 +262,8 @@ function assertOwnKeys(places: readonly ServingPlace[]): void {
 }
 
 /** Throws 429. */
-function admittedHeaders(decision: RateDecision): RateHeaders {
-  const headers = rateHeaders(decision);
+function admittedHeaders(decision: RateDecision, clock: Clock): RateHeaders {
+  const headers = rateHeaders(decision, clock);
   if (decision.isAdmitted) return headers;
   throw new GatewayError(
     "rate_limit_exceeded",
@@ -270,11 +273,17 @@ function admittedHeaders(decision: RateDecision): RateHeaders {
   );
 }
 
-function rateHeaders(decision: RateDecision): RateHeaders {
+/** By the names of the specification, and by those that OpenAI's clients know. */
+function rateHeaders(decision: RateDecision, clock: Clock): RateHeaders {
+  const limit = String(decision.limit);
+  const remaining = String(decision.remaining);
   return {
-    "x-ratelimit-limit": String(decision.limit),
-    "x-ratelimit-remaining": String(decision.remaining),
+    "x-ratelimit-limit": limit,
+    "x-ratelimit-remaining": remaining,
     "x-ratelimit-reset": String(Math.ceil(decision.resetMs / 1_000)),
+    "x-ratelimit-limit-requests": limit,
+    "x-ratelimit-remaining-requests": remaining,
+    "x-ratelimit-reset-requests": secondsUntil(decision.resetMs, clock),
   };
 }
 

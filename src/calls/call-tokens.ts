@@ -184,10 +184,14 @@ function headersOf(
   { limit, remaining, resetMs }: RateDecision,
   clock: Clock,
 ): Record<string, string> {
-  const seconds = Math.ceil((resetMs - clock.nowMs()) / 100) / 10;
   return {
     "x-ratelimit-limit-tokens": String(limit),
     "x-ratelimit-remaining-tokens": String(remaining),
-    "x-ratelimit-reset-tokens": `${seconds}s`,
+    "x-ratelimit-reset-tokens": secondsUntil(resetMs, clock),
   };
+}
+
+/** The time until then in the form of OpenAI's headers, as `6.5s`; at least `0s`. */
+export function secondsUntil(timeMs: number, clock: Clock): string {
+  return `${Math.max(0, Math.ceil((timeMs - clock.nowMs()) / 100) / 10)}s`;
 }

@@ -117,6 +117,7 @@ export class ProviderCall extends CallAbort {
   onNewConnection = false;
   /** Where the call is traced. */
   span: TraceSpan | undefined;
+  #callersTraceparent: string | undefined;
 
   constructor(requestId: string, stream: boolean) {
     super();
@@ -124,8 +125,17 @@ export class ProviderCall extends CallAbort {
     this.stream = stream;
   }
 
-  /** Directs the call to the candidate, whose body the endpoint then sets. */
-  aimAt({ model, upstreamModel }: Candidate, { onNewConnection, span }: CallAim): void {
+  /**
+   * Directs the call to the candidate, whose body the endpoint then sets.
+   *
+   * @param traceparent the caller's, of a request that is not traced
+   */
+  aimAt(
+    { model, upstreamModel }: Candidate,
+    { onNewConnection, span }: CallAim,
+    traceparent?: string,
+  ): void {
+    this.#callersTraceparent = traceparent;
     this.traceBy(span);
     this.model = upstreamModel;
     this.modelId = model.canonicalId ?? model.id;
@@ -134,7 +144,7 @@ export class ProviderCall extends CallAbort {
 
   traceBy(span: TraceSpan | undefined): void {
     this.span = span;
-    this.traceparent = span?.traceparent;
+    this.traceparent = span?.traceparent ?? this.#callersTraceparent;
   }
 
   get abortNotice(): AbortNotice {

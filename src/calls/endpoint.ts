@@ -325,6 +325,37 @@ export function assertRecordable(request: CommonFields): void {
     );
   }
   assertTagged(request.metadata);
+  assertPairs(request.metadata);
+}
+
+/** Members of `metadata` that mean something to the gateway, and have bounds of their own. */
+const GATEWAY_METADATA: ReadonlySet<string> = new Set(["idempotency_key", "tags"]);
+const MAX_PAIRS = 16;
+const MAX_PAIR_KEY_CHARACTERS = 64;
+const MAX_PAIR_VALUE_CHARACTERS = 512;
+
+/** Throws 400 if metadata have more or longer pairs than OpenAI's API takes. */
+function assertPairs(metadata: CommonFields["metadata"]): void {
+  let pairs = 0;
+  for (const [key, value] of Object.entries(metadata ?? {})) {
+    if (GATEWAY_METADATA.has(key)) continue;
+    if (++pairs > MAX_PAIRS) throw tooMuch("metadata", `${MAX_PAIRS} pairs`);
+    if (isLonger(key, MAX_PAIR_KEY_CHARACTERS)) {
+      throw tooMuch("metadata", `${MAX_PAIR_KEY_CHARACTERS} characters in a key`);
+    }
+    if (typeof value === "string" && isLonger(value, MAX_PAIR_VALUE_CHARACTERS)) {
+      throw tooMuch(`metadata.${key}`, `${MAX_PAIR_VALUE_CHARACTERS} characters`);
+    }
+  }
+}
+
+function isLonger(text: string, characters: number): boolean {
+  return text.length > characters && [...text].length > characters;
+}
+
+function tooMuch(param: string, most: string): GatewayError {
+  const message = `Request body field "${param}": must not have more than ${most}.`;
+  return new GatewayError("invalid_body", message, { param });
 }
 
 /** Throws 400 where there are more tags than budgets and usage are counted by. */

@@ -163,7 +163,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   call(candidate: Candidate): Promise<Answer> {
     const { log, startedMs } = this.#admitted;
     log.queuedMs ??= performance.now() - startedMs;
-    this.aimAt(candidate, this.tries);
+    this.aimAt(candidate, this.tries, log.traceparent);
     return this.#endpoint.call(this, candidate, this.#admitted, this.#steps);
   }
 

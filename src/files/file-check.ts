@@ -1,6 +1,7 @@
 import { GatewayError } from "../lib/errors.ts";
 import { type FilePurpose, UPLOAD_PURPOSES, type UploadPurpose } from "../lib/file-record.ts";
 import { type ImageHeader, MAX_IMAGE_HEAD_BYTES, readImageHeader } from "../lib/image-header.ts";
+import { isFields, jsonValue } from "../lib/json.ts";
 import { checkBatchLine, checkChatLine, JsonLinesCheck } from "./json-lines-check.ts";
 
 const MEGABYTE = 1024 * 1024;
@@ -14,9 +15,78 @@ export function maxBytes(purpose: FilePurpose): number {
   return purpose === "vision" ? MAX_VISION_BYTES : MAX_FILE_BYTES;
 }
 
-/** Null: kept until it is deleted. */
-export function lifetimeSeconds(purpose: FilePurpose): number | null {
-  return purpose === "vision" ? VISION_LIFETIME_SECONDS : null;
+/**
+ * The lifetime of a file, from its creation. Null: kept until it is deleted.
+ *
+ * @param askedSeconds what its upload asks for; a file of a purpose with a lifetime cannot have a longer one
+ */
+export function lifetimeSeconds(
+  purpose: FilePurpose,
+  askedSeconds: number | undefined,
+): number | null {
+  if (purpose !== "vision") return askedSeconds ?? null;
+  return Math.min(VISION_LIFETIME_SECONDS, askedSeconds ?? VISION_LIFETIME_SECONDS);
+}
+
+/** Bounds of `expires_after.seconds`: an hour and 30 days, as OpenAI has them. */
+export const MIN_LIFETIME_SECONDS = 3_600;
+export const MAX_LIFETIME_SECONDS = 2_592_000;
+
+/**
+ * `expires_after` of an upload: a part of the form for each member, as OpenAI's clients send it, or one of JSON.
+ */
+export class ExpiresAfter {
+  #hasAnchor = false;
+  #seconds: number | undefined;
+
+  /** Returns false if the part is none of it. Throws 400. */
+  take(part: string, value: string): boolean {
+    if (part === "expires_after") {
+      const stated = jsonValue(value);
+      if (!isFields(stated)) throw wrongExpiry("must be an object");
+      for (const name in stated) this.#set(name, stated[name]);
+      return true;
+    }
+    const name = /^expires_after\[(.*)\]$/.exec(part)?.[1];
+    if (name === undefined) return false;
+    this.#set(name, /^\d{1,15}$/.test(value) ? Number(value) : value);
+    return true;
+  }
+
+  /** Undefined if the upload states none. Throws 400 if it states a part of it. */
+  get seconds(): number | undefined {
+    if (this.#hasAnchor === (this.#seconds !== undefined)) return this.#seconds;
+    throw wrongExpiry("needs both anchor and seconds");
+  }
+
+  #set(name: string, value: unknown): void {
+    if (name === "anchor") this.#setAnchor(value);
+    else if (name === "seconds") this.#setSeconds(value);
+    else throw wrongExpiry("has anchor and seconds alone");
+  }
+
+  #setAnchor(value: unknown): void {
+    if (this.#hasAnchor || value !== "created_at") {
+      throw wrongExpiry('needs the anchor "created_at", once');
+    }
+    this.#hasAnchor = true;
+  }
+
+  #setSeconds(value: unknown): void {
+    const isWithin =
+      Number.isSafeInteger(value) &&
+      (value as number) >= MIN_LIFETIME_SECONDS &&
+      (value as number) <= MAX_LIFETIME_SECONDS;
+    if (this.#seconds !== undefined || !isWithin) {
+      const bounds = `${MIN_LIFETIME_SECONDS} to ${MAX_LIFETIME_SECONDS}`;
+      throw wrongExpiry(`needs seconds, an integer from ${bounds}, once`);
+    }
+    this.#seconds = value as number;
+  }
+}
+
+function wrongExpiry(what: string): GatewayError {
+  return new GatewayError("invalid_body", `expires_after ${what}.`, { param: "expires_after" });
 }
 
 export function isUploadPurpose(text: string): text is UploadPurpose {

@@ -91,12 +91,19 @@ export class FileLibrary {
     const { storage, links, clock } = this.#dependencies;
     const proof = links.sign(file.id, clock.nowMs());
     if (file.storageKey === null) return { kind: "gateway", proof };
-    const expiresInSeconds = LINK_LIFETIME_SECONDS;
+    const expiresInSeconds = linkSeconds(file, clock.nowMs());
     const url = await storage.signedUrl(file.storageKey, { ...address, expiresInSeconds });
     return url === undefined
       ? { kind: "gateway", proof }
-      : { kind: "store", url, expires: proof.expires };
+      : { kind: "store", url, expires: Math.floor(clock.nowMs() / 1_000) + expiresInSeconds };
   }
+}
+
+/** How long a link to the store is good, which does not know when the file expires. At least a second. */
+function linkSeconds({ expiresAtMs }: FileRecord, nowMs: number): number {
+  if (expiresAtMs === null) return LINK_LIFETIME_SECONDS;
+  const left = Math.floor((expiresAtMs - nowMs) / 1_000);
+  return Math.max(1, Math.min(LINK_LIFETIME_SECONDS, left));
 }
 
 /** What comes in a path may be any text, such as one that no database takes. */

@@ -17,7 +17,13 @@ import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
 import { newId, timeOfId } from "../lib/ids.ts";
 import { fileQuotaOf } from "../lib/plans.ts";
 import { asStorageFailure, type FileStorage, type StorageWriter } from "../storage/interface.ts";
-import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./file-check.ts";
+import {
+  ExpiresAfter,
+  isUploadPurpose,
+  lifetimeSeconds,
+  MAX_FILE_BYTES,
+  maxBytes,
+} from "./file-check.ts";
 import { CheckingThread, type ThreadedCheck } from "./threaded-check.ts";
 
 const RENEW_MS = 10_000;
@@ -121,6 +127,7 @@ export class FileUpload {
   readonly #leastBytes: number;
   #purpose: UploadPurpose | undefined;
   #heading: FileHeading | undefined;
+  readonly #expiresAfter = new ExpiresAfter();
   readonly #checking: CheckingThread;
   #check: ThreadedCheck | undefined;
 
@@ -149,6 +156,11 @@ export class FileUpload {
     assertSize(this.#stored.bytes, purpose);
     if (this.#heading === undefined) this.#check = this.#checking.begin(purpose);
     else this.#check?.decide(purpose);
+  }
+
+  /** Takes a part of the form that says when the file expires. Returns false for another part. Throws 400. */
+  takeExpiry(part: string, value: string): boolean {
+    return this.#expiresAfter.take(part, value);
   }
 
   /** Throws 400, 403, 413. */
@@ -188,6 +200,7 @@ export class FileUpload {
     const heading = this.#heading;
     if (heading === undefined) throw invalid("file", "file is missing.");
     if (purpose === undefined) throw invalid("purpose", "purpose is missing.");
+    const lifetime = lifetimeSeconds(purpose, this.#expiresAfter.seconds);
     await this.#check?.passed();
     const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
     try {
@@ -202,7 +215,7 @@ export class FileUpload {
           purpose,
           contentType: this.#check?.contentType ?? stated,
           createdAtMs: timeOfId(id),
-          lifetimeSeconds: lifetimeSeconds(purpose),
+          lifetimeSeconds: lifetime,
         };
       });
     } catch (error) {

@@ -7,7 +7,7 @@ import { type Access, nullable, type RequestContext, type RouteDefinition } from
 import { type Clock, steady } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type FileRecord, RESULT_PURPOSES, UPLOAD_PURPOSES } from "../lib/file-record.ts";
-import { MAX_FILE_BYTES } from "./file-check.ts";
+import { MAX_FILE_BYTES, MAX_LIFETIME_SECONDS, MIN_LIFETIME_SECONDS } from "./file-check.ts";
 import type { FileLibrary } from "./file-library.ts";
 import type { FileUpload, FileUploads } from "./file-uploads.ts";
 import { MAX_LINE_BYTES } from "./json-lines-check.ts";
@@ -22,6 +22,19 @@ export const uploadForm = Type.Object(
       description: `At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests, each line of both at most ${MAX_LINE_MB} MB; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.`,
     }),
     purpose: Type.Enum(purposes, { description: "In any order with the file." }),
+    expires_after: Type.Optional(
+      Type.Object(
+        {
+          anchor: Type.Literal("created_at"),
+          seconds: Type.Integer({ minimum: MIN_LIFETIME_SECONDS, maximum: MAX_LIFETIME_SECONDS }),
+        },
+        {
+          additionalProperties: false,
+          description:
+            "As the parts expires_after[anchor] and expires_after[seconds], or as one part of JSON. If it is absent, files are kept until they are deleted, but for those for vision: 24 hours at most.",
+        },
+      ),
+    ),
   },
   { additionalProperties: false },
 );
@@ -266,7 +279,7 @@ function formReceiver(upload: FileUpload) {
   return {
     field(name: string, value: string): void {
       if (name === "purpose") upload.setPurpose(value);
-      else
+      else if (!upload.takeExpiry(name, value))
         throw unexpected(name, name === "file" ? "must be a file, with a filename" : "is unknown");
     },
     async file(name: string, heading: { filename: string; contentType: string }) {

@@ -12,6 +12,7 @@ import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
 import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
+import { passedTraceparent } from "../lib/trace.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
 import type { RecordedTrace } from "../telemetry/request-trace.ts";
@@ -220,6 +221,8 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (access.kind === "model") {
         this.#trace = dependencies.tracing?.begin(this.request.headers, definition);
         this.log.trace = this.#trace;
+        if (this.#trace === undefined)
+          this.log.traceparent = passedTraceparent(this.request.headers);
         dependencies.loadGate.admit();
       }
       if (access.kind !== "public") {
@@ -314,6 +317,10 @@ export class RequestRun implements RequestContext, BodyConnection {
     headers["x-gateway-request-id"] = this.requestId;
     headers["x-request-id"] = this.requestId;
     if (wire !== undefined) headers[wire.requestIdHeader] = this.requestId;
+    // OpenAI's clients read it under this name.
+    if (this.#route.definition.access.kind === "model") {
+      headers["openai-processing-ms"] = String(Math.round(performance.now() - this.startedMs));
+    }
     this.#named = new Response(body, { status, headers });
     return this.#named;
   }

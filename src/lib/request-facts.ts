@@ -21,6 +21,13 @@ export interface AskedFields {
   readonly messages?: unknown;
   readonly input?: unknown;
   readonly metadata?: unknown;
+  /** An object asks for verbose logging of the request. */
+  readonly debug?: unknown;
+}
+
+/** Whether the request asks for verbose logging, by the field `debug`. */
+export function isLoggedVerbosely(asked: AskedFields | undefined): boolean {
+  return typeof asked?.debug === "object" && asked.debug !== null;
 }
 
 /** Of a body that was not accepted by an endpoint. */
@@ -39,7 +46,10 @@ export interface RecordedTry {
   readonly ms: number;
 }
 
-/** How a request was routed. Absent where the first endpoint of its plan answered at once. */
+/**
+ * How a request was routed. Absent if the first endpoint of its plan answered immediately, unless the request is
+ * logged verbosely.
+ */
 export interface RecordedRouting {
   readonly tries: RecordedTry[];
   /** Endpoints that came last because they were unhealthy. */
@@ -55,6 +65,8 @@ export interface RequestFacts {
   asked?: AskedFields;
   /** Undefined where the request is not traced. */
   trace?: RequestTrace | undefined;
+  /** The caller's header, which the provider gets as it is if the request is not traced here. */
+  traceparent?: string | undefined;
   model?: string;
   provider?: string;
   promptTokens?: number;

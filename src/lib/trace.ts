@@ -3,6 +3,15 @@ import { GatewayError } from "./errors.ts";
 /** Undefined ones are left out. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
+/** A header `traceparent` of version 00 (W3C Trace Context): version, trace, span, flags. */
+const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** Returns the caller's `traceparent` for the provider, of a request that is not traced here; undefined if it is invalid. */
+export function passedTraceparent(headers: Headers): string | undefined {
+  const header = headers.get("traceparent");
+  return header !== null && TRACEPARENT.test(header) ? header : undefined;
+}
+
 /** A part of a request, with its time. */
 export interface TraceSpan {
   /** Names it to the server that it calls, as the header of that name does (W3C Trace Context). */

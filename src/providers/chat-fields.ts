@@ -320,6 +320,8 @@ export interface ChatFields {
   ): readonly string[];
   /** Whether its models take content parts of a kind. */
   takesPart(kind: PartKind, model: FieldModel): boolean;
+  /** Whether its models take custom tools in chats; absent: none does. */
+  takesCustomTools?(model: FieldModel): boolean;
   /** Whether its models take parts in base64 alone, and no web addresses of them. */
   lacksWebAddresses?(model: FieldModel): boolean;
 }
@@ -370,6 +372,9 @@ export function chatFieldsOf(type: string): ChatFields {
       return lacks ? [field] : NOTHING;
     },
     takesPart: (kind) => takesPart(type, kind),
+    takesCustomTools: (model) =>
+      isSelfHosted(type) ||
+      ((type === "openai" || type === "azure") && !speaksResponses(type, model)),
   };
 }
 

@@ -31,6 +31,8 @@ export interface ImageFields {
   lackOf(asked: AskedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
   /** The longest prompt that the model takes; undefined where its provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
+  /** Whether the model's own provider answers in base64 alone, so that its clients read nothing else. */
+  answersInBase64(model: FieldModel): boolean;
 }
 
 interface ImageField {
@@ -49,7 +51,8 @@ const FIELDS: Readonly<Record<string, ImageField>> = {
   size: { kind: "answer", asksNothing: is("auto") },
   aspect_ratio: { kind: "answer", asksNothing: is("auto") },
   quality: { kind: "answer", asksNothing: is("auto", "standard") },
-  style: { kind: "answer", asksNothing: is("") },
+  // The usual style of the models that have some.
+  style: { kind: "answer", asksNothing: is("vivid") },
   negative_prompt: { kind: "answer", asksNothing: is("") },
   background: { kind: "answer", asksNothing: is("auto", "opaque") },
   output_format: { kind: "answer" },
@@ -112,6 +115,7 @@ export function imageFieldsOf(type: string): ImageFields {
       isOwnServer ? NOTHING : lackOf(imageFormOf(type, model), type, asked, requiresAll),
     maxPromptCharacters: (model) =>
       isOwnServer ? undefined : imageFormOf(type, model)?.maxPromptCharacters,
+    answersInBase64: (model) => !isOwnServer && imageFormOf(type, model)?.answersInBase64 === true,
   };
 }
 

@@ -11,6 +11,8 @@ export interface ImageForm {
   readonly maxInputs?: number;
   readonly hasMask?: true;
   readonly maxPromptCharacters?: number;
+  /** The provider has no links: clients of the model read base64. */
+  readonly answersInBase64?: true;
   /** Fields of the request, by name, with the values that it has. */
   readonly takes: Readonly<Record<string, Takes>>;
 }
@@ -94,6 +96,7 @@ const GPT_IMAGE: ImageForm = {
   maxInputs: 16,
   hasMask: true,
   maxPromptCharacters: 32_000,
+  answersInBase64: true,
   takes: {
     n: upTo(10),
     // Later ones take more sizes, and say so themselves.

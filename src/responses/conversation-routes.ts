@@ -20,11 +20,11 @@ const MAX_METADATA = 16;
 const MAX_METADATA_KEY = 64;
 const MAX_METADATA_VALUE = 512;
 
-const metadata = Type.Record(
-  Type.String({ maxLength: MAX_METADATA_KEY }),
-  Type.String({ maxLength: MAX_METADATA_VALUE }),
-  { maxProperties: MAX_METADATA },
-);
+const metadata = Type.Record(Type.String(), Type.String({ maxLength: MAX_METADATA_VALUE }), {
+  maxProperties: MAX_METADATA,
+  // The length of a record's key type is not checked.
+  propertyNames: { minLength: 1, maxLength: MAX_METADATA_KEY },
+});
 const items = Type.Array(inputItem, { maxItems: MAX_ITEMS });
 const strict = { additionalProperties: false };
 const newConversation = Type.Object(

@@ -1,5 +1,8 @@
 import pino, { type LevelWithSilent, type Logger } from "pino";
 import { type Clock, systemClock } from "../lib/clock.ts";
+import { isFields } from "../lib/json.ts";
+import { isLoggedVerbosely } from "../lib/request-facts.ts";
+import { MAX_TAGS, tagsOf } from "../lib/request-tags.ts";
 import type { RequestRecord, Telemetry } from "./interface.ts";
 import { type LogDestination, LogWriter } from "./log-writer.ts";
 import {
@@ -14,7 +17,7 @@ import {
   registerOwnMetrics,
   registerProcessMetrics,
 } from "./process-metrics.ts";
-import { errorFields, redactLine, shownModel } from "./redact.ts";
+import { errorFields, redactLine, redactText, shownModel } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 
 export interface TelemetryOptions {
@@ -147,9 +150,32 @@ function requestLine(request: RequestRecord, time: string): string {
       request.firstTokenMs === undefined ? undefined : roundedMs(request.firstTokenMs),
     error_code: request.errorCode,
     cache: request.cache,
+    ...(isLoggedVerbosely(request.asked) && verboseFields(request)),
     msg: "request",
   });
   return `${line}\n`;
+}
+
+const MAX_VERBOSE_CHARACTERS = 512;
+
+/** What the line of a request with `debug` has besides: how it was served. No prompt, and no member of `debug`. */
+function verboseFields({ asked, queuedMs, routing, guardrailHits }: RequestRecord): object {
+  const { user, session_id: session, metadata } = asked ?? {};
+  return {
+    user: shownText(user),
+    session_id: shownText(session),
+    tags: isFields(metadata) ? tagsOf(metadata).slice(0, MAX_TAGS).map(shownText) : undefined,
+    queued_ms: queuedMs === undefined ? undefined : roundedMs(queuedMs),
+    tries: routing?.tries,
+    unhealthy: routing?.postponed,
+    full: routing?.full,
+    guardrail_matches: guardrailHits,
+  };
+}
+
+/** A caller's text without secrets. */
+function shownText(value: unknown): string | undefined {
+  return typeof value === "string" ? redactText(value.slice(0, MAX_VERBOSE_CHARACTERS)) : undefined;
 }
 
 function roundedMs(ms: number): number {

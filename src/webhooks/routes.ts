@@ -20,6 +20,7 @@ import type { NamedDelivery, QueuedDelivery, Webhooks } from "./webhooks.ts";
 
 const MAX_URL_CHARACTERS = 2_048;
 const MAX_DESCRIPTION_CHARACTERS = 1_000;
+const MIN_SECRET_CHARACTERS = 16;
 const MAX_SECRET_CHARACTERS = 256;
 const MAX_PAGE = 1_000;
 
@@ -42,9 +43,9 @@ const createWebhookBody = Type.Object(
     events,
     secret: optional(
       Type.String({
-        minLength: 1,
+        minLength: MIN_SECRET_CHARACTERS,
         maxLength: MAX_SECRET_CHARACTERS,
-        description: "Generated where it is left out, long and random as one should be",
+        description: "Generated if it is left out, long and random as one should be",
       }),
     ),
     description,

@@ -44,6 +44,13 @@ describe.each(["disk", "s3"] as const)("the openai SDK's files, on %s", (kind) =
     }
   });
 
+  test("create with an expiry", async () => {
+    const file = await toFile(new TextEncoder().encode("notes"), "notes.txt");
+    const expires_after = { anchor: "created_at" as const, seconds: 7_200 };
+    const created = await openai.files.create({ file, purpose: "user_data", expires_after });
+    expect(created.expires_at! - created.created_at).toBe(7_200);
+  });
+
   test("retrieve, wait for processing and delete", async () => {
     const file = await toFile(new TextEncoder().encode("notes"), "notes ä.txt");
     const created = await openai.files.create({ file, purpose: "user_data" });

@@ -32,6 +32,7 @@ const PACKAGES: readonly (readonly [keyof typeof devDependencies, tried: string,
       "openai-responses.test.ts",
     ],
     ["@openrouter/sdk", "models: list validated, count", "openrouter-models.test.ts"],
+    ["@openrouter/sdk", "chat: whole, stream, from the cache", "openrouter-chat.test.ts"],
   ];
 
 function nodeRows(): Row[] {

@@ -3,6 +3,7 @@ import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { readStream } from "../support/stream-reader.ts";
+import { until } from "../support/until.ts";
 
 let gateway: ChatGateway;
 let slug: string;
@@ -76,11 +77,31 @@ test("nothing is shown without being asked for", async () => {
   }
 });
 
-test("what is unknown, malformed, or not allowed by the operator is 400", async () => {
-  const strange = await gateway.chat(slug, { debug: { verbose: true } });
-  expect((await expectError(strange, 400, "unsupported_parameter")).error.param).toBe(
-    "debug.verbose",
-  );
+test("a request with debug, whatever its members, has a log line that tells how it was served", async () => {
+  const asked = { user: "u-1", session_id: "s-1", metadata: { tags: ["red"] } };
+  const lineOf = async (body: Record<string, unknown>) => {
+    const response = await gateway.chat(slug, { ...asked, ...body });
+    expect(response.status).toBe(200);
+    await response.arrayBuffer();
+    const id = response.headers.get("x-gateway-request-id")!;
+    await until("the log line", () => gateway.logLines.some((line) => line.includes(id)));
+    return JSON.parse(gateway.logLines.find((line) => line.includes(id))!);
+  };
+  const call = { endpoint: `primary/${slug}`, result: "ok", ms: expect.any(Number) };
+  for (const debug of [{}, { verbose: true }, { level: "trace", "any member": [{}] }, ECHO.debug]) {
+    for (const stream of [false, true]) {
+      const line = await lineOf({ debug, stream });
+      expect(line).toMatchObject({ user: "u-1", session_id: "s-1", tags: ["red"], tries: [call] });
+      expect(line.queued_ms).toBeGreaterThan(0);
+      expect(JSON.stringify(line)).not.toMatch(/hello|any member|trace/);
+    }
+  }
+  for (const debug of [undefined, null]) {
+    expect(await lineOf({ debug })).not.toContainAnyKeys(["user", "session_id", "tags", "tries"]);
+  }
+});
+
+test("what is malformed, or not allowed by the operator, is 400", async () => {
   const wrong = await gateway.chat(slug, { debug: { echo_upstream_body: "yes" } });
   await expectError(wrong, 400, "invalid_body");
   const other = await startChatGateway();

@@ -191,7 +191,7 @@ describe("what is not supported is 400 that names the field, never ignored in si
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
     ["transforms.0", { transforms: ["shuffle"] }],
-    ["debug.echo", { debug: { echo: true } }],
+    ["debug.echo_upstream_body", { debug: { echo_upstream_body: true } }],
     ["image_config", { image_config: { size: "1k" } }],
     ["modalities", { modalities: ["text", "image"] }],
     ["service_tier", { service_tier: "priority" }],

@@ -40,6 +40,17 @@ const sent = (slug: string) =>
   gateway.upstream.servedOf(slug).at(-1)!.requestBody!.messages as Fields[];
 
 describe("a conversation", () => {
+  test("has metadata of at most 16 pairs, with keys of 64 and texts of 512 characters", async () => {
+    const pairs = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, "v"]));
+    for (const metadata of [pairs(17), { ["k".repeat(65)]: "v" }, { k: "v".repeat(513) }]) {
+      const refused = await ask("POST", "conversations", { metadata });
+      expect(refused.status).toBe(400);
+    }
+    const most = { ...pairs(15), ["k".repeat(64)]: "v".repeat(512) };
+    expect(await ok("POST", "conversations", { metadata: most })).toMatchObject({ metadata: most });
+  });
+
   test("is created with items and metadata, changed, read and deleted", async () => {
     const items = [said("user", "A boat."), said("assistant", "Red?")];
     const created = await ok("POST", "conversations", { metadata: { topic: "sea" }, items });

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
 
@@ -218,3 +219,51 @@ test("a long answer is read like any other", async () => {
 });
 
 test("nothing stays held, and the books agree", () => expectBooksClosed(gateway));
+
+describe("models of the catalogue", () => {
+  let builtIn: TestGateway;
+  beforeAll(async () => {
+    builtIn = await startTestGateway({
+      environment: {
+        ...{ OPENAI_API_KEY: "k", OPENAI_BASE_URL: address("first") },
+        ...{ COHERE_API_KEY: "k", COHERE_BASE_URL: address("second") },
+      },
+    });
+  });
+  afterAll(() => builtIn.stop());
+
+  const embed = (model: string, input: unknown) =>
+    builtIn.request("POST", "/v1/embeddings", { model, input });
+
+  test("an input of more than 8,191 tokens is 413 for OpenAI's, before it is called", async () => {
+    answers = { first: () => list([[1, 2]], usageOf(8_191)) };
+    const ids = (length: number) => Array.from({ length }, () => 5);
+    for (const name of ["3-small", "3-large", "ada-002"]) {
+      const model = `openai/text-embedding-${name}`;
+      expect((await embed(model, ids(8_191))).status).toBe(200);
+      asked = [];
+      for (const input of [ids(8_192), [[5], ids(8_192)], "a ".repeat(8_192)]) {
+        const refused = await embed(model, input);
+        expect((await expectError(refused, 413, "input_too_long")).error.param).toBe("input");
+      }
+      expect(asked).toEqual([]);
+    }
+  });
+
+  test("Cohere's third version takes 512 tokens, and has 1,024 dimensions", async () => {
+    const vector = Array.from({ length: 1_024 }, (_, at) => at);
+    const meta = { billed_units: { input_tokens: 3 } };
+    answers = { second: () => Response.json({ embeddings: { float: [vector] }, meta }) };
+    for (const name of ["english", "multilingual"]) {
+      const model = `cohere/embed-${name}-v3.0`;
+      asked = [];
+      const answer = (await (await embed(model, "three short words")).json()) as EmbeddingsBody;
+      expect(answer.data[0]!.embedding).toHaveLength(1_024);
+      // 100 nano-USD a token, and 4 % of it.
+      expect(answer).toMatchObject({ model, usage: { prompt_tokens: 3, cost: 3.12e-7 } });
+      expect(asked[0]!.body).toMatchObject({ model: `embed-${name}-v3.0`, truncate: "NONE" });
+      await expectError(await embed(model, "word ".repeat(513)), 413, "input_too_long");
+      expect(asked).toHaveLength(1);
+    }
+  });
+});

@@ -84,6 +84,21 @@ describe("images come in the form that was asked for", () => {
     expect(fetched.data[0]!.b64_json).toBe(BOAT.toString("base64"));
   });
 
+  test("of GPT Image in both forms where none is asked for, and else in the one", async () => {
+    const generate = async (fields: object) =>
+      (await answerOf(await gateway.generate({ model: "images/tokens", ...fields }))).data[0]!;
+    const b64_json = BOAT.toString("base64");
+    for (const open of [{}, { response_format: null }]) {
+      const both = await generate(open);
+      expect(both).toEqual({ url: expect.any(String), b64_json, revised_prompt: "a boat" });
+      expect(await bytesAt(both.url!)).toEqual(BOAT);
+    }
+    expect(await generate({ response_format: "url" })).not.toHaveProperty("b64_json");
+    expect(await generate({ response_format: "b64_json" })).not.toHaveProperty("url");
+    const { data } = await answerOf(await gateway.generate({ model: "images/old" }));
+    expect(data[0]).not.toHaveProperty("b64_json");
+  });
+
   test("as links of the gateway, not of the provider, whose own may live shorter or longer", async () => {
     const theirs = keptAt("/kept.png", () => new Response(new Uint8Array(BOAT)));
     const { data } = await answerOf(await gateway.generate({}));
@@ -198,6 +213,9 @@ describe("what a request asks for", () => {
     [{ size: "1024X1024" }, "size"],
     [{ quality: "best" }, "quality"],
     [{ response_format: "png" }, "response_format"],
+    [{ style: "baroque" }, "style"],
+    [{ style: "" }, "style"],
+    [{ style: 5 }, "style"],
     [{ output_compression: 101 }, "output_compression"],
     [{ partial_images: 4 }, "partial_images"],
     [{ aspect_ratio: "16/9" }, "aspect_ratio"],
@@ -212,6 +230,10 @@ describe("what a request asks for", () => {
     const error = await errorOf(await gateway.generate(body), "invalid_body");
     expect(error).toMatchObject({ param: "prompt", message: expect.stringContaining("4000") });
     expect((await gateway.generate({ ...body, prompt: "x".repeat(4_000) })).status).toBe(200);
+    // Each is one character, and two units of UTF-16.
+    expect((await gateway.generate({ ...body, prompt: "🚢".repeat(4_000) })).status).toBe(200);
+    const longer = await gateway.generate({ ...body, prompt: "🚢".repeat(4_001) });
+    expect((await errorOf(longer, "invalid_body")).param).toBe("prompt");
   });
 
   test.each([
@@ -222,6 +244,22 @@ describe("what a request asks for", () => {
   ])("is refused where no provider has it: %p", async (fields, param) => {
     const response = await gateway.generate({ model: "images/old", ...fields });
     expect((await errorOf(response, "unsupported_parameter")).param).toBe(param);
+  });
+
+  test("may be the style that is usual, of a model without styles too", async () => {
+    for (const more of [{}, { provider: { require_parameters: true } }]) {
+      const body = { model: "images/tokens", style: "vivid", ...more };
+      const response = await gateway.generate(body);
+      expect(response.status).toBe(200);
+      expect(response.headers.has("x-gateway-dropped-parameters")).toBe(false);
+      expect(gateway.upstream.asked.at(-1)!.body).not.toHaveProperty("style");
+    }
+    const natural = await gateway.generate({ model: "images/tokens", style: "natural" });
+    expect((await errorOf(natural, "unsupported_parameter")).param).toBe("style");
+    for (const style of ["vivid", "natural"]) {
+      expect((await gateway.generate({ model: "images/old", style })).status).toBe(200);
+      expect(gateway.upstream.asked.at(-1)!.body).toMatchObject({ style });
+    }
   });
 
   test("is left out and listed where it is a hint", async () => {

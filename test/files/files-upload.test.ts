@@ -84,6 +84,49 @@ describe("an upload", () => {
     expect(made.expires_at! - made.created_at).toBe(86_400);
   });
 
+  type Part = [name: string, value: string];
+  const expiry = (anchor: string, seconds: string): Part[] => [
+    ["expires_after[anchor]", anchor],
+    ["expires_after[seconds]", seconds],
+  ];
+  const asJson = (json: string): Part[] => [["expires_after", json]];
+
+  test.each<[Part[], number]>([
+    [expiry("created_at", "3600"), 3_600],
+    [asJson('{"anchor": "created_at", "seconds": 2592000}'), 2_592_000],
+  ])("expires when it says: %j", async (parts, seconds) => {
+    const file = fileOf("abc");
+    for (const form of [
+      formOf(...parts, ["purpose", "user_data"], ["file", file]),
+      formOf(["file", file], ["purpose", "user_data"], ...parts.toReversed()),
+    ]) {
+      const made = (await (await sendForm(gateway, form)).json()) as StoredFile;
+      expect(made.expires_at! - made.created_at).toBe(seconds);
+    }
+    const seen = formOf(...parts, ["purpose", "vision"], ["file", fileOf(image("png", 3, 4))]);
+    const { expires_at, created_at } = (await (await sendForm(gateway, seen)).json()) as StoredFile;
+    expect(expires_at! - created_at).toBe(Math.min(seconds, 86_400));
+  });
+
+  test.each<[Part[]]>([
+    [[["expires_after[anchor]", "created_at"]]],
+    [[["expires_after[seconds]", "3600"]]],
+    [expiry("last_active_at", "3600")],
+    [expiry("created_at", "3599")],
+    [expiry("created_at", "2592001")],
+    [expiry("created_at", "1e4")],
+    [[...expiry("created_at", "3600"), ["expires_after[days]", "1"]]],
+    [[...expiry("created_at", "3600"), ["expires_after[anchor]", "created_at"]]],
+    [asJson("3600")],
+    [asJson('{"anchor": "created_at", "seconds": "3600"}')],
+    [asJson('{"anchor": "created_at"}')],
+  ])("is refused if it says so wrongly: %j", async (parts) => {
+    const form = formOf(["purpose", "user_data"], ["file", fileOf("abc")], ...parts);
+    const send = () => sendForm(gateway, form);
+    const { param } = await expectRefused(gateway, send, 400, "invalid_body");
+    expect(param).toBe("expires_after");
+  });
+
   test("of several megabytes with its purpose at the end is checked and kept", async () => {
     const lines = CHAT.repeat(60_000);
     const response = await sendForm(

@@ -51,6 +51,13 @@ test("each answer, streamed or not, tells the limit, what is left of it, and whe
     const [limit, left, reset] = limitHeaders(response);
     expect([limit, left]).toEqual(["3", remaining]);
     expect(reset).toMatch(/^\d+$/);
+    // As OpenAI names them.
+    const { headers } = response;
+    expect(headers.get("x-ratelimit-limit-requests")).toBe("3");
+    expect(headers.get("x-ratelimit-remaining-requests")).toBe(remaining);
+    const resetsIn = /^(\d{1,2}(?:\.\d)?)s$/.exec(headers.get("x-ratelimit-reset-requests")!)?.[1];
+    expect(Number(resetsIn)).toBeWithin(59, 61);
+    expect(headers.get("openai-processing-ms")).toMatch(/^\d+$/);
     resets.push(Number(reset));
   }
   const nowSeconds = clock.nowMs() / 1_000;

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import type { ModelConfig } from "../../src/config/file.ts";
+import { isSelfHosted, PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import type { ProviderConfig } from "../../src/config/providers.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
-import { canonicalName } from "../../src/providers/catalogue/canonical-name.ts";
+import { canonicalName, commonSpelling } from "../../src/providers/catalogue/canonical-name.ts";
 import { createModelIndex, type ModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 
@@ -43,6 +44,12 @@ describe("the canonical name of what a provider calls", () => {
     ["openrouter", "x-ai/grok-4", "xai/grok-4"],
     ["openrouter", "mistralai/mistral-large", "mistral/mistral-large"],
     ["azure", "gpt-4o", "openai/gpt-4o"],
+    ["openrouter", "anthropic/claude-opus-4.5", "anthropic/claude-opus-4-5"],
+    ["openrouter", "anthropic/claude-3.5-haiku-20241022", "anthropic/claude-3-5-haiku-20241022"],
+    ["openrouter", "openai/gpt-5.2-pro-20251211", "openai/gpt-5.2-pro-2025-12-11"],
+    ["openrouter", "openai/gpt-4o-2024-08-06:extended", "openai/gpt-4o-2024-08-06:extended"],
+    ["openrouter", "deepseek/deepseek-v3.1", "deepseek/deepseek-v3.1"],
+    ["openrouter", "z-ai/glm-5.2-2026-06-16", "zai/glm-5.2-20260616"],
     ["cohere", "command-a-03-2025", "cohere/command-a"],
     ["openrouter", "cohere/command-a", "cohere/command-a"],
     ["cerebras", "gpt-oss-120b", "openai/gpt-oss-120b"],
@@ -193,6 +200,81 @@ describe("a bare slug", () => {
 test("a vendor's name at OpenRouter or Hugging Face stands for the author", async () => {
   const index = await indexOf(["xai"]);
   expect(index.resolve("x-ai/grok-4")?.id).toBe("xai/grok-4");
+});
+
+describe("spellings of a version and of a date", () => {
+  const ALL = Object.keys(PROVIDER_TYPES).filter((type) => !isSelfHosted(type));
+  /** As OpenRouter spells it, and as its author does. */
+  const PAIRS = [
+    ["anthropic/claude-opus-4.5", "anthropic/claude-opus-4-5"],
+    ["anthropic/claude-sonnet-4.6", "anthropic/claude-sonnet-4-6"],
+    ["anthropic/claude-3.5-haiku-20241022", "anthropic/claude-3-5-haiku-20241022"],
+    ["openai/gpt-5.2-20251211", "openai/gpt-5.2-2025-12-11"],
+    ["openai/gpt-5.4-20260305", "openai/gpt-5.4-2026-03-05"],
+  ] as const;
+
+  test("never make two models of one, whichever providers are enabled", async () => {
+    const ids = (await indexOf(ALL)).all().map(({ id }) => id);
+    expect(ids.length).toBeGreaterThan(500);
+    const bySpelling = Map.groupBy(ids, commonSpelling);
+    expect([...bySpelling.values()].filter((alike) => alike.length > 1)).toEqual([]);
+  });
+
+  test.each(PAIRS)("%s is the model %s, of all its providers", async (other, id) => {
+    const author = id.slice(0, id.indexOf("/"));
+    const index = await indexOf([author, "openrouter"]);
+    expect(endpointsOf(index, id)).toEqual([id, `openrouter/${other}`]);
+    const model = index.resolve(id)!;
+    expect(index.resolve(other)).toBe(model);
+    for (const name of [id, other]) {
+      expect(index.resolve(name.slice(author.length + 1))).toBe(model);
+    }
+    expect(endpointsOf(index, `openrouter/${other}`)).toEqual([`openrouter/${other}`]);
+  });
+
+  test.each(PAIRS)("%s is found if its author has no provider here", async (other, id) => {
+    const index = await indexOf(["openrouter"]);
+    expect(index.resolve(other)?.id).toBe(id);
+    expect(endpointsOf(index, other)).toEqual([`openrouter/${other}`]);
+  });
+
+  test("an id of the catalogue goes before another spelling, and two of them are neither", async () => {
+    const terms = { context_length: 10, input_cost_per_token: 0, output_cost_per_token: 0 };
+    const endpoints = [{ provider: "azure", model: "x" }];
+    const entry = { endpoints, ...terms };
+    const index = await indexOf(
+      ["azure"],
+      [
+        { id: "a/m-1.5", ...entry },
+        { id: "a/m-1-5", ...entry },
+      ],
+    );
+    expect(index.resolve("a/m-1.5")?.id).toBe("a/m-1.5");
+    expect(index.resolve("a/m-1-5")?.id).toBe("a/m-1-5");
+    expect(index.resolve("a/n-1-5")).toBeUndefined();
+  });
+
+  test("an alias and an entry of the file may use either", async () => {
+    const id = "anthropic/claude-opus-4.5";
+    const index = await indexOf(
+      ["anthropic", "openrouter"],
+      [
+        { id: "best", alias_of: id },
+        { id, input_cost_per_token: 9e-6 },
+      ],
+    );
+    const model = index.resolve("best")!;
+    expect(model).toMatchObject({
+      id: "anthropic/claude-opus-4-5",
+      prices: { inputTokenFemto: femtoFromUsd("0.000009") },
+    });
+    expect(index.byId(id)).toBeUndefined();
+    const served = await indexOf(
+      ["openrouter"],
+      [{ id, endpoints: [{ provider: "openrouter", model: id }] }],
+    );
+    expect(served.resolve(id)).toMatchObject({ id, endpoints: [{ model: id }] });
+  });
 });
 
 describe("an alias of the file", () => {

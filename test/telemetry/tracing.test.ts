@@ -162,8 +162,11 @@ describe("a gateway with a collector", () => {
       expect(response.status).toBe(200);
       await response.text();
     }
-    const untraced = gateway.upstream.served.slice(seen);
-    expect(untraced.some(({ headers }) => headers.traceparent !== undefined)).toBe(false);
+    // Each fails over. The caller's own decision goes on to the provider.
+    const passed = `00-${unsampled}-b7ad6b7169203331-00`;
+    const untraced = gateway.upstream.served.slice(seen).map(({ headers }) => headers.traceparent);
+    expect(untraced.filter((header) => header !== undefined).length).toBeGreaterThan(0);
+    expect(new Set(untraced)).toEqual(new Set([undefined, passed]));
     const headers = { traceparent: CALLER.replace(TRACE_ID, refused) };
     expect((await gateway.chat("unknown", {}, { headers })).status).toBe(404);
     const [root] = await spansOf(refused);
@@ -282,3 +285,24 @@ const RECORD: RequestRecord = {
   errorCode: undefined,
   cache: undefined,
 };
+
+test("a gateway without a collector passes the caller's traceparent on, if it is valid", async () => {
+  const gateway = await startChatGateway();
+  try {
+    const slug = gateway.modelThat({ do: "complete" });
+    const sent = async (traceparent: string, stream: boolean) => {
+      await (await gateway.chat(slug, { stream }, { headers: { traceparent } })).text();
+      return gateway.upstream.served.at(-1)!.headers.traceparent;
+    };
+    for (const stream of [false, true]) {
+      for (const header of [CALLER, CALLER.replace(/01$/, "00")]) {
+        expect(await sent(header, stream)).toBe(header);
+      }
+      for (const wrong of ["nonsense", CALLER.slice(1), CALLER.replace(TRACE_ID, "0".repeat(32))]) {
+        expect(await sent(wrong, stream)).toBeUndefined();
+      }
+    }
+  } finally {
+    await gateway.stop();
+  }
+});

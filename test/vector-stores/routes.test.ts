@@ -322,3 +322,17 @@ test("a cancelled batch leaves what was indexed, and no chunk of the rest", asyn
     return row!.n === 0;
   });
 });
+
+test("a file that has expired is not found by searches, and cannot be added, before it is removed", async () => {
+  const { id, files } = await storeOf({ "boat.txt": "A red boat.", "car.txt": "A red car." });
+  expect((await search(id, { query: "red" })).toSorted()).toEqual(["boat.txt", "car.txt"]);
+  const expired = files["boat.txt"]!;
+  await gateway.sql`UPDATE files SET expires_at = clock_timestamp() WHERE id = ${expired}`;
+  expect(await search(id, { query: "red" })).toEqual(["car.txt"]);
+  const other = await call("POST", "", {});
+  await expectError(
+    await refused("POST", `/${other.id}/files`, { file_id: expired }),
+    404,
+    "file_not_found",
+  );
+});

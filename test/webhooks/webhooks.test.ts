@@ -58,8 +58,8 @@ describe("POST /v1/webhooks", () => {
     expect(row!.text).not.toContain(secret);
   });
 
-  test("any text may be the secret", async () => {
-    for (const secret of ["0123456789abcdef", "test", "é", "🌍".repeat(100)]) {
+  test("any text of at least 16 characters may be the secret", async () => {
+    for (const secret of ["0123456789abcdef", "é".repeat(16), "🌍".repeat(100)]) {
       const created = await owner.call("POST", "/v1/webhooks", body({ secret }));
       expect((await created.json()).secret).toBe(secret);
     }
@@ -132,6 +132,13 @@ describe("POST /v1/webhooks", () => {
       url: URL_TEXT,
     });
   });
+});
+
+test("a shorter secret is refused", async () => {
+  for (const secret of ["", "0123456789abcde", "🌍".repeat(15)]) {
+    const refused = await owner.call("POST", "/v1/webhooks", body({ secret }));
+    expect((await expectError(refused, 400, "invalid_body")).error.param).toBe("secret");
+  }
 });
 
 test("PATCH changes what it names, DELETE ends it", async () => {

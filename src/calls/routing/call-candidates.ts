@@ -4,7 +4,11 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { RecordedRouting, RequestFacts } from "../../lib/request-facts.ts";
+import {
+  isLoggedVerbosely,
+  type RecordedRouting,
+  type RequestFacts,
+} from "../../lib/request-facts.ts";
 import { errorType, type TraceSpan } from "../../lib/trace.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { AbortNotice } from "../../providers/transport/call-abort.ts";
@@ -149,7 +153,9 @@ export class CandidateTries {
         const answer = await call(candidate);
         this.#hasAnswered = true;
         this.#answeredMs = this.#dependencies.steadyClock.nowMs();
-        if (this.#log.routing !== undefined) this.#record("ok", this.#answeredMs);
+        if (this.#log.routing !== undefined || isLoggedVerbosely(this.#log.asked)) {
+          this.#record("ok", this.#answeredMs);
+        }
         return answer;
       } catch (error) {
         this.#failed(failureOf(error));

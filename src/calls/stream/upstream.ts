@@ -118,7 +118,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     const { requestId, startedMs, log } = this.#admitted;
     log.queuedMs ??= performance.now() - startedMs;
     const attempt = new Attempt(requestId, true);
-    attempt.aimAt(candidate, this.tries);
+    attempt.aimAt(candidate, this.tries, log.traceparent);
     this.#abort.addEventListener("abort", attempt);
     // An abort while the candidate was chosen emits no further event.
     if (this.#abort.aborted) attempt.abort();

@@ -11,6 +11,7 @@ import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { longPromptPrices } from "../../money/usage.ts";
+import { customGrowth } from "./custom-tools.ts";
 import { transformedTokens } from "./middle-out.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
@@ -120,6 +121,7 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
+  bytes += customGrowth(request);
   const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field])) || hasFormat(request);
   return {
     bytes,

@@ -7,14 +7,10 @@ import type { ChatRequest } from "./request.ts";
 const MAX_SHOWN_BYTES = 32_768;
 
 /**
- * Whether the answer is to show what was sent to the provider. Throws 400 for other members of `debug`, and where
- * the operator does not allow it.
+ * Returns whether the answer is to show what was sent to the provider. Throws 400 if the operator does not allow it.
+ * Other members of `debug` mean nothing here: with any of them the log line of the request tells more.
  */
 export function asksEcho({ debug }: ChatRequest, isAllowed: boolean): boolean {
-  for (const name in debug) {
-    if (name !== "echo_upstream_body")
-      throw refused(`debug.${name.slice(0, 100)}`, "is not supported");
-  }
   const value = debug?.echo_upstream_body ?? false;
   if (typeof value !== "boolean") {
     const param = "debug.echo_upstream_body";
@@ -22,13 +18,11 @@ export function asksEcho({ debug }: ChatRequest, isAllowed: boolean): boolean {
     throw new GatewayError("invalid_body", message, { param });
   }
   if (value && !isAllowed) {
-    throw refused("debug.echo_upstream_body", "is switched off by the operator of this gateway");
+    const param = "debug.echo_upstream_body";
+    const message = `${param} is switched off by the operator of this gateway.`;
+    throw new GatewayError("unsupported_parameter", message, { param });
   }
   return value;
-}
-
-function refused(param: string, why: string): GatewayError {
-  return new GatewayError("unsupported_parameter", `${param} ${why}.`, { param });
 }
 
 /** What a provider in this process gets in the place of a body. */

@@ -30,6 +30,7 @@ import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { customToolsOf, takesCustomTools, withCustomCalls } from "./custom-tools.ts";
 import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { keptChat } from "./kept-answer.ts";
@@ -78,6 +79,7 @@ export class AcceptedChat implements AcceptedRequest {
   readonly healing: HealingPlan | undefined;
   /** Made before a provider is called; undefined where none is asked for. */
   readonly search: ChatSearch | undefined;
+  readonly customTools: readonly string[];
   #size: PromptSize | undefined;
 
   constructor(request: ChatRequest, { echoes = false, healing, search }: ChatExtras = {}) {
@@ -85,6 +87,7 @@ export class AcceptedChat implements AcceptedRequest {
     this.echoes = echoes;
     this.healing = healing;
     this.search = search;
+    this.customTools = customToolsOf(request);
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
@@ -203,6 +206,8 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
     const echo = echoOf(call);
     let completion = readAnswer(answer, options);
+    const custom = translatedTools(admitted.request, candidate);
+    if (custom !== undefined) completion = withCustomCalls(await completion, custom);
     if (healing !== undefined) {
       const reading = { thread: this.#services.thread, owner: call.modelId };
       completion = healed(await completion, healing, reading, call);
@@ -255,7 +260,8 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
     const model = candidate.model.id;
-    const options = { id, model, hidesReasoning, nowSeconds };
+    const customTools = translatedTools(admitted.request, candidate);
+    const options = { id, model, hidesReasoning, nowSeconds, customTools };
     const echo = echoOf(call);
     if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
     const { guard } = admitted;
@@ -265,9 +271,12 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
         guard.events(annotated ? search.annotatedEvents(events) : events),
       );
     }
-    return annotated
-      ? openTypedAnswer(answer, options, output, (events) => search.annotatedEvents(events))
-      : openAnswer(answer, options, output);
+    if (annotated) {
+      return openTypedAnswer(answer, options, output, (events) => search.annotatedEvents(events));
+    }
+    return customTools === undefined
+      ? openAnswer(answer, options, output)
+      : openTypedAnswer(answer, options, output, (events) => events);
   }
 
   usage(answer: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
@@ -300,9 +309,21 @@ function callProvider(
   const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
   const addition = request.search?.addition;
-  const body = providerBody(request.fields, candidate, limit, plan.lacked, { addition });
+  const customAsFunctions = translatedTools(request, candidate) !== undefined;
+  const shape = { addition, customAsFunctions };
+  const body = providerBody(request.fields, candidate, limit, plan.lacked, shape);
   call.body = request.echoes ? new EchoedBody(body) : body;
   return candidate.provider.chat!(call);
+}
+
+/** Names of the custom tools for which the candidate gets functions; undefined if there are none. */
+function translatedTools(
+  { customTools, search }: AcceptedChat,
+  candidate: Candidate,
+): readonly string[] | undefined {
+  if (customTools.length === 0) return undefined;
+  // Citations are added to answers in a form without custom tools.
+  return search === undefined && takesCustomTools(candidate) ? undefined : customTools;
 }
 
 function echoOf({ body }: ProviderCall): DebugEcho | undefined {

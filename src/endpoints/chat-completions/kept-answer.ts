@@ -40,12 +40,14 @@ export const keptChat: KeptForm<AcceptedChat> = {
   gather: () => new ChunkGatherer(),
 
   whole(kept, _request, facts) {
-    return JSON.stringify({ ...ownOf(facts), ...(JSON.parse(kept) as Fields), ...usageOf(facts) });
+    const answer = { system_fingerprint: null, ...(JSON.parse(kept) as Fields) };
+    return JSON.stringify({ ...ownOf(facts), ...answer, ...usageOf(facts) });
   },
 
   stream(kept, { fields }, facts) {
-    const { choices, object: _, ...rest } = JSON.parse(kept) as Fields;
-    const head = { ...ownOf(facts), object: "chat.completion.chunk", ...rest };
+    const { choices, object: _, system_fingerprint, ...rest } = JSON.parse(kept) as Fields;
+    const fingerprint = typeof system_fingerprint === "string" && { system_fingerprint };
+    const head = { ...ownOf(facts), object: "chat.completion.chunk", ...rest, ...fingerprint };
     const said = (choices as readonly Fields[]).map((choice) => saidIn(choice));
     const ends = (choices as readonly Fields[]).map(({ message: _m, logprobs: _l, ...choice }) => ({
       ...choice,
@@ -144,6 +146,7 @@ class ChunkGatherer implements AnswerGatherer {
       if (message.content === "" && message.tool_calls !== undefined) message.content = null;
     }
     return keptOf({
+      system_fingerprint: null,
       ...this.#rest,
       object: "chat.completion",
       choices: choices.map(({ index, message, rest }) => ({ index, message, ...rest })),
@@ -202,10 +205,18 @@ class ChunkGatherer implements AnswerGatherer {
 
 function joinedCalls(before: unknown, pieces: unknown): unknown {
   const calls = (before ?? []) as Record<string, unknown>[];
-  for (const { index, function: called, ...rest } of pieces as readonly Fields[]) {
+  for (const { index, function: called, custom, ...rest } of pieces as readonly Fields[]) {
     calls[index as number] ??= {};
     const call = calls[index as number]!;
     Object.assign(call, rest);
+    if (isFields(custom)) {
+      const { input: before = "" } = (call.custom ?? {}) as Fields;
+      call.custom = {
+        ...(call.custom as object),
+        ...custom,
+        input: `${before}${custom.input ?? ""}`,
+      };
+    }
     if (!isFields(called)) continue;
     const { name, arguments: json = "" } = called;
     const known = (call.function ?? { name, arguments: "" }) as Record<string, unknown>;

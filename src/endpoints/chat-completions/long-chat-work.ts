@@ -4,6 +4,7 @@ import { parseJson } from "../../http/read-body.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { promptSize } from "./cost-bound.ts";
+import { customToolsOf } from "./custom-tools.ts";
 import type { LongChatFacts } from "./long-chat.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { type BodyShape, isGatewayField, shapedBody } from "./provider-body.ts";
@@ -34,6 +35,7 @@ export const longChatForm: LongBodyForm = {
 
 /** What decides about a request that has passed all checks. */
 export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts {
+  const customTools = customToolsOf(request);
   return {
     request: leanRequest(request),
     size: promptSize(request),
@@ -41,6 +43,7 @@ export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts
     head: conversationHead(request),
     hash,
     ...(isSearched(request) && { question: lastQuestion(request) }),
+    ...(customTools.length > 0 && { customTools }),
   };
 }
 

@@ -22,11 +22,13 @@ export interface LongChatFacts {
   readonly hash: string;
   /** See `lastQuestion`; of a chat that may be searched for. */
   readonly question?: string;
+  /** See `customToolsOf`; absent if there are none. */
+  readonly customTools?: readonly string[];
 }
 
 /** The whole body behind a lean request. */
 export interface LongChatBody
-  extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question"> {
+  extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question" | "customTools"> {
   readonly preset: Preset | undefined;
   shapedAs(shape: BodyShape): ChatBody;
 }

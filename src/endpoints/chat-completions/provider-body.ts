@@ -7,6 +7,7 @@ import {
   ShortBody,
 } from "../../providers/chat-body.ts";
 import { promptSize } from "./cost-bound.ts";
+import { asFunctions } from "./custom-tools.ts";
 import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
 import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 import { isSearching } from "./web-plugin.ts";
@@ -52,7 +53,7 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  { added, asItems, addition = "" }: Pick<BodyShape, "added" | "asItems" | "addition"> = {},
+  { added, asItems, addition = "", customAsFunctions }: ShapeOptions = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -69,9 +70,12 @@ export function providerBody(
     added,
     asItems,
     addition,
+    customAsFunctions,
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
+
+type ShapeOptions = Pick<BodyShape, "added" | "asItems" | "addition" | "customAsFunctions">;
 
 /** What the gateway adds to a request whose tools it runs. */
 export interface AddedParts {
@@ -96,6 +100,8 @@ export interface BodyShape {
   readonly asItems?: boolean | undefined;
   /** To what the system says. */
   readonly addition?: string | undefined;
+  /** Whether functions stand for custom tools. */
+  readonly customAsFunctions?: boolean | undefined;
 }
 
 const NOTHING: readonly string[] = [];
@@ -111,13 +117,17 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (GATEWAY_FIELDS.has(field)) continue;
     const value = request[field];
     if (value === null || value === undefined) continue;
-    if (leftOut?.has(field) !== true) body[field] = value;
+    if (leftOut?.has(field) === true) continue;
+    body[field] = shape.customAsFunctions === true ? asFunctions(field, value) : value;
   }
   if (request.web_search_options && isSearching(model)) {
     body.web_search_options = request.web_search_options;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
-  if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
+  if (promptTokens !== undefined) {
+    const messages = withinLimit(request, promptTokens);
+    body.messages = shape.customAsFunctions === true ? asFunctions("messages", messages) : messages;
+  }
   if (addition !== "") body.messages = withAddition(body as unknown as ChatRequest, addition);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (shape.added !== undefined) addParts(body, shape.added);

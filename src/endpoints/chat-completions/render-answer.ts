@@ -20,6 +20,7 @@ import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../providers/st
 import { CompletionRender } from "../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
 import { RawStreamEvents } from "../../providers/typed-answers.ts";
+import { customCall } from "./custom-tools.ts";
 import type { DebugEcho } from "./debug-echo.ts";
 
 /**
@@ -56,7 +57,7 @@ export function openAnswer(
 /** The same, whose events pass `through` what adds to them. Of text, reasoning and calls alone. */
 export function openTypedAnswer(
   answer: ChatAnswer,
-  options: AnswerOptions,
+  options: ChunkOptions,
   output: GrowingBytes,
   through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
 ): OpenedStream {
@@ -68,6 +69,11 @@ export function openTypedAnswer(
         : undefined;
   if (events === undefined) throw notStreamed();
   return { reader: through(events), answer: new ChunkRenderer(options, output) };
+}
+
+interface ChunkOptions extends AnswerOptions {
+  /** Names of functions that stand for custom tools. */
+  readonly customTools?: readonly string[] | undefined;
 }
 
 /** The id of the completion that a request gets. */
@@ -173,6 +179,7 @@ function renderCompletion(
         logprobs: choice.logprobs ?? null,
         finish_reason: choice.finish,
       })),
+      system_fingerprint: null,
     },
     usage,
     estimatedTokens: tokensOfBytes(bytes) + images * TOKENS_OF_IMAGE,
@@ -243,18 +250,23 @@ interface RenderedChoice {
   isFinished: boolean;
   /** By the index of each call: whether a part of its arguments has come. */
   readonly calls: Map<number, boolean>;
+  /** By the index of each call of a custom tool: its input is known when the choice ends. */
+  customCalls?: Map<number, { readonly id: string; readonly name: string; json: string }>;
 }
 
 /** Renders typed events as chunks. */
 class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   readonly #hidesReasoning: boolean;
   readonly #choices = new Map<number, RenderedChoice>();
+  readonly #customTools: readonly string[];
   /** What all chunks begin with, up to the index of the choice. */
   readonly #head: string;
 
-  constructor({ id, model, hidesReasoning, nowSeconds }: AnswerOptions, output: GrowingBytes) {
+  constructor(options: ChunkOptions, output: GrowingBytes) {
+    const { id, model, hidesReasoning, nowSeconds, customTools = [] } = options;
     super(output, nowSeconds);
     this.#hidesReasoning = hidesReasoning;
+    this.#customTools = customTools;
     const head = { id, object: "chat.completion.chunk", created: nowSeconds, model };
     this.#head = `data: ${latin1OfText(JSON.stringify(head).slice(0, -1))},"choices":[{"index":`;
   }
@@ -320,7 +332,9 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
 
   #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {
     const { choice, index, id, name, arguments: text = "", extraContent } = event;
-    const { calls } = this.#stateOf(choice);
+    const state = this.#stateOf(choice);
+    const { calls } = state;
+    if (this.#addCustomCall(state, event)) return;
     const isFirst = !calls.has(index);
     calls.set(index, text !== "" || calls.get(index) === true);
     this.meter(Buffer.byteLength((name ?? "") + text));
@@ -330,12 +344,32 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     this.#addDelta(choice, { tool_calls: [called] });
   }
 
+  /** Returns false if the call is of a function. */
+  #addCustomCall(
+    state: RenderedChoice,
+    { index, id, name, arguments: text = "" }: Extract<ChatEvent, { readonly type: "tool_call" }>,
+  ): boolean {
+    if (this.#customTools.length === 0) return false;
+    const known = state.customCalls?.get(index);
+    if (known === undefined) {
+      if (name === undefined || !this.#customTools.includes(name)) return false;
+      state.customCalls ??= new Map();
+      state.customCalls.set(index, { id: id!, name, json: text });
+    } else known.json += text;
+    this.meter(Buffer.byteLength((name ?? "") + text));
+    this.noteBegun();
+    return true;
+  }
+
   /** Calls that ended without arguments get an empty object: nothing at all is no JSON. */
   #finish(choice: number, reason: FinishReason): void {
     const state = this.#stateOf(choice);
     if (state.isFinished) return;
     const bare = [...state.calls].filter(([, hasArguments]) => !hasArguments);
-    const calls = bare.map(([index]) => ({ index, function: { arguments: "{}" } }));
+    const calls: object[] = bare.map(([index]) => ({ index, function: { arguments: "{}" } }));
+    for (const [index, { id, name, json }] of state.customCalls ?? []) {
+      calls.push({ index, ...customCall(id, name, json) });
+    }
     this.#addDelta(choice, calls.length === 0 ? {} : { tool_calls: calls }, reason);
     state.isFinished = true;
     this.finishedChoices++;

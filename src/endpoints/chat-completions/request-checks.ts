@@ -26,8 +26,9 @@ export function assertWellFormed(request: ChatRequest): void {
   }
   for (let i = 0; i < messages.length; i++) assertMessage(messages[i]!, i);
   tools?.forEach((tool, i) => {
-    const { type, function: offered } = tool as { type: string; function?: unknown };
-    if (type === "function" && offered === undefined) throw missing(`tools.${i}.function`);
+    const { type, ...offered } = tool as { type: string; function?: unknown; custom?: unknown };
+    if (type === "function" && offered.function === undefined) throw missing(`tools.${i}.function`);
+    if (type === "custom" && offered.custom === undefined) throw missing(`tools.${i}.custom`);
   });
 }
 

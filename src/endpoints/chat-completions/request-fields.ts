@@ -3,6 +3,7 @@ import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { asksNothing, type FieldModel, fieldKind } from "../../providers/chat-fields.ts";
 import { isAtWebAddress, kindOfPart, type PartKind } from "../../providers/part-kinds.ts";
 import { longCacheLifetime } from "./cost-bound.ts";
+import { asFunctions, customToolsOf, takesCustomTools } from "./custom-tools.ts";
 import { isGatewayField } from "./provider-body.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 
@@ -39,6 +40,7 @@ export function planFields(
     cacheLifetime,
     forImages: imageField(request),
     forSound: request.modalities?.includes("audio") === true,
+    hasCustomTools: customToolsOf(request).length > 0,
     areAlike: areOfOneType(plan.candidates),
     requiresAll: request.provider?.require_parameters === true,
     hints,
@@ -58,6 +60,7 @@ interface AskedFields {
   readonly forImages: string | undefined;
   /** The answer is to be spoken. */
   readonly forSound: boolean;
+  readonly hasCustomTools: boolean;
   /** All candidates are of one type: an unknown field can only be meant for that one. */
   readonly areAlike: boolean;
   readonly requiresAll: boolean;
@@ -95,8 +98,16 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   if (asked.forImages !== undefined && !candidate.terms.capabilities.includes(IMAGE_OUTPUT)) {
     barrier ??= ofField(asked.forImages);
   }
+  const getsCustom = asked.hasCustomTools && takesCustomTools(candidate);
+  // Their calls are turned back in text, reasoning and calls alone.
+  if (asked.hasCustomTools && !getsCustom && (asked.forSound || asked.forImages !== undefined)) {
+    barrier ??= ofField("tools");
+  }
   for (const field of ofProvider === undefined ? [] : asked.fields) {
-    const value = asked.request[field];
+    const value =
+      asked.hasCustomTools && !getsCustom
+        ? asFunctions(field, asked.request[field])
+        : asked.request[field];
     const names = ofProvider!.missing(field, value, model, asked.areAlike, asked.request);
     if (names.length === 0) continue;
     // Of a field that it has in part, its adapter sends that part.

@@ -10,12 +10,18 @@ const MAX_PLUGINS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_TRANSFORMS = 16;
 
+/** Values of `reasoning.effort`. Models have some of them; adapters take the closest one. */
+export const REASONING_EFFORTS = [
+  ...["none", "minimal", "low", "medium", "high", "xhigh", "max"],
+] as const;
+
 const contentPart = Type.Object({ type: Type.String() });
 
 const toolCall = Type.Object({
   id: Type.Optional(Type.String()),
   type: Type.Optional(Type.String()),
   function: Type.Optional(Type.Object({ name: Type.String(), arguments: Type.String() })),
+  custom: Type.Optional(Type.Object({ name: Type.String(), input: Type.String() })),
 });
 
 const message = Type.Object({
@@ -42,6 +48,27 @@ const tool = Type.Object({
       parameters: optional(Type.Object({})),
       strict: optional(Type.Boolean()),
     }),
+  ),
+  custom: Type.Optional(
+    Type.Object(
+      {
+        name: Type.String({ minLength: 1 }),
+        description: optional(Type.String()),
+        format: optional(
+          Type.Union([
+            Type.Object({ type: Type.Literal("text") }),
+            Type.Object({
+              type: Type.Literal("grammar"),
+              grammar: Type.Object({
+                syntax: Type.Enum(["lark", "regex"]),
+                definition: Type.String(),
+              }),
+            }),
+          ]),
+        ),
+      },
+      { description: "A tool of one text; models without such tools get a function for it" },
+    ),
   ),
 });
 
@@ -98,7 +125,7 @@ export const chatCompletionBody = Type.Object(
     response_format: optional(responseFormat),
     reasoning: optional(
       Type.Object({
-        effort: optional(Type.String()),
+        effort: optional(Type.Enum([...REASONING_EFFORTS])),
         max_tokens: integer(1, MAX_SAFE),
         exclude: Type.Optional(Type.Boolean()),
         enabled: Type.Optional(Type.Boolean()),
@@ -169,7 +196,10 @@ export const chatCompletionBody = Type.Object(
     metadata: optional(
       Type.Object(
         {},
-        { description: "Kept with the charge; `idempotency_key` does what the header does" },
+        {
+          description:
+            "Kept with the charge: at most 16 pairs, with keys of at most 64 characters and texts of at most 512, besides `tags` and `idempotency_key`, which does what the header does",
+        },
       ),
     ),
     user: optional(Type.String({ maxLength: 512 })),
@@ -179,7 +209,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "`echo_upstream_body: true` shows what was sent to the provider, where the operator allows it",
+            "With any members, also none: the gateway's log line of this request has its user, session, tags, wait, route and guardrail matches. `echo_upstream_body: true` also shows the caller what was sent to the provider, if the operator allows it",
         },
       ),
     ),
@@ -196,11 +226,18 @@ export const chatCompletionBody = Type.Object(
   },
 );
 
-const answeredCall = Type.Object({
-  id: Type.String(),
-  type: Type.Literal("function"),
-  function: Type.Object({ name: Type.String(), arguments: Type.String() }),
-});
+const answeredCall = Type.Union([
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("function"),
+    function: Type.Object({ name: Type.String(), arguments: Type.String() }),
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("custom"),
+    custom: Type.Object({ name: Type.String(), input: Type.String() }),
+  }),
+]);
 
 /** With include_usage in a stream's last chunk, always in what is not streamed. */
 const usage = Type.Object({
@@ -324,6 +361,12 @@ export const chatCompletionChunk = Type.Object(
                   Type.Object({
                     name: Type.Optional(Type.String()),
                     arguments: Type.Optional(Type.String({ description: "A part of them" })),
+                  }),
+                ),
+                custom: Type.Optional(
+                  Type.Object({
+                    name: Type.Optional(Type.String()),
+                    input: Type.Optional(Type.String({ description: "A part of it" })),
                   }),
                 ),
               }),

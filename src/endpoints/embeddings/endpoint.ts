@@ -204,9 +204,13 @@ function sizeOf(input: Input): number {
   return typeof input === "string" ? Buffer.byteLength(input) : input.length;
 }
 
-/** Each input has at most the tokens that the model takes: providers refuse what is longer. */
+/** OpenAI accepts one token more than the limit that it states for its models. */
+const MOST_EXCESS_TOKENS = 1;
+
+/** Each input has at most the tokens that the model takes: providers reject what is longer. */
 function tokensWithin(sizes: readonly number[], { contextLength }: ModelTerms): number {
-  return sizes.reduce((sum, size) => sum + Math.min(size, contextLength), 0);
+  const most = contextLength + MOST_EXCESS_TOKENS;
+  return sizes.reduce((sum, size) => sum + Math.min(size, most), 0);
 }
 
 /**

@@ -16,7 +16,7 @@ import { imagesBound, imagesUsage } from "./cost-bound.ts";
 import { callForImages } from "./image-call.ts";
 import { readerOfWhole, StreamedImages } from "./image-stream.ts";
 import { type FetchImage, imagesOf, type MadeImages } from "./made-images.ts";
-import { planImages } from "./plan-images.ts";
+import { addsBase64, planImages } from "./plan-images.ts";
 import { imagesBody, type RenderedImages, renderImages, usageBody } from "./render-images.ts";
 import { type AcceptedImages, acceptForm, acceptGeneration } from "./request.ts";
 
@@ -97,7 +97,7 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
     const images = admitted.guard?.screensOutput
       ? made.images.map((image) => ({ ...image, revisedPrompt: undefined }))
       : made.images;
-    const rendered = await renderImages(images, links, request);
+    const rendered = await renderImages(images, links, request, addsBase64(request, candidate));
     return { ...made, rendered, created: secondsNow(clock) };
   }
 

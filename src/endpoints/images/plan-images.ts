@@ -25,9 +25,10 @@ export function streamsImages({ fields, task }: AcceptedImages, candidate: Candi
 
 function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePlan {
   const limits = plan.candidates.map((candidate) => ({ candidate, most: promptLimit(candidate) }));
-  const roomy = limits.filter(({ most }) => prompt.length <= most);
+  const characters = charactersOf(prompt);
+  const roomy = limits.filter(({ most }) => characters <= most);
   if (roomy.length === limits.length) return plan;
-  if (roomy.length > 0) return keeping(plan, (one) => prompt.length <= promptLimit(one));
+  if (roomy.length > 0) return keeping(plan, (one) => characters <= promptLimit(one));
   const most = Math.max(...limits.map((limit) => limit.most));
   throw new GatewayError(
     "invalid_body",
@@ -36,9 +37,26 @@ function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePl
   );
 }
 
+/** Code points: one that takes two units of UTF-16 is one character. */
+function charactersOf(text: string): number {
+  let characters = 0;
+  for (const _ of text) characters++;
+  return characters;
+}
+
 function promptLimit(candidate: Candidate): number {
   const { imageFields } = candidate.provider;
   return imageFields?.maxPromptCharacters(fieldModelOf(candidate)) ?? Number.POSITIVE_INFINITY;
+}
+
+/**
+ * Whether the answer is to have its images in base64 besides links: the request leaves the form open, and clients of
+ * the model read base64.
+ */
+export function addsBase64({ fields }: AcceptedImages, candidate: Candidate): boolean {
+  const { imageFields } = candidate.provider;
+  const isOpen = fields.response_format === undefined || fields.response_format === null;
+  return isOpen && imageFields?.answersInBase64(fieldModelOf(candidate)) === true;
 }
 
 /** Models have one task or several; of one that lacks it no field is at fault. */

@@ -16,20 +16,27 @@ export interface RenderedImages {
   readonly end: number;
 }
 
-/** @param links in the order of the images; undefined where their bytes are wanted */
+/**
+ * @param links in the order of the images; undefined if base64 is to take their place
+ * @param addsBase64 whether base64 stands besides links
+ */
 export async function renderImages(
   images: readonly MadeImage[],
   links: readonly string[] | undefined,
   { prompt }: AcceptedImages,
+  addsBase64: boolean,
 ): Promise<RenderedImages> {
   const parts = images.map(({ bytes, revisedPrompt = prompt }, at) => {
     const revised =
       revisedPrompt === "" ? "" : `,"revised_prompt":${JSON.stringify(revisedPrompt)}`;
     const begin = at === 0 ? "[{" : ",{";
     const end = at === images.length - 1 ? "}]" : "}";
-    return links === undefined
-      ? { head: `${begin}"b64_json":"`, bytes, tail: `"${revised}${end}` }
-      : { head: `${begin}"url":${JSON.stringify(links[at])}`, bytes: NONE, tail: revised + end };
+    const link = links === undefined ? "" : `"url":${JSON.stringify(links[at])}`;
+    if (links !== undefined && !addsBase64) {
+      return { head: begin + link, bytes: NONE, tail: revised + end };
+    }
+    const comma = link === "" ? "" : ",";
+    return { head: `${begin}${link}${comma}"b64_json":"`, bytes, tail: `"${revised}${end}` };
   });
   const lengths = parts.map(
     ({ head, bytes, tail }) =>

@@ -29,7 +29,8 @@ const common = {
   ),
   response_format: optional(
     Type.Enum(["url", "b64_json"], {
-      description: "url, the default, is good for an hour; a stream brings b64_json",
+      description:
+        "url, the default, is good for an hour; a stream brings b64_json. If it is absent, GPT Image models answer both",
     }),
   ),
   user: optional(Type.String({ maxLength: 512 })),
@@ -66,7 +67,11 @@ const prompted = {
 export const generationBody = Type.Object(
   {
     ...prompted,
-    style: optional(Type.String({ minLength: 1, maxLength: 64, description: "vivid, natural" })),
+    style: optional(
+      Type.Enum(["vivid", "natural"], {
+        description: "vivid, the default, is ignored for models without styles",
+      }),
+    ),
     moderation: optional(Type.Enum(["low", "auto"])),
   },
   { examples: [{ model: "sandbox/image", prompt: "A lighthouse at night", size: "512x512" }] },

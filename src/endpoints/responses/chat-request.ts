@@ -1,3 +1,4 @@
+import { CUSTOM_PARAMETERS, customDescription } from "../chat-completions/custom-tools.ts";
 import { type ChatRequest, ITEM_FORM } from "../chat-completions/request.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { itemForm } from "./item-form.ts";
@@ -146,20 +147,6 @@ function functionOf(tool: Tool): Fields {
       ...(typeof strict === "boolean" && { strict }),
     },
   };
-}
-
-const CUSTOM_PARAMETERS = {
-  type: "object",
-  properties: { input: { type: "string" } },
-  required: ["input"],
-  additionalProperties: false,
-};
-
-function customDescription({ description, format }: Tool): string {
-  const told = description ?? "";
-  if (format?.type !== "grammar") return told;
-  const { syntax, definition } = format;
-  return `${told}\n\nThe input follows this ${syntax} grammar:\n${definition}`.trimStart();
 }
 
 function choiceOf(choice: NonNullable<ResponsesBody["tool_choice"]>): string | Fields {

@@ -1,6 +1,6 @@
-import { isFields, jsonValue } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../../providers/interface.ts";
 import { addDetail, partOf } from "../../providers/reasoning-details.ts";
+import { customInput } from "../chat-completions/custom-tools.ts";
 import { encryptedContent } from "./reasoning-content.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -295,11 +295,11 @@ export class CustomCallWriter implements ItemWriter {
   }
 
   json(status: ItemStatus | "in_progress"): string {
-    return this.#json(inputOf(this.#pieces.join("")), status);
+    return this.#json(customInput(this.#pieces.join("")), status);
   }
 
   end(status: ItemStatus): void {
-    const input = JSON.stringify(inputOf(this.#pieces.join("")));
+    const input = JSON.stringify(customInput(this.#pieces.join("")));
     const members = itemMembers(this.#place);
     this.#place.send("response.custom_tool_call_input.delta", `${members},"delta":${input}`);
     this.#place.send("response.custom_tool_call_input.done", `${members},"input":${input}`);
@@ -376,10 +376,4 @@ export class HostedToolWriter implements ItemWriter {
 
 function callHead({ id }: ItemPlace, type: string, { callId }: Call): string {
   return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)}`;
-}
-
-/** What a model wrote that is not in the form of the function stands for itself. */
-function inputOf(json: string): string {
-  const value = jsonValue(json);
-  return isFields(value) && typeof value.input === "string" ? value.input : json;
 }

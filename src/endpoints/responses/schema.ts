@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { optional } from "../../http/route.ts";
+import { REASONING_EFFORTS } from "../chat-completions/schema.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
@@ -89,7 +90,7 @@ export const responsesBody = Type.Object(
     ),
     reasoning: optional(
       Type.Object({
-        effort: optional(Type.String()),
+        effort: optional(Type.Enum([...REASONING_EFFORTS])),
         summary: optional(Type.Enum(["auto", "concise", "detailed"])),
       }),
     ),
@@ -103,7 +104,10 @@ export const responsesBody = Type.Object(
     metadata: optional(
       Type.Object(
         {},
-        { description: "Kept with the charge; `idempotency_key` does what the header does" },
+        {
+          description:
+            "Kept with the charge: at most 16 pairs, with keys of at most 64 characters and texts of at most 512, besides `tags` and `idempotency_key`, which does what the header does",
+        },
       ),
     ),
     models: optional(

@@ -3,6 +3,7 @@ import type { ModelConfig } from "../../config/file.ts";
 import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
+import { commonSpelling } from "./canonical-name.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
 import { listedOffers } from "./listed-offers.ts";
@@ -57,7 +58,7 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   const faults = input.faults ?? new ConfigFaults();
   refuseAliasesOfAliases(input.models, faults);
   const { offers, leftOut } = await offersOf(input);
-  const entries = input.models.filter((entry) => entry.alias_of === undefined);
+  const statedEntries = input.models.filter((entry) => entry.alias_of === undefined);
   const aliases = new Map(
     input.models.flatMap(({ id, alias_of }) => (alias_of === undefined ? [] : [[id, alias_of]])),
   );
@@ -68,13 +69,19 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   };
   const complete = (entry: ModelConfig, builtIn: CatalogueModel | undefined) =>
     faults.attempt(() => fileModel(entry, builtIn, context), undefined);
-  const stated = statedOffers(offers, entries, complete);
+  const stated = statedOffers(offers, statedEntries, complete);
   const { models, pinned } = await mergeOffers(stated);
   const catalogue = new Map(models.map((model) => [model.id, model]));
   if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
+  const bySpelling = new Map(models.map((model) => [commonSpelling(model.id), model]));
+  const entries = underCatalogueIds(statedEntries, catalogue, pinned, bySpelling);
   const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
   for (const entry of entries) {
-    const builtIn = catalogue.get(entry.id) ?? pinned.get(entry.id) ?? knownElsewhere.get(entry.id);
+    const builtIn =
+      catalogue.get(entry.id) ??
+      pinned.get(entry.id) ??
+      knownElsewhere.get(entry.id) ??
+      bySpelling.get(commonSpelling(entry.id));
     const model = complete(entry, builtIn);
     if (model !== undefined) catalogue.set(entry.id, model);
   }
@@ -92,6 +99,27 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
         reportOf(provider, all, leftOut.get(provider.id) ?? [], context.discovered),
       ),
   };
+}
+
+/**
+ * The entries. One without endpoints whose id is another spelling of a model's id gets that model's id, so that it
+ * changes that model. One with endpoints is a model of its own.
+ */
+function underCatalogueIds(
+  entries: readonly ModelConfig[],
+  catalogue: ReadonlyMap<string, CatalogueModel>,
+  pinned: ReadonlyMap<string, CatalogueModel>,
+  bySpelling: ReadonlyMap<string, CatalogueModel>,
+): ModelConfig[] {
+  const stated = new Set(entries.map(({ id }) => id));
+  return entries.map((entry) => {
+    const id = bySpelling.get(commonSpelling(entry.id))?.id;
+    const isNamedOtherwise = !catalogue.has(entry.id) && !pinned.has(entry.id);
+    if (id === undefined || !isNamedOtherwise || entry.endpoints !== undefined) return entry;
+    if (stated.has(id)) return entry;
+    stated.add(id);
+    return { ...entry, id };
+  });
 }
 
 async function offersOf(input: CatalogueInput) {

@@ -106,6 +106,20 @@ export function underKnownAuthor(id: string): string | undefined {
   return `${AUTHOR_OF_VENDOR[vendor]}${id.slice(cut)}`;
 }
 
+const DOTTED_VERSION = /(\d)\.(?=\d)/g;
+const DATE = /-(20\d{2})-?(\d{2})-?(\d{2})(?=$|[:@-])/;
+/** Authors that write dates with hyphens; others write eight digits. */
+const HYPHENATES_DATES: ReadonlySet<string> = new Set(["openai", "qwen"]);
+
+/**
+ * What all spellings of an id or a bare slug have in common: versions with dots or hyphens, dates with hyphens or
+ * without, and the names that hosts have for an author.
+ */
+export function commonSpelling(name: string): string {
+  const id = underKnownAuthor(name) ?? name;
+  return id.replaceAll(DOTTED_VERSION, "$1-").replace(DATE, "-$1$2$3");
+}
+
 function bareName(name: string): string {
   const isOfFireworks = FIREWORKS_PREFIX.test(name);
   const bare = name.replace(FIREWORKS_PREFIX, "").toLowerCase();
@@ -130,6 +144,8 @@ function spelledAlike(slug: string): string {
 
 function slugOf(author: string, spelled: string): string {
   const isOpen = author === "meta-llama" || author === "qwen" || author === "moonshot";
-  const slug = isOpen ? spelled.replace(HOSTS_SUFFIX, "$1") : spelled;
+  const dated = spelled.replace(DATE, HYPHENATES_DATES.has(author) ? "-$1-$2-$3" : "-$1$2$3");
+  const versioned = author === "anthropic" ? dated.replaceAll(DOTTED_VERSION, "$1-") : dated;
+  const slug = isOpen ? versioned.replace(HOSTS_SUFFIX, "$1") : versioned;
   return Object.hasOwn(SAME_SLUG, slug) ? SAME_SLUG[slug]! : slug;
 }

@@ -4,7 +4,7 @@ import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogu
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";
 import { type DiscoveredModel, modelPrices } from "./read-model-list.ts";
-import { exclusionReason } from "./served-models.ts";
+import { exclusionReason, knownInputLimit } from "./served-models.ts";
 
 /** The context length of a local server's model where the server does not tell it. */
 export const UNKNOWN_CONTEXT_LENGTH = 8_192;
@@ -63,7 +63,8 @@ function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms |
   }
   const prices = pricesOf(model, isLocal);
   if (prices === undefined) return "neither a price list nor its own list has a price for it";
-  const length = contextLength ?? (isLocal ? UNKNOWN_CONTEXT_LENGTH : undefined);
+  const known = isLocal ? undefined : knownInputLimit(model.name);
+  const length = known ?? contextLength ?? (isLocal ? UNKNOWN_CONTEXT_LENGTH : undefined);
   if (length === undefined) return "no list has its context length";
   const isText = category === "chat" || category === "code";
   return {

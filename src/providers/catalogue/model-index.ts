@@ -1,7 +1,7 @@
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { type CharacterPairs, characterPairs, nearestNames } from "../../lib/nearest-names.ts";
 import type { Catalogue } from "./build-catalogue.ts";
-import { authorOfName, underKnownAuthor } from "./canonical-name.ts";
+import { authorOfName, commonSpelling } from "./canonical-name.ts";
 
 /** Look-ups by name, for the request path. */
 export interface ModelIndex {
@@ -12,7 +12,8 @@ export interface ModelIndex {
   /**
    * The model that a name stands for: an alias of the file; an id, which may be that of an inactive model;
    * a provider's own name of a model, which stands for the endpoints there alone; or a bare slug, which
-   * resolves to the model of the author that its name tells, or to the only one that has it.
+   * resolves to the model of the author that its name tells, or to the only one that has it. Another spelling of
+   * the version, the date or the author resolves too, if it stands for one model alone.
    */
   resolve(name: string): CatalogueModel | undefined;
   /** Those that a name may stand for which does not resolve because several models have it. */
@@ -33,13 +34,23 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   const byId = new Map(all.map((model) => [model.id, model]));
   const bySlug = slugsOf(byId.values());
   const byProvidersSlug = slugsOf(pinned?.values() ?? []);
+  const bySpelling = spellingsOf(byId.values());
   const byName = (name: string) => byId.get(name) ?? pinned?.get(name);
-  const bare = (name: string): CatalogueModel | undefined => {
-    const models = bySlug.get(name);
-    if (models !== undefined) return onlyOrAuthors(name, models);
+  const spelled = (name: string): CatalogueModel | undefined => {
+    const [model, ...others] = bySpelling.get(commonSpelling(name)) ?? [];
+    if (others.length === 0) return model;
+    const ofAuthor = commonSpelling(`${authorOfName(name)}/${name}`);
+    return [model!, ...others].find(({ id }) => commonSpelling(id) === ofAuthor);
+  };
+  const pin = (name: string): CatalogueModel | undefined => {
     const [model, ...others] = byProvidersSlug.get(name) ?? [];
     // Two names of one provider's may stand for the same endpoint.
     return others.every((other) => other.canonicalId === model?.canonicalId) ? model : undefined;
+  };
+  const named = (name: string): CatalogueModel | undefined => {
+    const models = bySlug.get(name);
+    if (byName(name) === undefined && models !== undefined) return onlyOrAuthors(name, models);
+    return byName(name) ?? spelled(name) ?? pin(name);
   };
   let active: Parameters<typeof nearestNames>[1] | undefined;
   return {
@@ -47,15 +58,14 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
     byId: (id) => byId.get(id),
     resolve(name) {
       const target = aliases?.get(name);
-      if (target !== undefined) return byName(target) ?? bare(target);
-      return byName(name) ?? bare(name) ?? byId.get(underKnownAuthor(name) ?? "");
+      return named(target ?? name);
     },
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
     nearest(name) {
       active ??= all
         .filter(({ isActive }) => isActive)
-        .map(({ id }) => ({ name: id, spellings: spellingsOf(id) }));
+        .map(({ id }) => ({ name: id, spellings: comparedParts(id) }));
       return nearestNames(name, active);
     },
     enabledTypes,
@@ -72,6 +82,19 @@ function slugsOf(models: Iterable<CatalogueModel>): Map<string, CatalogueModel[]
     bySlug.set(slug, [...(bySlug.get(slug) ?? []), model]);
   }
   return bySlug;
+}
+
+/** Active models by the common spelling of their ids and of their slugs. */
+function spellingsOf(models: Iterable<CatalogueModel>): Map<string, CatalogueModel[]> {
+  const bySpelling = new Map<string, CatalogueModel[]>();
+  for (const model of models) {
+    const { id, isActive } = model;
+    if (!isActive) continue;
+    for (const name of new Set([id, id.slice(id.indexOf("/") + 1)].map(commonSpelling))) {
+      bySpelling.set(name, [...(bySpelling.get(name) ?? []), model]);
+    }
+  }
+  return bySpelling;
 }
 
 function onlyOrAuthors(
@@ -127,6 +150,6 @@ export class LiveModelIndex implements ModelIndex {
 }
 
 /** The whole id, and its slug alone. */
-function spellingsOf(id: string): CharacterPairs[] {
+function comparedParts(id: string): CharacterPairs[] {
   return [characterPairs(id), characterPairs(id.slice(id.indexOf("/") + 1))];
 }

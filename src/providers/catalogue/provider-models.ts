@@ -171,8 +171,8 @@ async function modelOf(
   if (isOfSound && !hasPriceOfSound(prices)) return "no list has a price of its sound";
   if (category !== "image" && /image/i.test(name)) return "no list has a price of its images";
   const contextLength =
-    contextLengthOf(known, category) ??
     knownInputLimit(name) ??
+    contextLengthOf(known, category) ??
     stated?.contextLength ??
     (await knownContextLength(typeName, source, name));
   if (contextLength === undefined) return "no list has its context length";

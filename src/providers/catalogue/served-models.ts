@@ -128,7 +128,13 @@ export function knownOutputLimit(name: string): number | undefined {
   return OUTPUT_LIMITS.find((limit) => limit.name.test(name))?.tokens;
 }
 
-/** The published limit of input tokens of models for which no list has a context length. */
+const INPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[] = [
+  { name: /^gemini-embedding-001$/, tokens: 2_048 },
+  // Lists round it up.
+  { name: /^(openai\/)?text-embedding-(3-|ada-)/, tokens: 8_191 },
+];
+
+/** The published limit of input tokens of models for which lists have none, or a wrong one. */
 export function knownInputLimit(name: string): number | undefined {
-  return name === "gemini-embedding-001" ? 2_048 : undefined;
+  return INPUT_LIMITS.find((limit) => limit.name.test(name))?.tokens;
 }

@@ -1,9 +1,9 @@
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 
-/** A model that ranks or moderates texts, which no list of the packages prices. */
+/** A model that ranks, moderates or embeds texts, which no list of the packages prices. */
 interface StatedText {
-  readonly category: "rerank" | "moderation";
+  readonly category: "rerank" | "moderation" | "embedding";
   readonly name: string;
   readonly displayName: string;
   readonly contextLength: number;
@@ -31,6 +31,12 @@ const moderator = (
   price: { tokens },
 });
 
+/** Of Cohere's third version: 512 tokens, for all the same price. */
+const thirdEmbedder = (name: string, displayName: string): StatedText => ({
+  ...{ category: "embedding", name, displayName, contextLength: 512 },
+  price: { tokens: 0.1 },
+});
+
 const MODELS: Readonly<Record<string, readonly StatedText[]>> = {
   // https://platform.openai.com/docs/guides/moderation: free of charge.
   openai: [
@@ -46,6 +52,11 @@ const MODELS: Readonly<Record<string, readonly StatedText[]>> = {
     ranker("rerank-v3.5", "Rerank 3.5", 4_096, 2),
     ranker("rerank-english-v3.0", "Rerank 3 English", 4_096, 2),
     ranker("rerank-multilingual-v3.0", "Rerank 3 Multilingual", 4_096, 2),
+    // https://docs.cohere.com/docs/models#embed: 1,024 dimensions, the light ones 384.
+    thirdEmbedder("embed-english-v3.0", "Embed 3 English"),
+    thirdEmbedder("embed-multilingual-v3.0", "Embed 3 Multilingual"),
+    thirdEmbedder("embed-english-light-v3.0", "Embed 3 English Light"),
+    thirdEmbedder("embed-multilingual-light-v3.0", "Embed 3 Multilingual Light"),
   ],
 };
 

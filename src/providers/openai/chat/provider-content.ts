@@ -10,6 +10,9 @@ import {
 
 type Fields = Record<string, unknown>;
 
+/** Members of a message that are a list or an object in clients' schemas. vLLM sends null if it has none. */
+const NEVER_NULL = ["annotations", "audio", "images", "reasoning_details"] as const;
+
 /**
  * Brings a message or delta of a provider into one form: reasoning is `reasoning`, content is a string. Mistral
  * sends content as a list of text and thinking parts.
@@ -21,8 +24,7 @@ export function normaliseContent(message: Fields): void {
   }
   delete message[OTHER_REASONING_NAME];
   if (typeof message.reasoning !== "string" || message.reasoning === "") delete message.reasoning;
-  // A list in OpenAI's form; vLLM says null where there is none.
-  if (message.annotations === null) delete message.annotations;
+  for (const name of NEVER_NULL) if (message[name] === null) delete message[name];
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
@@ -42,7 +44,7 @@ export function normaliseHead(body: Fields): void {
   if (body.service_tier !== undefined && !SERVICE_TIERS.has(body.service_tier)) {
     body.service_tier = undefined;
   }
-  if (body.system_fingerprint === null) body.system_fingerprint = undefined;
+  if (typeof body.system_fingerprint !== "string") body.system_fingerprint = undefined;
 }
 
 function splitParts(message: Fields, parts: readonly unknown[]): void {

@@ -142,6 +142,8 @@ export function normaliseCompletion(
   for (const name of PRIVATE_MEMBERS) if (raw[name] !== undefined) delete raw[name];
   if (raw.error !== undefined && !tellsError(raw)) delete raw.error;
   normaliseHead(raw);
+  // OpenRouter's clients need it in a whole answer, and take no null in a chunk.
+  raw.system_fingerprint ??= null;
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
   const imageTokens = images * TOKENS_OF_IMAGE;
