@@ -97,7 +97,11 @@ const element = (id: string, ...parts: Uint8Array[]) => {
 
 export { element };
 
-export function matroskaTrack(codec: string, codecPrivate = Buffer.alloc(0), number = 1): Buffer {
+export function matroskaTrack(
+  codec: string,
+  codecPrivate: Buffer = Buffer.alloc(0),
+  number = 1,
+): Buffer {
   return element(
     "ae",
     element("d7", Buffer.from([number])),
