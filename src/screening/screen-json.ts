@@ -102,7 +102,7 @@ export class JsonScreen {
     }
   }
 
-  /** JSON that is cut or wrong may hide something in its escapes all the same. */
+  /** Looks through JSON that is cut or wrong, whose escapes may hide something too. */
   #brokenJson(text: string): string {
     const unescaped = text.replace(UNICODE_ESCAPE, (_, code: string) =>
       String.fromCharCode(Number.parseInt(code, 16)),
