@@ -99,6 +99,11 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
   /** Throws 400 where the request asks for output that guardrails cannot look through. Absent: its output is no text. */
   assertScreenable?(request: Request): void;
+  /**
+   * A body in which everything that guardrails have to see is text; undefined if the body is so already. Rejects with
+   * 400 if that cannot be made.
+   */
+  readable?(body: unknown): Promise<unknown>;
   /** The limit of units that the caller set: then the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
   /**

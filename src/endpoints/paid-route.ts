@@ -71,7 +71,8 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     takenRate,
     request,
     screened: async (guard) => {
-      const screened = isForm ? screenedForm(body, guard) : screenedBody(body, guard);
+      const readable = (guard.screensInput && (await call.endpoint.readable?.(body))) || body;
+      const screened = isForm ? screenedForm(readable, guard) : screenedBody(readable, guard);
       return call.endpoint.accept(await screened, headers, guard);
     },
     bodyText: context.bodyText,

@@ -155,6 +155,8 @@ export interface Transcript {
   readonly logprobs?: unknown;
   /** Of tokens; undefined where the provider reports none, and for models that are priced by time. */
   readonly usage: Usage | undefined;
+  /** Milliseconds of the sound by the provider's own count; undefined if it reports none. */
+  readonly reportedMs?: number | undefined;
 }
 
 export interface TranscriptStream {

@@ -43,6 +43,7 @@ const OF_TOOLS: ReadonlySet<string> = new Set(["input", "parameters", "input_sch
 /** JSON in a text, whose escapes would hide what is in it. */
 const JSON_TEXTS: ReadonlySet<string> = new Set(["arguments", "partial_json"]);
 
+const UNICODE_ESCAPE = /\\u([0-9a-fA-F]{4})/g;
 /** Shorter numbers identify no one. */
 const MIN_NUMBER = 1_000_000;
 
@@ -88,7 +89,7 @@ export class JsonScreen {
     try {
       parsed = JSON.parse(text);
     } catch {
-      return this.text(text);
+      return this.#brokenJson(text);
     }
     try {
       const walked = this.walk(parsed, true);
@@ -99,6 +100,16 @@ export class JsonScreen {
       // Nested deeper than the stack: what cannot be looked through must not pass.
       return '"[REDACTED]"';
     }
+  }
+
+  /** Looks through JSON that is cut or wrong, whose escapes may hide something too. */
+  #brokenJson(text: string): string {
+    const unescaped = text.replace(UNICODE_ESCAPE, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 16)),
+    );
+    if (unescaped === text) return this.text(text);
+    const screened = this.text(unescaped);
+    return screened === unescaped ? this.text(text) : screened;
   }
 
   /**

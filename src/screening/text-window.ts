@@ -1,4 +1,5 @@
 import type { Detector, Found } from "./detector.ts";
+import { plainText, visibleText } from "./plain-text.ts";
 
 /** One rule of a guardrail, ready to be used. */
 export interface ScreeningRule {
@@ -28,13 +29,17 @@ const CONTEXT_CHARACTERS = 64;
 /** Windows of more characters are looked through when so much of them is new. */
 const STEP_PART = 8;
 
+/** Characters that are held at most: no rule holds so many visible ones. */
+const MAX_HELD = 65_536;
+
 interface Match extends Found {
   readonly rule: ScreeningRule;
 }
 
 /**
  * Looks through a text that comes in pieces, cut anywhere. A character is released when no rule can find anything that
- * includes it, whatever follows; the same is found as in the whole text.
+ * includes it, whatever follows; the same is found as in the whole text. Rules look at the text as it is, and at its
+ * plain form, so that invisible characters and styled letters hide nothing.
  */
 export class TextWindow {
   readonly #rules: readonly ScreeningRule[];
@@ -67,7 +72,8 @@ export class TextWindow {
     this.#text += text;
     this.#unread += text.length;
     if (this.#unread * STEP_PART < this.heldLength) return [];
-    return this.#look(false);
+    const released = this.#look(false);
+    return this.heldLength > MAX_HELD ? [...released, ...this.#redactHeld()] : released;
   }
 
   /** Nothing follows `text`. */
@@ -84,18 +90,35 @@ export class TextWindow {
     this.#unread = 0;
     if (this.#isBlocked || this.heldLength === 0) return [];
     const text = this.#text;
+    const plain = plainText(text);
     let heldFrom = text.length;
     const matches: Match[] = [];
+    const take = (rule: ScreeningRule, found: Found, held: number) => {
+      const isNew = found.end > this.#base && (found.start >= this.#base || this.#isRedacted);
+      if (isNew && found.start < held) matches.push({ ...found, rule });
+    };
     for (const rule of this.#rules) {
-      const held = isEnd ? text.length : rule.detector.heldFrom(text);
+      const { detector } = rule;
+      const held = isEnd ? text.length : detector.heldFrom(text);
       heldFrom = Math.min(heldFrom, held);
-      for (const found of rule.detector.find(text, 0)) {
-        const isNew = found.end > this.#base && (found.start >= this.#base || this.#isRedacted);
-        if (isNew && found.start < held) matches.push({ ...found, rule });
+      for (const found of detector.find(text, 0)) take(rule, found, held);
+      if (plain === undefined) continue;
+      const plainHeld = isEnd ? text.length : plain.originalStart(detector.heldFrom(plain.text));
+      heldFrom = Math.min(heldFrom, plainHeld);
+      for (const found of detector.find(plain.text, 0)) {
+        take(rule, { ...found, ...plain.originalSpan(found.start, found.end) }, plainHeld);
       }
     }
     matches.sort((a, b) => a.start - b.start || b.end - a.end);
     return this.#release(matches, Math.max(heldFrom, this.#base));
+  }
+
+  /** What cannot be looked through in bounded time, a flood of invisible characters, must not pass. */
+  #redactHeld(): Released[] {
+    if (this.#isBlocked) return [];
+    const rule = this.#rules.find(({ action }) => action === "block") ?? this.#rules[0]!;
+    const [start, end] = [this.#base, this.#text.length];
+    return this.#release([{ start, end, label: "[REDACTED]", rule }], end);
   }
 
   #release(matches: readonly Match[], heldFrom: number): Released[] {
@@ -126,12 +149,22 @@ export class TextWindow {
       at = end;
     }
     pass(heldFrom);
-    const contextFrom = Math.max(0, (redactedFrom ?? at) - CONTEXT_CHARACTERS);
-    this.#text = text.slice(contextFrom);
-    this.#base = at - contextFrom;
-    this.#redactedFrom = redactedFrom === undefined ? undefined : redactedFrom - contextFrom;
+    const keptFrom = redactedFrom ?? at;
+    const context = contextBefore(text, keptFrom);
+    this.#text = context + text.slice(keptFrom);
+    this.#base = context.length + at - keptFrom;
+    this.#redactedFrom = redactedFrom === undefined ? undefined : context.length;
     return released;
   }
+}
+
+/** The last characters before a position, and before these the last visible ones, if others are among them. */
+function contextBefore(text: string, position: number): string {
+  const nearFrom = Math.max(0, position - CONTEXT_CHARACTERS);
+  const near = text.slice(nearFrom, position);
+  const missing = CONTEXT_CHARACTERS - visibleText(near).length;
+  if (missing <= 0 || nearFrom === 0) return near;
+  return visibleText(text.slice(0, nearFrom)).slice(-missing) + near;
 }
 
 /** A whole text with what is redacted; undefined where it is blocked. */
@@ -140,7 +173,12 @@ export function screenedText(
   rules: readonly ScreeningRule[],
   note: (hit: Hit) => void,
 ): string | undefined {
-  const known = rules.find(({ action, detector }) => action === "block" && detector.isIn?.(text));
+  const plain = plainText(text)?.text;
+  const known = rules.find(
+    ({ action, detector }) =>
+      action === "block" &&
+      (detector.isIn?.(text) || (plain !== undefined && detector.isIn?.(plain))),
+  );
   if (known !== undefined) {
     note({ rule: known });
     return undefined;

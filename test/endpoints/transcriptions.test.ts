@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
+import { MP3_FRAME, mp4, programStream, repeated, trak } from "../support/crafted-sound.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
@@ -145,7 +146,7 @@ describe("a transcription", () => {
     expect(response.headers.get("x-gateway-cost")).toBe("0.000208");
     expect(await billOfResponse(gateway, response)).toMatchObject({ chargeNano: TWO_SECONDS_NANO });
     const [call] = asked;
-    expect(call!.fields.response_format).toEqual([format === "text" ? "json" : "verbose_json"]);
+    expect(call!.fields.response_format).toEqual(["verbose_json"]);
   });
 
   test("in detail has the measured duration, segments and words, and the form goes on with its length", async () => {
@@ -180,6 +181,38 @@ describe("a transcription", () => {
     expect(headers.get("transfer-encoding")).toBeNull();
     expect(Number(headers.get("content-length"))).toBeGreaterThan(WAV.length);
     expect(headers.get("authorization")).toBe("Bearer sk-upstream-0123456789");
+  });
+
+  test("costs the seconds that the provider reports if these are more than were measured, up to the hold", async () => {
+    // Samples of 700 bytes may hold several frames, of which only a decoder can tell the number.
+    const samples = 87;
+    const file = mp4(Buffer.alloc(samples * 700, 0x21), trak({ samples, sampleBytes: 700 }));
+    const bill = async (answer: object) => {
+      answers = { first: () => Response.json({ text: "Hello.", ...answer }) };
+      const response = await post("transcriptions", formOf({ model: whisper() }, file, "a.m4a"));
+      expect(asked.at(-1)!.fields.response_format).toEqual(["verbose_json"]);
+      const { usage } = (await response.json()) as { usage: { seconds: number } };
+      return [usage.seconds, (await billOfResponse(gateway, response)).chargeNano];
+    };
+    expect(await bill({ duration: 2 })).toEqual([2.021, 210_184n]);
+    expect(await bill({ duration: 10 })).toEqual([10, 1_040_000n]);
+    expect(await bill({ usage: { type: "duration", seconds: 10 } })).toEqual([10, 1_040_000n]);
+    // 87 samples of 700 bytes at 4,000 bytes a second, of which whole seconds are held.
+    expect(await bill({ duration: 7_200 })).toEqual([15.225, 1_664_000n]);
+  });
+
+  test("of an MPEG program stream costs the seconds of its frames", async () => {
+    answers = { first: () => Response.json({ text: "Hello." }) };
+    const file = programStream(repeated(77, () => MP3_FRAME));
+    const response = await post("transcriptions", formOf({ model: whisper() }, file, "a.mpeg"));
+    expect(await response.json()).toMatchObject({ usage: { seconds: 2.012 } });
+  });
+
+  test("of a file that nothing here can measure is 400, and calls no provider", async () => {
+    const ac3 = Buffer.concat([MP3_FRAME, MP3_FRAME, Buffer.alloc(40_000, 9)]);
+    const response = await post("transcriptions", formOf({ model: whisper() }, ac3, "a.mp3"));
+    await expectError(response, 400, "invalid_body");
+    expect(asked).toEqual([]);
   });
 
   test("of a model that is priced by tokens costs those that are reported, or are counted here", async () => {

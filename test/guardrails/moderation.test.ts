@@ -322,9 +322,9 @@ describe("what is no chat", () => {
 
   test("transcripts are output, across their segments too", async () => {
     provider.heard = {
-      text: "The card is 4111 1111 1111 1111, he said.",
+      text: "The card is 4111 11\u200b11 1111 １111, he said.",
       segments: [
-        { id: 0, start: 0, end: 1, text: " The card is 4111 1111", tokens: [7] },
+        { id: 0, start: 0, end: 1, text: " The card is 4111 11\u200b11", tokens: [7] },
         { id: 1, start: 1, end: 2, text: "1111 1111, he said.", tokens: [8] },
       ],
     };

@@ -90,8 +90,8 @@ test("the hold of a transcript covers the least duration and the price of speake
     const model = await modelOf(type, name);
     for (const durationMs of [1, 400, 9_999, 10_001, 3_600_001]) {
       for (const namesSpeakers of [false, true]) {
-        const size = { durationMs, textBytes: 0, namesSpeakers };
-        const usage = transcriptUsage(undefined, 10, size, model);
+        const size = { durationMs, longestMs: durationMs, textBytes: 0, namesSpeakers };
+        const usage = transcriptUsage({ usage: undefined }, 10, size, model);
         const cost = BigInt(providerCostFemto(usage, model.prices));
         const held = BigInt(transcriptBound(size, model).fixedFemto);
         expect(held).toBeGreaterThanOrEqual(cost);

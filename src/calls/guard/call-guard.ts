@@ -9,6 +9,7 @@ import {
   ProviderFailure,
 } from "../../providers/interface.ts";
 import { type Direction, type Guardrail, rulesFor } from "../../screening/guardrail.ts";
+import { plainText } from "../../screening/plain-text.ts";
 import { type FoundRule, type Screened, screenJson, textsOf } from "../../screening/screen-json.ts";
 import type { ScreeningRule } from "../../screening/text-window.ts";
 import { GuardedEvents } from "./guarded-events.ts";
@@ -60,6 +61,11 @@ export class CallGuard {
   /** Whether an answer has to be looked through. */
   get screensOutput(): boolean {
     return this.#output.length > 0 || this.#moderated("output") !== undefined;
+  }
+
+  /** Whether a request has to be looked through. */
+  get screensInput(): boolean {
+    return rulesFor(this.guardrails, "input").length > 0 || this.#moderated("input") !== undefined;
   }
 
   /** A body with what is redacted in it. Rejects with 400 where it is blocked. */
@@ -204,7 +210,10 @@ export class CallGuard {
   async #passes(text: string): Promise<boolean> {
     const { moderation, organizationId, signal } = this.#parts;
     if (text.trim() === "") return true;
-    if (moderation !== undefined) return moderation.passes(organizationId, text, signal);
+    if (moderation !== undefined) {
+      // A model that moderates may read styled letters as something else than the one that answers.
+      return moderation.passes(organizationId, plainText(text)?.text ?? text, signal);
+    }
     const message = "A guardrail asks for moderation, and no model is configured for it.";
     throw new GatewayError("moderation_unavailable", message);
   }

@@ -22,6 +22,7 @@ import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
 import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
+import { withoutTokens } from "./token-texts.ts";
 
 const MAX_INPUTS = 2_048;
 const MAX_DIMENSIONS = 65_536;
@@ -133,6 +134,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   kept: keptEmbeddings,
 
   standsInBatches: () => true,
+  readable: withoutTokens,
 
   accept(body) {
     const fields = body as EmbeddingsRequest;

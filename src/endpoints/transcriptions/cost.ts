@@ -4,11 +4,14 @@ import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.t
 import { higher } from "../../lib/money.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../lib/usage.ts";
+import type { Transcript } from "../../providers/media.ts";
 
 /** What the cost of a request depends on. */
 export interface SoundSize {
-  /** As measured here. */
+  /** As measured here. At least this is charged. */
   readonly durationMs: number;
+  /** The longest that the provider may report for it. This is held. */
+  readonly longestMs: number;
   /** UTF-8 bytes of the prompt and the other words that a model reads: no token is shorter than one. */
   readonly textBytes: number;
   /** Its speakers are to be distinguished, which some providers charge for apart. */
@@ -22,10 +25,13 @@ const USUAL_TOKENS_A_SECOND = 10;
 /** Around the sound: what tells the model to write it down. */
 const TOKENS_AROUND_SOUND = 1_024;
 const SPARE_OUTPUT_TOKENS = 1_024;
+/** What a report may exceed the measured duration by. */
+const ROUNDED_PART = 1.01;
+const ROUNDED_MS = 1_000;
 
 const NO_UNITS = { perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
 
-export function isByTime({ prices }: ModelTerms): boolean {
+function isByTime({ prices }: ModelTerms): boolean {
   return prices.secondFemto !== undefined;
 }
 
@@ -33,8 +39,8 @@ export function isByTime({ prices }: ModelTerms): boolean {
 export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
   const { prices } = terms;
   if (isByTime(terms)) return { ...NO_UNITS, fixedFemto: boundByTime(size, prices) };
-  const { durationMs, textBytes } = size;
-  const ofSound = tokensOf(durationMs, MAX_TOKENS_A_SECOND);
+  const { longestMs, textBytes } = size;
+  const ofSound = tokensOf(longestMs, MAX_TOKENS_A_SECOND);
   const { inputTokenFemto, outputTokenFemto, longPrompt = prices } = prices;
   const input = higher(
     higher(inputTokenFemto, prices.audioInputTokenFemto ?? 0n),
@@ -51,31 +57,38 @@ export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
 }
 
 function boundByTime(
-  { durationMs, namesSpeakers }: SoundSize,
+  { longestMs, namesSpeakers }: SoundSize,
   { secondFemto = 0n, leastSoundFemto = 0n, speakersSecondFemto = 0n }: ModelPrices,
 ): ExactInteger {
-  const seconds = BigInt(Math.ceil(durationMs / 1_000));
+  const seconds = BigInt(Math.ceil(longestMs / 1_000));
   const ofSpeakers = namesSpeakers === true ? seconds * speakersSecondFemto : 0n;
   return exact(higher(seconds * secondFemto, leastSoundFemto) + ofSpeakers);
 }
 
 /**
- * What a transcript is charged by: the whole duration where that has a price, whatever the provider reports,
- * and else the reported tokens, or as many as the sound and the text usually are.
+ * What a transcript is charged by. If time has a price, that is the measured duration, or the reported one if it is
+ * longer. Else it is the reported tokens, or as many as the sound and the text usually are.
  */
 export function transcriptUsage(
-  reported: Usage | undefined,
+  reported: Pick<Transcript, "usage" | "reportedMs">,
   outputBytes: number,
-  { durationMs, textBytes, namesSpeakers }: SoundSize,
+  size: SoundSize,
   terms: ModelTerms,
 ): Usage {
+  const { textBytes, namesSpeakers } = size;
+  const durationMs = chargedMs(size, reported.reportedMs);
   if (isByTime(terms)) {
     return { ...NO_TOKENS, durationMs, ...(namesSpeakers && { speakersMs: durationMs }) };
   }
-  if (reported !== undefined) return { ...reported, durationMs };
+  if (reported.usage !== undefined) return { ...reported.usage, durationMs };
   const ofSound = tokensOf(durationMs, USUAL_TOKENS_A_SECOND);
   const estimated = estimatedUsage(ofSound + tokensOfBytes(textBytes), tokensOfBytes(outputBytes));
   return { ...estimated, audioPromptTokens: ofSound, durationMs };
+}
+
+/** Providers round up, and count what encoders add: a report of a little more counts as the measured duration. */
+function chargedMs({ durationMs }: SoundSize, reportedMs = 0): number {
+  return reportedMs > durationMs * ROUNDED_PART + ROUNDED_MS ? Math.ceil(reportedMs) : durationMs;
 }
 
 function tokensOf(durationMs: number, perSecond: number): number {

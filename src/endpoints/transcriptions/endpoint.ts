@@ -13,11 +13,13 @@ import type { FileRule, ReceivedForm } from "../../http/model-form.ts";
 import type { PassingMedia } from "../../http/passing-files.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import type { SoundLength } from "../../lib/sound/measure-sound.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { Transcript, TranscriptionCall, TranscriptStream } from "../../providers/media.ts";
 import { brokenAnswer } from "../../providers/transport/call-failures.ts";
 import { paidRoute } from "../paid-route.ts";
-import { isByTime, type SoundSize, transcriptBound, transcriptUsage } from "./cost.ts";
+import { type SoundSize, transcriptBound, transcriptUsage } from "./cost.ts";
 import { measureFile } from "./measure-file.ts";
 import { plainBody, renderTranscript, TRANSCRIPT_TYPES } from "./render-transcript.ts";
 import {
@@ -54,6 +56,9 @@ const SOUND: FileRule = {
     "video/webm",
     "audio/matroska",
     "video/matroska",
+    // Program streams: MPEG-1 and MPEG-2.
+    "video/MP1S",
+    "video/MP2P",
   ]),
   typeNames: "sound: mp3, mp4, mpeg, mpga, m4a, wav, webm, ogg, flac or aac",
 };
@@ -61,7 +66,7 @@ const SOUND: FileRule = {
 type Task = TranscriptionCall["task"];
 
 interface MeasuredForm extends ReceivedForm<TranscriptionRequest> {
-  readonly durationMs: number;
+  readonly length: SoundLength;
 }
 
 interface AcceptedSound extends AcceptedRequest {
@@ -86,7 +91,7 @@ export function transcriptionRoutes(
       files: { file: SOUND },
       examine: async (form: ReceivedForm, owner: string, signal: AbortSignal) => ({
         ...form,
-        durationMs: await measureFile(form.files.file![0]!, workThread, owner, signal),
+        length: await measureFile(form.files.file![0]!, workThread, owner, signal),
       }),
     },
     responses: {
@@ -131,7 +136,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
   }
 
   accept(body: unknown): AcceptedSound {
-    const { fields, files, durationMs } = body as MeasuredForm;
+    const { fields, files, length } = body as MeasuredForm;
     assertRecordable(fields);
     const format = fields.response_format ?? "json";
     assertFits(fields, format, this.#task);
@@ -142,7 +147,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
       fields,
       format,
       file: files.file![0]!,
-      size: { durationMs, textBytes, namesSpeakers: format === "diarized_json" },
+      size: { ...length, textBytes, namesSpeakers: format === "diarized_json" },
       needs: {
         words: isVerbose && granularities.includes("word"),
         segments:
@@ -196,8 +201,8 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     throw new GatewayError("unsupported_parameter", message, { param });
   }
 
-  usage({ text, usage }: Transcript, { size }: AcceptedSound, terms: Candidate["terms"]) {
-    return transcriptUsage(usage, Buffer.byteLength(text), size, terms);
+  usage(transcript: Transcript, { size }: AcceptedSound, terms: Candidate["terms"]) {
+    return transcriptUsage(transcript, Buffer.byteLength(transcript.text), size, terms);
   }
 
   answerType({ format }: AcceptedSound): string {
@@ -209,8 +214,9 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     { fields, format, size }: AcceptedSound,
     { usage, costUsd }: Parameters<PaidEndpoint<AcceptedSound, Transcript>["answer"]>[2],
   ): string {
-    const { durationMs } = size;
-    const facts = { task: this.#task, format, fields, durationMs, usage, costUsd };
+    const charged = chargedUsage(usage, size);
+    const { durationMs = size.durationMs } = charged;
+    const facts = { task: this.#task, format, fields, durationMs, usage: charged, costUsd };
     return renderTranscript(transcript, facts);
   }
 }
@@ -220,8 +226,8 @@ function streamOf(task: Task): StreamForm<AcceptedSound> {
     contentType: "text/event-stream; charset=utf-8",
     keepalive: ": keepalive\n\n",
     choices: () => 1,
-    maxOutputBytes: ({ size: { durationMs } }) =>
-      Math.ceil(durationMs / 1_000) * MAX_TEXT_BYTES_A_SECOND + SPARE_TEXT_BYTES,
+    maxOutputBytes: ({ size: { longestMs } }) =>
+      Math.ceil(longestMs / 1_000) * MAX_TEXT_BYTES_A_SECOND + SPARE_TEXT_BYTES,
     async open(call, candidate, { request }, output) {
       const opened = await transcribe(task, call, candidate, request, true);
       const answer = new TranscriptAnswer(output, request.needs.speakers);
@@ -229,15 +235,28 @@ function streamOf(task: Task): StreamForm<AcceptedSound> {
       return { reader, answer };
     },
     usage: (answer, { size }, terms) =>
-      transcriptUsage(answer.usage, answer.outputBytes, size, terms),
-    isCostKnown: (_request, terms) => isByTime(terms),
-    ending: (answer, _request, facts) =>
+      transcriptUsage(
+        { usage: answer.usage, reportedMs: (answer as TranscriptAnswer).transcript.reportedMs },
+        answer.outputBytes,
+        size,
+        terms,
+      ),
+    ending: (answer, { size }, { usage, costUsd }) =>
       frameOf({
         type: "transcript.text.done",
-        ...plainBody((answer as TranscriptAnswer).transcript, facts),
+        ...plainBody((answer as TranscriptAnswer).transcript, {
+          usage: chargedUsage(usage, size),
+          costUsd,
+        }),
       }),
     failure: (error, requestId) => frameOf(errorEnvelope(error, requestId)),
   };
+}
+
+/** No more is charged than was held, whatever the provider reported. */
+function chargedUsage(usage: Usage, { longestMs }: SoundSize): Usage {
+  const { durationMs = 0 } = usage;
+  return durationMs > longestMs ? { ...usage, durationMs: longestMs } : usage;
 }
 
 async function transcribe(

@@ -18,7 +18,7 @@ export class TranscriptAnswer extends StreamedAnswer<readonly TranscriptEvent[]>
   }
 
   /** What the last event tells. */
-  get transcript(): Pick<Transcript, "text" | "logprobs"> {
+  get transcript(): Pick<Transcript, "text" | "logprobs" | "reportedMs"> {
     return this.#transcript ?? { text: this.#text };
   }
 

@@ -5,9 +5,13 @@ export interface ByteSource {
   readInto(buffer: Uint8Array, position: number): number;
 }
 
-const WINDOW_BYTES = 262_144;
+/** Thrown if a file contradicts itself, or has a codec whose length nothing here bounds: it is rejected. */
+export class UnmeasurableSound extends Error {}
 
-/** Reads single numbers anywhere in a source, which is read in large pieces. What is behind its end is 0. */
+const WINDOW_BYTES = 262_144;
+const NEAR_BYTES = 16;
+
+/** Reads single numbers anywhere in a source, which is read in large pieces. Bytes after its end read as 0. */
 export class ByteWindow {
   readonly sizeBytes: number;
   readonly #source: ByteSource;
@@ -19,6 +23,11 @@ export class ByteWindow {
     this.#source = source;
     this.sizeBytes = source.sizeBytes;
     this.#bytes = Buffer.alloc(Math.min(WINDOW_BYTES, source.sizeBytes));
+  }
+
+  /** A second window of the same source, for a table that is read in turn with others. */
+  again(): ByteWindow {
+    return new ByteWindow(this.#source);
   }
 
   byte(position: number): number {
@@ -45,26 +54,85 @@ export class ByteWindow {
     return text;
   }
 
-  /** The next place of the bytes from a position on; the end of the source where they are not there. */
+  /** The next position of the bytes from a position on; the end of the source if it has none. */
   find(needle: Uint8Array, from: number): number {
-    for (let position = from; position < this.sizeBytes; ) {
+    for (let at = this.findByte(needle[0]!, from); at < this.sizeBytes; ) {
+      let length = 1;
+      while (length < needle.length && this.byte(at + length) === needle[length]) length++;
+      if (length === needle.length) return at;
+      at = this.findByte(needle[0]!, at + 1);
+    }
+    return this.sizeBytes;
+  }
+
+  /** The next position of a byte; the end of the source if there is none. */
+  findByte(value: number, from: number): number {
+    let position = from;
+    // Where the byte is frequent, a native search takes longer than a few comparisons.
+    for (const near = from + NEAR_BYTES; position < near; position++) {
+      if (this.byte(position) === value) return Math.min(position, this.sizeBytes);
+    }
+    while (position < this.sizeBytes) {
       this.byte(position);
-      const at = this.#bytes
-        .subarray(0, this.#end - this.#start)
-        .indexOf(needle, position - this.#start);
-      if (at >= 0) return this.#start + at;
-      // A part of them may stand at the end of this piece.
-      const next = this.#end - needle.length + 1;
-      if (this.#end >= this.sizeBytes) break;
-      position = Math.max(position + 1, next);
-      this.#move(position);
+      const at = this.#bytes.indexOf(value, position - this.#start);
+      if (at >= 0 && this.#start + at < this.#end) return this.#start + at;
+      position = this.#end;
     }
     return this.sizeBytes;
   }
 
   #move(position: number): void {
     if (position < 0 || position >= this.sizeBytes) return;
-    this.#start = position;
-    this.#end = position + this.#source.readInto(this.#bytes, position);
+    // A search that looks a few bytes back stays within the window.
+    this.#start = position >= this.#end ? position : Math.max(0, position - WINDOW_BYTES / 2);
+    this.#end = this.#start + this.#source.readInto(this.#bytes, this.#start);
+  }
+}
+
+/** Pieces of a source, in the order in which a container interleaves them, as one source. */
+export class JoinedBytes implements ByteSource {
+  readonly #bytes: ByteWindow;
+  /** Where each piece begins in the file, and where it ends in the whole. */
+  readonly #starts: number[] = [];
+  readonly #ends: number[] = [];
+
+  constructor(bytes: ByteWindow) {
+    this.#bytes = bytes.again();
+  }
+
+  get sizeBytes(): number {
+    return this.#ends.at(-1) ?? 0;
+  }
+
+  add(start: number, length: number): void {
+    if (length <= 0) return;
+    this.#starts.push(start);
+    this.#ends.push(this.sizeBytes + length);
+  }
+
+  readInto(buffer: Uint8Array, position: number): number {
+    let piece = this.#pieceAt(position);
+    let at = 0;
+    for (; at < buffer.length && piece < this.#ends.length; piece++) {
+      const end = this.#ends[piece]!;
+      const begin = piece === 0 ? 0 : this.#ends[piece - 1]!;
+      const from = this.#starts[piece]! + position + at - begin;
+      const count = Math.min(buffer.length - at, end - position - at);
+      for (let ahead = 0; ahead < count; ahead++)
+        buffer[at + ahead] = this.#bytes.byte(from + ahead);
+      at += count;
+    }
+    return at;
+  }
+
+  #pieceAt(position: number): number {
+    let low = 0;
+    let high = this.#ends.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#ends[middle]! <= position) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 }

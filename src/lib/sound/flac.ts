@@ -1,6 +1,6 @@
-import type { ByteWindow } from "./byte-window.ts";
+import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
+import type { MeasuredSound } from "./measured-sound.ts";
 
-const SYNC = new Uint8Array([0xff]);
 const LAST_BLOCK = 0x80;
 const STREAM_INFORMATION = 0;
 const MAX_HEADING_BYTES = 16;
@@ -9,54 +9,96 @@ const RATES: readonly (number | undefined)[] = [
   ...[undefined, 88_200, 176_400, 192_000, 8_000, 16_000],
   ...[22_050, 24_000, 32_000, 44_100, 48_000, 96_000],
 ];
+/** A frame that does not compress has its samples, and this part more. */
+const MAX_OVERHEAD = 1.05;
 
-/**
- * FLAC (RFC 9639): the samples that its frames say they hold. Frames have no length, so that each is found by
- * the beginning and the checksum of its heading.
- */
-export function flacSeconds(bytes: ByteWindow, start: number): number {
+export interface FlacStream {
+  readonly rate: number;
+  /** Of samples that are not compressed. */
+  readonly bytesASecond: number;
+}
+
+/** FLAC (RFC 9639): its metadata, then its frames. */
+export function flacSound(bytes: ByteWindow, start: number): MeasuredSound {
   let position = start + 4;
-  let rate = 0;
+  let stream: FlacStream | undefined;
   for (;;) {
     const type = bytes.byte(position);
     const length = bytes.number(position + 1, 3);
-    if ((type & ~LAST_BLOCK) === STREAM_INFORMATION) rate = bytes.number(position + 14, 3) >> 4;
+    if ((type & ~LAST_BLOCK) === STREAM_INFORMATION) {
+      // Decoders take one or the other of two.
+      if (stream !== undefined) throw new UnmeasurableSound();
+      stream = flacStream(bytes, position + 4);
+    }
     position += 4 + length;
     if ((type & LAST_BLOCK) !== 0 || position >= bytes.sizeBytes) break;
   }
-  if (rate === 0) return 0;
+  if (stream === undefined) throw new UnmeasurableSound();
+  const frames = flacFrameSeconds(bytes, position, bytes.sizeBytes, stream.rate);
+  return flacLength(frames, bytes.sizeBytes - position, stream);
+}
+
+/** Reads the block of stream information. */
+export function flacStream(bytes: ByteWindow, start: number): FlacStream {
+  const rate = bytes.number(start + 10, 3) >> 4;
+  if (rate === 0) throw new UnmeasurableSound();
+  const third = bytes.number(start + 12, 2);
+  const channels = ((third >> 9) & 7) + 1;
+  const bits = ((third >> 4) & 31) + 1;
+  return { rate, bytesASecond: rate * channels * Math.ceil(bits / 8) };
+}
+
+/** Sound that has frames lasts at least as long as its bytes do without compression. */
+export function flacLength(
+  frameSeconds: number,
+  bytes: number,
+  { bytesASecond }: FlacStream,
+): MeasuredSound {
+  const least = frameSeconds === 0 ? 0 : bytes / (bytesASecond * MAX_OVERHEAD);
+  const seconds = Math.max(frameSeconds, least);
+  return { seconds, longestSeconds: seconds };
+}
+
+/**
+ * The seconds of all frames in a range. Frames have no length: each is found by the beginning and the checksum of
+ * its heading. Frames of every form count, as a decoder goes on with another form.
+ */
+export function flacFrameSeconds(
+  bytes: ByteWindow,
+  start: number,
+  end: number,
+  rate: number,
+): number {
   let seconds = 0;
-  let first: number | undefined;
-  while (position < bytes.sizeBytes) {
+  for (
+    let position = bytes.findByte(0xff, start);
+    position < end;
+    position = bytes.findByte(0xff, position + 1)
+  ) {
     const frame = frameAt(bytes, position);
-    if (frame !== undefined && (first === undefined || frame.kind === first)) {
-      first = frame.kind;
-      seconds += frame.samples / (frame.rate ?? rate);
-    }
-    position = bytes.find(SYNC, position + 1);
+    if (frame !== undefined) seconds += frame.samples / (frame.rate ?? rate);
   }
   return seconds;
 }
 
-/** Its samples, and what is the same in all frames of a stream; undefined where there is no frame. */
 function frameAt(bytes: ByteWindow, position: number) {
-  const second = bytes.byte(position + 1);
-  if (bytes.byte(position) !== 0xff || (second & 0xfe) !== 0xf8) return undefined;
+  if ((bytes.byte(position + 1) & 0xfe) !== 0xf8) return undefined;
   const third = bytes.byte(position + 2);
   const fourth = bytes.byte(position + 3);
   const size = third >> 4;
-  const rate = third & 15;
-  if (size === 0 || rate === 15 || (fourth & 1) !== 0 || fourth >> 4 > 10) return undefined;
+  const code = third & 15;
+  if (size === 0 || code === 15 || (fourth & 1) !== 0 || fourth >> 4 > 10) return undefined;
   let at = position + 4 + numberLength(bytes.byte(position + 4));
   let samples = sizeOfCode(size);
   if (size === 6) samples = bytes.number(at, 1) + 1;
   if (size === 7) samples = bytes.number(at, 2) + 1;
   at += size === 6 ? 1 : size === 7 ? 2 : 0;
-  at += rate === 12 ? 1 : rate > 12 ? 2 : 0;
-  if (at - position > MAX_HEADING_BYTES || checksum(bytes, position, at) !== bytes.byte(at)) {
-    return undefined;
-  }
-  return { samples, rate: RATES[rate], kind: second * 4_096 + rate * 16 + (fourth & 15) };
+  let rate = RATES[code];
+  if (code === 12) rate = bytes.number(at, 1) * 1_000;
+  if (code > 12) rate = bytes.number(at, 2) * (code === 14 ? 10 : 1);
+  at += code === 12 ? 1 : code > 12 ? 2 : 0;
+  if (at - position > MAX_HEADING_BYTES || rate === 0) return undefined;
+  return checksum(bytes, position, at) === bytes.byte(at) ? { samples, rate } : undefined;
 }
 
 function sizeOfCode(code: number): number {
@@ -73,9 +115,13 @@ function numberLength(first: number): number {
 function checksum(bytes: ByteWindow, start: number, end: number): number {
   let value = 0;
   for (let position = start; position < end; position++) {
-    value ^= bytes.byte(position);
-    for (let bit = 0; bit < 8; bit++) value = value & 0x80 ? (value << 1) ^ 0x07 : value << 1;
-    value &= 0xff;
+    value = CHECKSUM_TABLE[value ^ bytes.byte(position)]!;
   }
   return value;
 }
+
+const CHECKSUM_TABLE = Uint8Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit++) value = value & 0x80 ? (value << 1) ^ 0x07 : value << 1;
+  return value;
+});

@@ -1,28 +1,48 @@
-import type { ByteWindow } from "./byte-window.ts";
-import { OPUS_RATE, opusSamples } from "./opus.ts";
+import { type AacForm, aacForm, aacSound } from "./aac.ts";
+import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
+import { flacFrameSeconds, flacLength, flacStream } from "./flac.ts";
+import { blockFrames, numberAt } from "./matroska-block.ts";
+import { longestOf, type MeasuredSound } from "./measured-sound.ts";
+import { mpegSoundIn } from "./mpeg.ts";
+import { opusSamples, opusSeconds } from "./opus.ts";
+import { MAX_VORBIS_SETUP_BYTES, VorbisSamples, vorbisIdentification } from "./vorbis.ts";
 
 /** Elements (RFC 9559), by their ids. */
+const EBML = 0x1a45dfa3;
 const SEGMENT = 0x18538067;
 const CLUSTER = 0x1f43b675;
 const CLUSTER_ID = new Uint8Array([0x1f, 0x43, 0xb6, 0x75]);
 const INFO = 0x1549a966;
 const TRACKS = 0x1654ae6b;
 const TRACK_ENTRY = 0xae;
+const SOUND_SETTINGS = 0xe1;
 const BLOCK_GROUP = 0xa0;
 const TIMESTAMP_SCALE = 0x2ad7b1;
 const TRACK_NUMBER = 0xd7;
 const TRACK_TYPE = 0x83;
 const CODEC_ID = 0x86;
+const CODEC_PRIVATE = 0x63a2;
+const ENCODINGS = 0x6d80;
+const SAMPLE_RATE = 0xb5;
+const CHANNELS = 0x9f;
+const BIT_DEPTH = 0x6264;
 const TIMESTAMP = 0xe7;
 const SIMPLE_BLOCK = 0xa3;
 const BLOCK = 0xa1;
+const ENCRYPTED_BLOCK = 0xaf;
+const VOID = 0xec;
+const CHECKSUM = 0xbf;
 const MASTERS: ReadonlySet<number> = new Set([
-  SEGMENT,
-  CLUSTER,
-  INFO,
-  TRACKS,
-  TRACK_ENTRY,
-  BLOCK_GROUP,
+  ...[SEGMENT, CLUSTER, INFO, TRACKS, TRACK_ENTRY, SOUND_SETTINGS, BLOCK_GROUP],
+]);
+/** Seek head, info, tracks, cluster, cues, attachments, chapters, tags, and what fills up. */
+const IN_SEGMENT: ReadonlySet<number> = new Set([
+  ...[0x114d9b74, INFO, TRACKS, CLUSTER, 0x1c53bb6b, 0x1941a469, 0x1043a770, 0x1254c367],
+  ...[VOID, CHECKSUM],
+]);
+/** Timestamp, blocks, silent tracks, position, size of the cluster before. */
+const IN_CLUSTER: ReadonlySet<number> = new Set([
+  ...[TIMESTAMP, SIMPLE_BLOCK, BLOCK_GROUP, 0x5854, 0xa7, 0xab, VOID, CHECKSUM],
 ]);
 
 const AUDIO = 2;
@@ -30,117 +50,293 @@ const MAX_TRACKS = 64;
 const MAX_CODEC_CHARACTERS = 32;
 const DEFAULT_SCALE_NS = 1_000_000;
 const NS_PER_SECOND = 1e9;
-const LACED = 0x06;
+const UNKNOWN = Number.POSITIVE_INFINITY;
 
 interface Track {
   number: number;
   type: number;
   codec: string;
-  /** Of packets of Opus. */
-  samples: number;
-  blocks: number;
-  firstNs: number | undefined;
+  isEncoded: boolean;
+  rate: number;
+  channels: number;
+  bits: number;
+  /** Where the codec's own headings are. */
+  headings: { readonly start: number; readonly bytes: number } | undefined;
+  counter: PacketCounter | undefined;
+  firstNs: number;
   lastNs: number;
 }
 
+interface PacketCounter {
+  take(bytes: ByteWindow, start: number, end: number): void;
+  sound(): MeasuredSound;
+}
+
+interface Element {
+  readonly id: number;
+  readonly end: number;
+}
+
 /**
- * Matroska and WebM: from the first to the last block of sound, and for Opus at least what its packets hold.
- * Clusters may be open-ended, as in live recordings, so that elements are read one behind the other.
+ * Matroska and WebM, by the packets in their blocks. Decoders go on at different places if an element is not where it
+ * belongs or is longer than the one around it: throws UnmeasurableSound. Only the end may be cut.
  */
-export function matroskaSeconds(bytes: ByteWindow): number {
+export function matroskaSound(bytes: ByteWindow): MeasuredSound {
   const tracks: Track[] = [];
+  const open: Element[] = [];
   let scaleNs = DEFAULT_SCALE_NS;
   let timestamp = 0;
   for (let position = 0; position < bytes.sizeBytes; ) {
-    const id = idAt(bytes, position);
-    const size = sizeAt(bytes, position + id.length);
-    if (id.length === 0 || size.length === 0) {
-      // As players do, which find the next cluster.
-      position = bytes.find(CLUSTER_ID, position + 1);
-      continue;
-    }
-    const start = position + id.length + size.length;
-    const { value } = id;
-    if (value === TRACK_ENTRY && tracks.length < MAX_TRACKS) tracks.push(newTrack());
-    const track = tracks.at(-1);
+    const idLength = Math.clz32(bytes.byte(position)) - 23;
+    const id = idLength > 4 ? 0 : bytes.number(position, idLength);
+    const size = numberAt(bytes, position + idLength);
+    if (id === 0 || size.length === 0) throw new UnmeasurableSound();
+    const start = position + idLength + size.length;
+    const end = size.isUnknown ? UNKNOWN : start + size.value;
+    while (open.length > 0 && closes(open.at(-1)!, id, position)) open.pop();
+    const parent = open.at(-1);
+    assertBelongs(bytes, { id, end }, parent, start);
     const number = () => bytes.number(start, Math.min(6, size.value));
-    if (value === TIMESTAMP_SCALE) scaleNs = number() || DEFAULT_SCALE_NS;
-    else if (value === TIMESTAMP) timestamp = number();
-    else if (value === TRACK_NUMBER && track !== undefined) track.number = number();
-    else if (value === TRACK_TYPE && track !== undefined) track.type = number();
-    else if (value === CODEC_ID && track !== undefined) {
-      track.codec = bytes.text(start, Math.min(size.value, MAX_CODEC_CHARACTERS));
-    } else if (value === SIMPLE_BLOCK || value === BLOCK) {
-      takeBlock(bytes, start, { tracks, timestamp, scaleNs });
+    if (id === TRACK_ENTRY) tracks.push(newTrack());
+    if (tracks.length > MAX_TRACKS) throw new UnmeasurableSound();
+    if (id === TIMESTAMP_SCALE) scaleNs = number() || DEFAULT_SCALE_NS;
+    else if (id === TIMESTAMP && parent?.id === CLUSTER) timestamp = number();
+    else if (id === ENCRYPTED_BLOCK) throw new UnmeasurableSound();
+    else if (id === SIMPLE_BLOCK || id === BLOCK) {
+      takeBlock(bytes, { start, end: Math.min(end, bytes.sizeBytes) }, tracks, {
+        timestamp,
+        scaleNs,
+      });
+    } else if (tracks.length > 0) {
+      takeSetting(bytes, tracks.at(-1)!, { id, parent, start, length: size.value });
     }
-    const end = start + size.value;
-    if (MASTERS.has(value)) position = start;
-    else position = end <= bytes.sizeBytes ? end : bytes.find(CLUSTER_ID, start);
+    if (MASTERS.has(id)) open.push({ id, end });
+    position = MASTERS.has(id) ? start : end;
   }
-  return Math.max(0, ...tracks.filter(({ type }) => type === AUDIO).map(secondsOf));
+  return longestOf(tracks.filter(({ type }) => type === AUDIO).map(soundOf));
+}
+
+/** Whether an element ends before the next one. One of unknown size ends with the next of its own level or above. */
+function closes({ id, end }: Element, next: number, position: number): boolean {
+  if (end !== UNKNOWN) return position >= end;
+  if (next === EBML || next === SEGMENT) return true;
+  return id === CLUSTER && IN_SEGMENT.has(next) && !IN_CLUSTER.has(next);
+}
+
+function assertBelongs(
+  bytes: ByteWindow,
+  { id, end }: Element,
+  parent: Element | undefined,
+  start: number,
+): void {
+  const belongs =
+    parent === undefined
+      ? id === EBML || id === SEGMENT || id === VOID
+      : parent.id === SEGMENT
+        ? IN_SEGMENT.has(id)
+        : parent.id === CLUSTER
+          ? IN_CLUSTER.has(id)
+          : !MASTERS.has(id) || id === TRACK_ENTRY || id === SOUND_SETTINGS;
+  const isOpenEnded = end === UNKNOWN && id !== SEGMENT && id !== CLUSTER;
+  // Of a cut file all elements around its end go on after it.
+  const isLonger = end > (parent?.end ?? UNKNOWN) && end !== UNKNOWN;
+  if (!belongs || isOpenEnded || isLonger) throw new UnmeasurableSound();
+  if (
+    end > bytes.sizeBytes &&
+    !MASTERS.has(id) &&
+    bytes.find(CLUSTER_ID, start) < bytes.sizeBytes
+  ) {
+    throw new UnmeasurableSound();
+  }
 }
 
 function newTrack(): Track {
-  return { number: 0, type: 0, codec: "", samples: 0, blocks: 0, firstNs: undefined, lastNs: 0 };
+  return {
+    ...{ number: 0, type: 0, codec: "", isEncoded: false, rate: 8_000, channels: 1, bits: 0 },
+    ...{ headings: undefined, counter: undefined },
+    ...{ firstNs: Number.POSITIVE_INFINITY, lastNs: 0 },
+  };
 }
 
-interface Place {
-  readonly tracks: readonly Track[];
-  readonly timestamp: number;
-  readonly scaleNs: number;
-}
-
-function takeBlock(bytes: ByteWindow, start: number, { tracks, timestamp, scaleNs }: Place): void {
-  const number = sizeAt(bytes, start);
-  const track = tracks.find((one) => one.number === number.value && one.type === AUDIO);
-  if (track === undefined || number.length === 0) return;
-  const at = start + number.length;
-  const relative = (bytes.number(at, 2) << 16) >> 16;
-  const flags = bytes.byte(at + 2);
-  const ns = (timestamp + relative) * scaleNs;
-  track.firstNs = Math.min(track.firstNs ?? ns, ns);
-  track.lastNs = Math.max(track.lastNs, ns);
-  const frames = (flags & LACED) === 0 ? 1 : bytes.byte(at + 3) + 1;
-  track.blocks += frames;
-  if (track.codec.startsWith("A_OPUS") && frames === 1) {
-    track.samples += opusSamples(bytes.byte(at + 3), bytes.byte(at + 4));
-  }
-}
-
-/** What a block holds at least, in samples of 48 kHz: of AAC and Vorbis those of the highest rates. */
-const LEAST_OF_BLOCK: readonly (readonly [codec: string, samples: number])[] = [
-  ["A_AAC", 512],
-  ["A_MPEG/L3", 576],
-  ["A_VORBIS", 32],
-  ["A_OPUS", 120],
-];
-
-function secondsOf({ codec, samples, blocks, firstNs, lastNs }: Track): number {
-  if (firstNs === undefined) return 0;
-  const between = (lastNs - firstNs) / NS_PER_SECOND;
-  // The last block plays as long as the others do.
-  const last = blocks > 1 ? between / (blocks - 1) : 0;
-  const [, least = 0] = LEAST_OF_BLOCK.find(([name]) => codec.startsWith(name)) ?? [];
-  return Math.max(between + last, Math.max(samples, blocks * least) / OPUS_RATE);
-}
-
-interface Read {
-  readonly value: number;
-  /** In bytes; 0 where there is none. */
+interface Setting {
+  readonly id: number;
+  readonly parent: Element | undefined;
+  readonly start: number;
   readonly length: number;
 }
 
-function idAt(bytes: ByteWindow, position: number): Read {
-  const length = Math.clz32(bytes.byte(position)) - 23;
-  return length > 4 ? { value: 0, length: 0 } : { value: bytes.number(position, length), length };
+function takeSetting(
+  bytes: ByteWindow,
+  track: Track,
+  { id, parent, start, length }: Setting,
+): void {
+  const number = () => bytes.number(start, Math.min(6, length));
+  if (parent?.id === TRACK_ENTRY) {
+    if (id === TRACK_NUMBER) track.number = number();
+    else if (id === TRACK_TYPE) track.type = number();
+    else if (id === ENCODINGS) track.isEncoded = true;
+    else if (id === CODEC_PRIVATE) track.headings = { start, bytes: length };
+    else if (id === CODEC_ID) {
+      track.codec = bytes.text(start, Math.min(length, MAX_CODEC_CHARACTERS)).replace(/\0.*/, "");
+    }
+  } else if (parent?.id === SOUND_SETTINGS) {
+    if (id === CHANNELS) track.channels = number();
+    else if (id === BIT_DEPTH) track.bits = number();
+    else if (id === SAMPLE_RATE) track.rate = floatAt(bytes, start, length);
+  }
 }
 
-/** A number of variable length (RFC 8794, section 4). One of unknown size reads as the largest. */
-function sizeAt(bytes: ByteWindow, position: number): Read {
-  const first = bytes.byte(position);
-  const length = Math.clz32(first) - 23;
-  if (length > 8) return { value: 0, length: 0 };
-  let value = first & (0xff >> length);
-  for (let at = 1; at < length; at++) value = value * 256 + bytes.byte(position + at);
-  return { value, length };
+function floatAt(bytes: ByteWindow, start: number, length: number): number {
+  const view = new DataView(new ArrayBuffer(8));
+  for (let at = 0; at < length && at < 8; at++) view.setUint8(at, bytes.byte(start + at));
+  return length === 8 ? view.getFloat64(0) : view.getFloat32(0);
+}
+
+function takeBlock(
+  bytes: ByteWindow,
+  { start, end }: { readonly start: number; readonly end: number },
+  tracks: readonly Track[],
+  { timestamp, scaleNs }: { readonly timestamp: number; readonly scaleNs: number },
+): void {
+  const number = numberAt(bytes, start);
+  const ofNumber = tracks.filter((one) => one.number === number.value);
+  // Decoders take the first or the last of two.
+  if (ofNumber.length > 1) throw new UnmeasurableSound();
+  const [track] = ofNumber;
+  if (track?.type !== AUDIO) return;
+  const at = start + number.length;
+  const relative = (bytes.number(at, 2) << 16) >> 16;
+  const ns = (timestamp + relative) * scaleNs;
+  track.firstNs = Math.min(track.firstNs, ns);
+  track.lastNs = Math.max(track.lastNs, ns);
+  track.counter ??= counterOf(bytes, track);
+  for (const frame of blockFrames(bytes, at + 2, end)) {
+    track.counter.take(bytes, frame.start, frame.end);
+  }
+}
+
+function soundOf({ counter, firstNs, lastNs }: Track): MeasuredSound {
+  const { seconds = 0, longestSeconds = 0 } = counter?.sound() ?? {};
+  const stated = Math.max(0, lastNs - firstNs) / NS_PER_SECOND;
+  return { seconds, longestSeconds: Math.max(longestSeconds, stated) };
+}
+
+/** Throws UnmeasurableSound if the packets of the codec have no known length. */
+function counterOf(bytes: ByteWindow, track: Track): PacketCounter {
+  const { codec, isEncoded, headings, channels } = track;
+  if (isEncoded) throw new UnmeasurableSound();
+  if (codec === "A_OPUS") return opusCounter(channels);
+  if (/^A_MPEG\/L[123]$/.test(codec)) return mpegCounter();
+  if (codec.startsWith("A_AAC")) return aacCounter(aacFormOf(bytes, track));
+  if (codec === "A_FLAC" && headings !== undefined) return flacCounter(bytes, headings.start);
+  if (codec === "A_VORBIS" && headings !== undefined) return vorbisCounter(bytes, headings);
+  if (/^A_PCM\//.test(codec)) return pcmCounter(track);
+  throw new UnmeasurableSound();
+}
+
+function opusCounter(channels: number): PacketCounter {
+  let samples = 0;
+  let size = 0;
+  return {
+    take(bytes, start, end) {
+      samples += opusSamples(bytes.byte(start), bytes.byte(start + 1));
+      size += end - start;
+    },
+    sound() {
+      const seconds = opusSeconds(samples, size, channels);
+      return { seconds, longestSeconds: seconds };
+    },
+  };
+}
+
+function mpegCounter(): PacketCounter {
+  let seconds = 0;
+  return {
+    take(bytes, start, end) {
+      seconds += mpegSoundIn(bytes, start, end).seconds;
+    },
+    sound: () => ({ seconds, longestSeconds: seconds }),
+  };
+}
+
+const MAX_AAC_CONFIGURATION_BYTES = 64;
+
+function aacFormOf(bytes: ByteWindow, { headings, codec, rate, channels }: Track): AacForm {
+  if (headings !== undefined) {
+    return aacForm(
+      read(bytes, headings.start, Math.min(headings.bytes, MAX_AAC_CONFIGURATION_BYTES)),
+    );
+  }
+  // The older form has its configuration in its name; with SBR its rate is of the frames.
+  if (!/^A_AAC\/MPEG[24]\//.test(codec) || !(rate > 0)) throw new UnmeasurableSound();
+  return { rate, frameSamples: 1_024, channels };
+}
+
+function aacCounter(form: AacForm): PacketCounter {
+  let frames = 0;
+  let size = 0;
+  return {
+    take(_bytes, start, end) {
+      frames++;
+      size += end - start;
+    },
+    sound: () => aacSound(frames, size, form),
+  };
+}
+
+function flacCounter(bytes: ByteWindow, headings: number): PacketCounter {
+  // After the mark of the format and the heading of the first block.
+  const stream = flacStream(bytes, headings + 8);
+  let seconds = 0;
+  let size = 0;
+  return {
+    take(window, start, end) {
+      seconds += flacFrameSeconds(window, start, end, stream.rate);
+      size += end - start;
+    },
+    sound: () => flacLength(seconds, size, stream),
+  };
+}
+
+/** The three headings are laced: their number less one, the sizes of the first two, and the headings. */
+function vorbisCounter(bytes: ByteWindow, headings: NonNullable<Track["headings"]>): PacketCounter {
+  let at = headings.start;
+  if (bytes.byte(at++) !== 2) throw new UnmeasurableSound();
+  const sizes = [0, 0];
+  for (let one = 0; one < 2; one++) {
+    let byte: number;
+    do {
+      byte = bytes.byte(at++);
+      sizes[one]! += byte;
+    } while (byte === 255);
+  }
+  const setup = at + sizes[0]! + sizes[1]!;
+  const setupBytes = headings.start + headings.bytes - setup;
+  if (setupBytes <= 0 || setupBytes > MAX_VORBIS_SETUP_BYTES) throw new UnmeasurableSound();
+  const identification = vorbisIdentification(read(bytes, at, 30));
+  const counted = new VorbisSamples(identification);
+  counted.takeSetup(read(bytes, setup, setupBytes));
+  return {
+    take: (window, start) => counted.takePacket(window.byte(start)),
+    sound() {
+      const seconds = counted.samples / identification.rate;
+      return { seconds, longestSeconds: seconds };
+    },
+  };
+}
+
+function pcmCounter({ rate, channels, bits }: Track): PacketCounter {
+  const bytesASecond = rate * channels * Math.ceil(bits / 8);
+  if (!(bytesASecond > 0)) throw new UnmeasurableSound();
+  let size = 0;
+  return {
+    take(_bytes, start, end) {
+      size += end - start;
+    },
+    sound: () => ({ seconds: size / bytesASecond, longestSeconds: size / bytesASecond }),
+  };
+}
+
+function read(bytes: ByteWindow, start: number, length: number): Uint8Array {
+  return Uint8Array.from({ length }, (_, at) => bytes.byte(start + at));
 }

@@ -1,33 +1,57 @@
-import { type ByteSource, ByteWindow } from "./byte-window.ts";
-import { flacSeconds } from "./flac.ts";
-import { matroskaSeconds } from "./matroska.ts";
-import { mp4Seconds } from "./mp4.ts";
-import { id3End, mpegSeconds } from "./mpeg.ts";
-import { oggSeconds } from "./ogg.ts";
-import { wavSeconds } from "./wav.ts";
+import { type ByteSource, ByteWindow, UnmeasurableSound } from "./byte-window.ts";
+import { flacSound } from "./flac.ts";
+import { assertNoForeignFrames } from "./foreign-frames.ts";
+import { matroskaSound } from "./matroska.ts";
+import type { MeasuredSound } from "./measured-sound.ts";
+import { mp4Sound } from "./mp4.ts";
+import { id3End, mpegSound } from "./mpeg.ts";
+import { oggSound } from "./ogg.ts";
+import { programStreamSound } from "./program-stream.ts";
+import { wavSound } from "./wav.ts";
 
 const MS_PER_SECOND = 1_000;
 /** Longer than any file of 25 MB plays; what claims more is no sound. */
 const MAX_SECONDS = 1_000_000;
 
-/**
- * How long a sound plays, in milliseconds, by the frames and samples that are there: what a heading claims of
- * its length counts for nothing. Undefined where there is no sound, or in no form that is known here.
- */
-export function measureSound(source: ByteSource): number | undefined {
-  const bytes = new ByteWindow(source);
-  const seconds = secondsOf(bytes);
-  if (!Number.isFinite(seconds) || seconds <= 0 || seconds > MAX_SECONDS) return undefined;
-  return Math.ceil(seconds * MS_PER_SECOND);
+/** How long a sound plays, in milliseconds. */
+export interface SoundLength {
+  /** What its packets hold. At least this is charged. */
+  readonly durationMs: number;
+  /** The longest that a provider may report for it. This is held. */
+  readonly longestMs: number;
 }
 
-function secondsOf(bytes: ByteWindow): number {
+/**
+ * Measures a sound by the packets of its codec: what a heading claims of its length makes the hold longer, never the
+ * charge shorter. Undefined if there is no sound, if its codec is none of those that are known here, or if the file
+ * contradicts itself, so that decoders would play different parts of it.
+ */
+export function measureSound(source: ByteSource): SoundLength | undefined {
+  let sound: MeasuredSound;
+  try {
+    sound = soundOf(new ByteWindow(source));
+  } catch (error) {
+    if (error instanceof UnmeasurableSound) return undefined;
+    throw error;
+  }
+  const { seconds, longestSeconds } = sound;
+  if (!Number.isFinite(seconds) || seconds <= 0 || seconds > MAX_SECONDS) return undefined;
+  const durationMs = Math.ceil(seconds * MS_PER_SECOND);
+  const longest = Math.min(Math.max(seconds, longestSeconds), MAX_SECONDS);
+  return { durationMs, longestMs: Math.ceil(longest * MS_PER_SECOND) };
+}
+
+const PACK_START = "\0\0\x01\xba";
+
+function soundOf(bytes: ByteWindow): MeasuredSound {
   const magic = bytes.text(0, 4);
-  if (magic === "RIFF" || magic === "RF64") return wavSeconds(bytes);
-  if (magic === "OggS") return oggSeconds(bytes);
-  if (magic === "\x1aE\xdf\xa3") return matroskaSeconds(bytes);
-  if (bytes.text(4, 4) === "ftyp") return mp4Seconds(bytes);
+  if (magic === "OggS") return oggSound(bytes);
+  if (magic === "\x1aE\xdf\xa3") return matroskaSound(bytes);
+  if (bytes.text(4, 4) === "ftyp") return mp4Sound(bytes);
+  if (magic === PACK_START) return programStreamSound(bytes);
   const start = id3End(bytes);
-  if (bytes.text(start, 4) === "fLaC") return flacSeconds(bytes, start);
-  return mpegSeconds(bytes, start, bytes.sizeBytes);
+  if (bytes.text(start, 4) === "fLaC") return flacSound(bytes, start);
+  assertNoForeignFrames(bytes);
+  if (magic === "RIFF" || magic === "RF64") return wavSound(bytes);
+  return mpegSound(bytes, start);
 }

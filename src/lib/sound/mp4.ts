@@ -1,76 +1,40 @@
-import type { ByteWindow } from "./byte-window.ts";
+import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
+import { longestOf, type MeasuredSound, NO_SOUND } from "./measured-sound.ts";
+import { packetReader, type SampleCodec, sampleCodec } from "./mp4-codecs.ts";
 
 /** Boxes (ISO/IEC 14496-12) that hold others. */
 const CONTAINERS: ReadonlySet<string> = new Set([
-  "moov",
-  "trak",
-  "mdia",
-  "minf",
-  "stbl",
-  "mvex",
-  "moof",
-  "traf",
+  ...["moov", "trak", "mdia", "minf", "stbl", "edts", "mvex", "moof", "traf", "udta"],
 ]);
-const AAC_SAMPLES = 1_024;
+/** Boxes of a track that decoders take the first or the last of, if there are two. */
+const TABLES: ReadonlySet<string> = new Set([
+  ...["tkhd", "mdhd", "stsd", "stts", "stsc", "stsz", "stz2", "stco", "co64", "elst"],
+]);
 const MAX_TRACKS = 64;
+/** Larger headings are those of no file of 25 MB. */
+const MAX_SAMPLES = 8_000_000;
 const BASE_IS_START = 0x020000;
-/** What the heading of AAC states at most, and takes for what it cannot say. */
-const MAX_STATED_RATE = 48_000;
+const EMPTY_EDIT = 0xffff_ffff;
 
 interface Track {
   id: number;
   scale: number;
   isSound: boolean;
-  codec: string;
-  rate: number;
-  /** Of the samples of its fragments, in units of its scale. */
-  runTicks: number;
-  runSamples: number;
-  /** Besides fragments. */
+  codec: SampleCodec | undefined;
+  /** What the times of its samples state, in units of its scale. */
+  ticks: number;
   samples: number;
-  /** Tables: how long samples last, how many of them a chunk has, and where chunks begin. */
-  times: Span | undefined;
+  /** Tables: sizes of samples, how many of them a chunk has, and where chunks begin. */
+  sizes: Span | undefined;
   toChunk: Span | undefined;
   offsets: Span | undefined;
   offsetBytes: number;
-  /** Of a fragment's samples where it states none. */
+  seen: Set<string>;
+  /** Of a fragment's samples that state none. */
   defaultTicks: number;
-}
-
-/**
- * MP4: the durations of the samples of its sound, and for AAC at least what so many of them hold. Of a file that
- * is cut, samples whose chunk begins behind its end do not count.
- */
-export function mp4Seconds(bytes: ByteWindow): number {
-  const tracks: Track[] = [];
-  const state: FragmentState = { fragment: undefined, defaultTicks: 0, start: 0, base: undefined };
-  for (let position = 0; position + 8 <= bytes.sizeBytes; ) {
-    let size = bytes.number(position, 4);
-    const name = bytes.text(position + 4, 4);
-    let heading = 8;
-    if (size === 1) {
-      size = bytes.number(position + 10, 6);
-      heading = 16;
-    }
-    if (size === 0) size = bytes.sizeBytes - position;
-    if (size < heading) break;
-    const start = position + heading;
-    const end = Math.min(position + size, bytes.sizeBytes);
-    if (name === "trak" && tracks.length < MAX_TRACKS) tracks.push(newTrack());
-    if (name === "moof") state.start = position;
-    takeBox(bytes, name, { start, end }, tracks, state);
-    position = CONTAINERS.has(name) ? start : position + size;
-  }
-  const sounds = tracks.filter(({ isSound }) => isSound);
-  return Math.max(0, ...sounds.map((track) => secondsOf(bytes, track)));
-}
-
-function newTrack(): Track {
-  return {
-    ...{ id: 0, scale: 0, isSound: false, codec: "", rate: 0 },
-    ...{ runTicks: 0, runSamples: 0, samples: 0, defaultTicks: 0 },
-    ...{ times: undefined, toChunk: undefined, offsets: undefined, offsetBytes: 4 },
-  };
+  defaultSize: number;
+  /** Samples of its fragments. */
+  runs: Run[];
 }
 
 interface Span {
@@ -78,13 +42,78 @@ interface Span {
   readonly end: number;
 }
 
+/** Samples that lie one after the other. */
+interface Run {
+  readonly samples: number;
+  readonly offset: number;
+  readonly size: number;
+  /** Where the sizes are, and how far apart; undefined if all samples have one size. */
+  readonly sizesAt?: number;
+  readonly stepBytes?: number;
+  /** A chunk: of one that begins in the file all samples count, whatever sizes they claim. */
+  readonly isChunk?: true;
+}
+
 interface FragmentState {
-  /** The track of the fragment that is being read, and what its samples last unless they say so. */
+  /** The track of the fragment that is being read, and what its samples are unless they say so. */
   fragment: Track | undefined;
   defaultTicks: number;
-  /** Where it begins, and what the places of its samples count from, as far as it says that. */
+  defaultSize: number;
+  /** Where it begins, and what the places of its samples count from. */
   start: number;
-  base: number | undefined;
+  base: number;
+  /** Where the last run of the fragment ends. */
+  nextOffset: number;
+}
+
+/**
+ * MP4, by the samples of its sound, and what each holds by its codec. Decoders go on at different places if a box is
+ * longer than the one around it, or if a table comes twice: throws UnmeasurableSound. Of a file that is cut, samples
+ * after its end do not count.
+ */
+export function mp4Sound(bytes: ByteWindow): MeasuredSound {
+  const tracks: Track[] = [];
+  const ends: number[] = [];
+  const state: FragmentState = {
+    ...{ fragment: undefined, defaultTicks: 0, defaultSize: 0, start: 0, base: 0, nextOffset: 0 },
+  };
+  for (let position = 0; position + 8 <= bytes.sizeBytes; ) {
+    while (ends.length > 0 && position >= ends.at(-1)!) ends.pop();
+    const parentEnd = ends.at(-1);
+    if (parentEnd !== undefined && position + 8 > parentEnd) {
+      position = parentEnd;
+      continue;
+    }
+    let size = bytes.number(position, 4);
+    const name = bytes.text(position + 4, 4);
+    let heading = 8;
+    if (size === 1) {
+      size = bytes.number(position + 8, 2) > 0 ? bytes.sizeBytes : bytes.number(position + 10, 6);
+      heading = 16;
+    }
+    if (size === 0) size = (parentEnd ?? bytes.sizeBytes) - position;
+    if (size < heading) throw new UnmeasurableSound();
+    const start = position + heading;
+    const end = position + size;
+    if (end > (parentEnd ?? Number.POSITIVE_INFINITY) || name === "cmov") {
+      throw new UnmeasurableSound();
+    }
+    if (name === "trak") tracks.push(newTrack());
+    if (tracks.length > MAX_TRACKS) throw new UnmeasurableSound();
+    if (name === "moof") state.start = position;
+    takeBox(bytes, name, { start, end: Math.min(end, bytes.sizeBytes) }, tracks, state);
+    if (CONTAINERS.has(name)) ends.push(end);
+    position = CONTAINERS.has(name) ? start : end;
+  }
+  return longestOf(tracks.filter(({ isSound }) => isSound).map((track) => soundOf(bytes, track)));
+}
+
+function newTrack(): Track {
+  return {
+    ...{ id: 0, scale: 0, isSound: false, codec: undefined, ticks: 0, samples: 0 },
+    ...{ sizes: undefined, toChunk: undefined, offsets: undefined, offsetBytes: 4 },
+    ...{ seen: new Set(), defaultTicks: 0, defaultSize: 0, runs: [] },
+  };
 }
 
 function takeBox(
@@ -97,66 +126,71 @@ function takeBox(
   const { start } = span;
   const track = tracks.at(-1);
   const isLong = bytes.byte(start) === 1;
-  if (name === "trex") {
-    const id = bytes.number(start + 4, 4);
-    for (const one of tracks) if (one.id === id) one.defaultTicks = bytes.number(start + 12, 4);
-  } else if (name === "tfhd") takeFragment(bytes, start, tracks, state);
+  if (name === "trex") takeDefaults(bytes, start, tracks);
+  else if (name === "tfhd") takeFragment(bytes, start, tracks, state);
   else if (name === "trun") takeRun(bytes, span, state);
   else if (track === undefined) return;
-  else if (name === "tkhd") track.id = bytes.number(start + (isLong ? 20 : 12), 4);
-  else if (name === "mdhd") track.scale = bytes.number(start + (isLong ? 20 : 12), 4);
-  else if (name === "hdlr") track.isSound = bytes.text(start + 8, 4) === "soun";
-  else if (name === "stsd") {
-    track.codec = bytes.text(start + 12, 4);
-    track.rate = bytes.number(start + 40, 2);
-  } else if (name === "stts") track.times = span;
-  else if (name === "stsc") track.toChunk = span;
-  else if (name === "stsz" || name === "stz2") track.samples = bytes.number(start + 8, 4);
-  else if (name === "stco" || name === "co64") {
-    track.offsets = span;
-    track.offsetBytes = name === "co64" ? 8 : 4;
-  }
+  if (TABLES.has(name)) {
+    const kind = name === "stz2" ? "stsz" : name === "co64" ? "stco" : name;
+    if (track!.seen.has(kind)) throw new UnmeasurableSound();
+    track!.seen.add(kind);
+    takeTable(bytes, name, span, track!);
+  } else if (name === "hdlr") track!.isSound ||= bytes.text(start + 8, 4) === "soun";
+  if (name === "tkhd") track!.id = bytes.number(start + (isLong ? 20 : 12), 4);
+  if (name === "mdhd") track!.scale = bytes.number(start + (isLong ? 20 : 12), 4);
 }
 
-/** How many rows a table has, of so many bytes each. */
+function takeTable(bytes: ByteWindow, name: string, span: Span, track: Track): void {
+  const { start } = span;
+  if (name === "stsd") track.codec = sampleCodec(bytes, span.start, span.end);
+  else if (name === "stts") track.ticks += ticksOf(bytes, span);
+  else if (name === "stsc") track.toChunk = span;
+  else if (name === "stsz" || name === "stz2") {
+    track.samples = bytes.number(start + 8, 4);
+    track.sizes = span;
+    // Sizes of fewer bits than 8 are of no use to sound.
+    if (name === "stz2" && track.samples > 0) throw new UnmeasurableSound();
+  } else if (name === "stco" || name === "co64") {
+    track.offsets = span;
+    track.offsetBytes = name === "co64" ? 8 : 4;
+  } else if (name === "elst") assertPlaysOnce(bytes, span);
+}
+
+/** A second entry may play the same samples again. */
+function assertPlaysOnce(bytes: ByteWindow, span: Span): void {
+  const isLong = bytes.byte(span.start) === 1;
+  const rows = rowCount(bytes, span, isLong ? 20 : 12);
+  let played = 0;
+  for (let row = 0; row < rows; row++) {
+    const at = span.start + 8 + row * (isLong ? 20 : 12);
+    const mediaTime = isLong ? bytes.number(at + 8, 4) : bytes.number(at + 4, 4);
+    if (mediaTime !== EMPTY_EDIT) played++;
+  }
+  if (played > 1) throw new UnmeasurableSound();
+}
+
+/** The number of rows of a table, of so many bytes each. */
 function rowCount(bytes: ByteWindow, { start, end }: Span, rowBytes: number): number {
   const present = Math.max(0, Math.floor((end - start - 8) / rowBytes));
   return Math.min(bytes.number(start + 4, 4), present);
 }
 
-/** The samples of the chunks that begin within the file; all of them where a table is missing. */
-function presentSamples(bytes: ByteWindow, { toChunk, offsets, offsetBytes }: Track): number {
-  if (toChunk === undefined || offsets === undefined) return Number.POSITIVE_INFINITY;
-  // Read before the other table: both in turn would move the window with each number.
-  const runs = new Uint32Array(rowCount(bytes, toChunk, 12) * 2);
-  for (let at = 0; at < runs.length; at++) {
-    runs[at] = bytes.number(toChunk.start + 8 + (at >> 1) * 12 + (at & 1) * 4, 4);
-  }
-  const { start } = offsets;
-  const count = rowCount(bytes, offsets, offsetBytes);
-  let present = 0;
-  let perChunk = 0;
-  for (let chunk = 1, run = 0; chunk <= count; chunk++) {
-    for (; run < runs.length && runs[run]! <= chunk; run += 2) perChunk = runs[run + 1]!;
-    // Of 8 bytes the lower ones tell: no file here is larger.
-    const offset = bytes.number(start + 4 + chunk * offsetBytes, 4);
-    if (offset < bytes.sizeBytes) present += perChunk;
-  }
-  return present;
-}
-
-/** The most that so many samples can last, by the table of times. */
-function ticksOf(bytes: ByteWindow, { times }: Track, samples: number): number {
-  if (times === undefined) return 0;
+function ticksOf(bytes: ByteWindow, times: Span): number {
   const rows = rowCount(bytes, times, 8);
   let ticks = 0;
-  let longest = 0;
-  for (let at = times.start + 8, n = 0; n < rows; n++, at += 8) {
-    const each = bytes.number(at + 4, 4);
-    ticks += bytes.number(at, 4) * each;
-    longest = Math.max(longest, each);
+  for (let at = times.start + 8, row = 0; row < rows; row++, at += 8) {
+    ticks += bytes.number(at, 4) * bytes.number(at + 4, 4);
   }
-  return Math.min(ticks, samples * longest);
+  return ticks;
+}
+
+function takeDefaults(bytes: ByteWindow, start: number, tracks: readonly Track[]): void {
+  const id = bytes.number(start + 4, 4);
+  for (const one of tracks) {
+    if (one.id !== id) continue;
+    one.defaultTicks = bytes.number(start + 12, 4);
+    one.defaultSize = bytes.number(start + 16, 4);
+  }
 }
 
 function takeFragment(
@@ -167,11 +201,26 @@ function takeFragment(
 ): void {
   const flags = bytes.number(start + 1, 3);
   const id = bytes.number(start + 4, 4);
-  state.fragment = tracks.find((one) => one.id === id);
-  const at = start + 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);
+  const ofId = tracks.filter((one) => one.id === id);
+  if (ofId.length > 1) throw new UnmeasurableSound();
+  state.fragment = ofId[0];
+  let at = start + 8;
   const isFromStart = (flags & BASE_IS_START) !== 0;
-  state.base = flags & 1 ? bytes.number(start + 12, 4) : isFromStart ? state.start : undefined;
-  state.defaultTicks = flags & 8 ? bytes.number(at, 4) : (state.fragment?.defaultTicks ?? 0);
+  // Without a base the samples follow those of the fragment before; a lower place counts more of them.
+  state.base = isFromStart ? state.start : Math.min(state.start, state.nextOffset);
+  if (flags & 1) {
+    state.base = bytes.number(at + 2, 6);
+    at += 8;
+  }
+  if (flags & 2) at += 4;
+  state.defaultTicks = state.fragment?.defaultTicks ?? 0;
+  state.defaultSize = state.fragment?.defaultSize ?? 0;
+  if (flags & 8) {
+    state.defaultTicks = bytes.number(at, 4);
+    at += 4;
+  }
+  if (flags & 16) state.defaultSize = bytes.number(at, 4);
+  state.nextOffset = state.base;
 }
 
 function takeRun(bytes: ByteWindow, { start, end }: Span, state: FragmentState): void {
@@ -179,32 +228,96 @@ function takeRun(bytes: ByteWindow, { start, end }: Span, state: FragmentState):
   if (track === undefined) return;
   const flags = bytes.number(start + 1, 3);
   const count = bytes.number(start + 4, 4);
+  const offset = flags & 1 ? state.base + (bytes.number(start + 8, 4) | 0) : state.nextOffset;
   const entries = start + 8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0);
-  const entryBytes = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length * 4;
-  const present = entryBytes === 0 ? count : Math.floor((end - entries) / entryBytes);
+  const stepBytes = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length * 4;
+  const present = stepBytes === 0 ? count : Math.floor((end - entries) / stepBytes);
   const samples = Math.max(0, Math.min(count, present));
-  if (entryBytes === 0) {
-    track.runSamples += samples;
-    track.runTicks += samples * state.defaultTicks;
-    return;
-  }
   const hasTicks = (flags & 0x100) !== 0;
-  const hasSize = (flags & 0x200) !== 0;
-  const isPlaced = hasSize && (flags & 1) !== 0 && state.base !== undefined;
-  let place = isPlaced ? state.base! + (bytes.number(start + 8, 4) | 0) : 0;
-  for (let at = entries, n = 0; n < samples && place < bytes.sizeBytes; n++, at += entryBytes) {
-    track.runSamples++;
-    track.runTicks += hasTicks ? bytes.number(at, 4) : state.defaultTicks;
-    if (isPlaced) place += bytes.number(at + (hasTicks ? 4 : 0), 4);
+  const hasSizes = (flags & 0x200) !== 0;
+  if (samples > MAX_SAMPLES || track.runs.length >= MAX_SAMPLES) throw new UnmeasurableSound();
+  track.ticks += hasTicks ? 0 : samples * state.defaultTicks;
+  let bytesOfRun = hasSizes ? 0 : samples * state.defaultSize;
+  const sizesAt = entries + (hasTicks ? 4 : 0);
+  if (hasTicks || hasSizes) {
+    for (let at = 0; at < samples; at++) {
+      if (hasTicks) track.ticks += bytes.number(entries + at * stepBytes, 4);
+      if (hasSizes) bytesOfRun += bytes.number(sizesAt + at * stepBytes, 4);
+    }
+  }
+  state.nextOffset = offset + bytesOfRun;
+  track.runs.push({
+    ...{ samples, offset, size: state.defaultSize },
+    ...(hasSizes && { sizesAt, stepBytes }),
+  });
+}
+
+function soundOf(bytes: ByteWindow, track: Track): MeasuredSound {
+  const { codec, ticks, scale } = track;
+  if (codec === undefined) {
+    if (track.seen.has("stsd")) throw new UnmeasurableSound();
+    return NO_SOUND;
+  }
+  const reader = packetReader(codec);
+  const content = bytes.again();
+  let taken = 0;
+  const take = (position: number, size: number) => {
+    if (size === 0) return;
+    if (++taken > MAX_SAMPLES) throw new UnmeasurableSound();
+    reader.take(content, position, Math.max(position, Math.min(position + size, bytes.sizeBytes)));
+  };
+  for (const run of runsOf(bytes, track)) takeRunOfSamples(bytes, run, take);
+  const { seconds, longestSeconds } = reader.sound();
+  const stated = scale === 0 || seconds === 0 ? 0 : ticks / scale;
+  return { seconds, longestSeconds: Math.max(longestSeconds, stated) };
+}
+
+function takeRunOfSamples(
+  bytes: ByteWindow,
+  { samples, offset, size, sizesAt, stepBytes = 4, isChunk }: Run,
+  take: (position: number, size: number) => void,
+): void {
+  let position = offset;
+  for (let at = 0; at < samples; at++) {
+    // What follows the end of the file is not there.
+    if (position >= bytes.sizeBytes && (at === 0 || !isChunk)) return;
+    const length = sizesAt === undefined ? size : bytes.number(sizesAt + at * stepBytes, 4);
+    if (position >= 0) take(position, length);
+    if (length === 0 && sizesAt === undefined) return;
+    position += length;
   }
 }
 
-function secondsOf(bytes: ByteWindow, track: Track): number {
-  const { scale, codec, runTicks, runSamples } = track;
-  const samples = Math.min(presentSamples(bytes, track), track.samples);
-  const ticks = runTicks + ticksOf(bytes, track, samples);
-  const stated = scale === 0 ? 0 : ticks / scale;
-  if (codec !== "mp4a") return stated;
-  const rate = Math.min(track.rate || MAX_STATED_RATE, MAX_STATED_RATE);
-  return Math.max(stated, ((samples + runSamples) * AAC_SAMPLES) / rate);
+/** The chunks of a track, then the runs of its fragments. */
+function* runsOf(bytes: ByteWindow, track: Track): Generator<Run> {
+  const { toChunk, offsets, offsetBytes, sizes, samples, runs } = track;
+  if (toChunk !== undefined && offsets !== undefined && sizes !== undefined && samples > 0) {
+    const chunkTable = bytes.again();
+    const offsetTable = bytes.again();
+    const one = bytes.number(sizes.start + 4, 4);
+    const listed = one > 0 ? samples : Math.min(samples, rowCountOfSizes(sizes));
+    const rows = rowCount(bytes, toChunk, 12);
+    const chunks = rowCount(bytes, offsets, offsetBytes);
+    let perChunk = 0;
+    let first = 0;
+    for (let chunk = 1, row = 0; chunk <= chunks && first < listed; chunk++) {
+      const at = toChunk.start + 8;
+      while (row < rows && chunkTable.number(at + row * 12, 4) <= chunk) {
+        perChunk = chunkTable.number(at + row++ * 12 + 4, 4);
+      }
+      const place = offsets.start + 8 + (chunk - 1) * offsetBytes;
+      const offset = offsetTable.number(place + (offsetBytes - 4), 4);
+      const count = Math.min(perChunk, listed - first);
+      yield {
+        ...{ samples: count, offset, size: one, isChunk: true },
+        ...(one === 0 && { sizesAt: sizes.start + 12 + first * 4 }),
+      };
+      first += count;
+    }
+  }
+  yield* runs;
+}
+
+function rowCountOfSizes({ start, end }: Span): number {
+  return Math.max(0, Math.floor((end - start - 12) / 4));
 }

@@ -1,4 +1,6 @@
-import type { ByteWindow } from "./byte-window.ts";
+import { AAC_RATES, aacSound } from "./aac.ts";
+import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
+import { type MeasuredSound, NO_SOUND } from "./measured-sound.ts";
 
 /** MPEG audio (ISO/IEC 11172-3 and 13818-3) and AAC in ADTS (ISO/IEC 13818-7), frame by frame. */
 
@@ -14,60 +16,190 @@ const RATES_2: readonly (readonly number[])[] = [
   [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 const SAMPLE_RATES = [44_100, 48_000, 32_000];
-const ADTS_RATES = [
-  96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
-  7_350,
-];
-const SYNC = new Uint8Array([0xff]);
+/** 448 kbit/s, of layer I. */
+const MAX_BYTES_A_SECOND = 56_000;
 const SIDE_INFORMATION_BYTES = 40;
+const KINDS = 256;
+/** Kinds of fewer than four frames, or of less than this share of the longest time, look like headings by chance. */
+const LEAST_SHARE_OF_KIND = 0.25;
+/** Frames without a gap between them that no other data has by chance. */
+const SURE_RUN = 4;
+/** A file with a larger part outside of frames and tags may be of another codec. */
+const MAX_UNREAD_PART = 0.25;
+const UNREAD_BYTES = 4_096;
 
 interface Frame {
   readonly lengthBytes: number;
   readonly samples: number;
   readonly rate: number;
-  /** Same for all frames of a stream. */
+  /** Equal for all frames of a stream. Below 256. */
   readonly kind: number;
+  /** Of AAC, whose highest rate is by channel. */
+  readonly channels?: number;
+}
+
+/** The frames that a range holds by one of the two formats. */
+interface Frames {
+  readonly seconds: number;
+  readonly count: number;
+  readonly bytes: number;
+  /** Frames with no byte between them, at most. */
+  readonly longestRun: number;
+  /** The highest of them. */
+  readonly rate: number;
+  readonly channels: number;
 }
 
 /** Where the tags of ID3v2 at the beginning end (https://id3.org/id3v2.4.0-structure), whatever they hold. */
 export function id3End(bytes: ByteWindow): number {
   let position = 0;
-  while (bytes.text(position, 3) === "ID3" && position < bytes.sizeBytes) {
+  while (isId3(bytes, position)) {
     let length = 0;
-    for (let at = 6; at < 10; at++) length = length * 128 + (bytes.byte(position + at) & 0x7f);
+    for (let at = 6; at < 10; at++) length = length * 128 + bytes.byte(position + at);
     const hasFooter = (bytes.byte(position + 5) & 0x10) !== 0;
     position += 10 + length + (hasFooter ? 10 : 0);
   }
   return Math.min(position, bytes.sizeBytes);
 }
 
-/** The seconds of the frames between two positions; 0 where there are none. */
-export function mpegSeconds(bytes: ByteWindow, start: number, end: number): number {
-  let seconds = 0;
-  let position = start;
-  let isInStep = false;
-  let isFirst = true;
-  while (position + 4 <= end) {
-    const frame = frameAt(bytes, position);
-    if (frame === undefined || (!isInStep && !isFollowed(bytes, position, frame, end))) {
-      isInStep = false;
-      position = bytes.find(SYNC, position + 1);
-      continue;
-    }
-    // The last frame may be cut; a decoder drops it.
-    if (position + frame.lengthBytes > end) break;
-    if (!isFirst || !isInformation(bytes, position)) seconds += frame.samples / frame.rate;
-    isFirst = false;
-    isInStep = true;
-    position += frame.lengthBytes;
-  }
-  return seconds;
+/** As decoders recognise a tag; they read other bytes as sound. */
+function isId3(bytes: ByteWindow, position: number): boolean {
+  if (bytes.text(position, 3) !== "ID3") return false;
+  if (bytes.byte(position + 3) === 0xff || bytes.byte(position + 4) === 0xff) return false;
+  return [6, 7, 8, 9].every((at) => bytes.byte(position + at) < 0x80);
 }
 
-/** Bytes that look like a frame are one if another of its kind follows, or nothing. */
-function isFollowed(bytes: ByteWindow, position: number, frame: Frame, end: number): boolean {
-  const next = position + frame.lengthBytes;
-  return next === end || frameAt(bytes, next)?.kind === frame.kind;
+/** The sound of a range that holds nothing but frames and tags. Throws UnmeasurableSound if much of it is neither. */
+export function mpegSound(bytes: ByteWindow, start: number): MeasuredSound {
+  const end = bytes.sizeBytes;
+  const [mpeg, adts] = framesOf(bytes, start, end);
+  const tagBytes = Math.min(tagBytesAtEnd(bytes), (end - start) / 2);
+  const unread = end - start - tagBytes - Math.max(mpeg.bytes, adts.bytes);
+  if (unread > Math.max(UNREAD_BYTES, (end - start) * MAX_UNREAD_PART)) {
+    throw new UnmeasurableSound();
+  }
+  return soundOf(mpeg, adts);
+}
+
+/** The sound of frames in a container's packets, whatever lies between the frames. */
+export function mpegSoundIn(bytes: ByteWindow, start: number, end: number): MeasuredSound {
+  return soundOf(...framesOf(bytes, start, end));
+}
+
+/** The sound of frames in bytes that claim to be samples: decoders look for them. None if no run of frames is sure. */
+export function disguisedMpegSound(bytes: ByteWindow, start: number, end: number): MeasuredSound {
+  const [mpeg, adts] = framesOf(bytes, start, end);
+  return mpeg.longestRun >= SURE_RUN || adts.longestRun >= SURE_RUN
+    ? soundOf(mpeg, adts)
+    : NO_SOUND;
+}
+
+/** Counts the frames of both formats, of which neither hides the other. */
+function framesOf(bytes: ByteWindow, start: number, end: number): [Frames, Frames] {
+  const mpeg = new FrameCount(bytes, start, end);
+  const adts = new FrameCount(bytes, start, end);
+  for (let position = start; ; position++) {
+    position = bytes.findByte(0xff, position);
+    if (position + 4 > end) break;
+    const second = bytes.byte(position + 1);
+    if ((second & 0xe0) !== 0xe0) continue;
+    if ((second & 0x06) !== 0) {
+      const frame = mpegFrameAt(bytes, position, second);
+      if (frame !== undefined) mpeg.take(frame, position);
+    } else if ((second & 0x10) !== 0) {
+      const frame = adtsFrameAt(bytes, position);
+      if (frame !== undefined) adts.take(frame, position);
+    }
+  }
+  return [mpeg.frames(), adts.frames()];
+}
+
+function soundOf(mpeg: Frames, adts: Frames): MeasuredSound {
+  const seconds = Math.max(mpeg.seconds, mpeg.count > 0 ? mpeg.bytes / MAX_BYTES_A_SECOND : 0);
+  if (adts.count === 0) return { seconds, longestSeconds: seconds };
+  const form = { rate: adts.rate, frameSamples: 1_024, channels: adts.channels };
+  const { longestSeconds } = aacSound(0, adts.bytes, form);
+  const longest = Math.max(seconds, adts.seconds);
+  // Bytes of MPEG audio hold few that look like ADTS.
+  const isAdts = adts.bytes > mpeg.bytes;
+  return { seconds: longest, longestSeconds: isAdts ? Math.max(longest, longestSeconds) : longest };
+}
+
+/**
+ * Adds up frames. Decoders differ in which of two overlapping frames they play. One takes the next heading after the
+ * end of the last frame, another one only frames of one kind. The longer of both counts: all frames in their order,
+ * and of each kind the most frames that can follow one another.
+ */
+class FrameCount {
+  readonly #bytes: ByteWindow;
+  readonly #end: number;
+  readonly #kindSeconds = new Float64Array(KINDS);
+  readonly #kindLast = new Float64Array(KINDS);
+  readonly #kindEnd = new Float64Array(KINDS);
+  readonly #kindCount = new Uint32Array(KINDS);
+  /** Where the last frame in order ends. */
+  #next: number;
+  #isFirst = true;
+  #run = 0;
+  #longestRun = 0;
+  #seconds = 0;
+  #count = 0;
+  #covered = 0;
+  #rate = 0;
+  #channels = 1;
+
+  constructor(bytes: ByteWindow, start: number, end: number) {
+    this.#bytes = bytes;
+    this.#next = start;
+    this.#end = end;
+  }
+
+  take(frame: Frame, position: number): void {
+    const end = position + frame.lengthBytes;
+    // The last frame may be cut; a decoder drops it.
+    if (end > this.#end) return;
+    const isSilent = this.#isFirst && isInformation(this.#bytes, position);
+    const seconds = isSilent ? 0 : frame.samples / frame.rate;
+    this.#isFirst = false;
+    this.#takeOfKind(frame.kind, seconds, position, end);
+    if (position < this.#next) return;
+    this.#run = position === this.#next ? this.#run + 1 : 1;
+    this.#longestRun = Math.max(this.#longestRun, this.#run);
+    this.#seconds += seconds;
+    this.#count++;
+    this.#covered += frame.lengthBytes;
+    this.#rate = Math.max(this.#rate, frame.rate);
+    this.#channels = Math.max(this.#channels, frame.channels ?? 1);
+    this.#next = end;
+  }
+
+  #takeOfKind(kind: number, seconds: number, position: number, end: number): void {
+    if (position >= this.#kindEnd[kind]!) {
+      this.#kindSeconds[kind]! += seconds;
+      this.#kindCount[kind]!++;
+    } else if (end < this.#kindEnd[kind]!) {
+      // More frames fit after the one that ends first.
+      this.#kindSeconds[kind]! += seconds - this.#kindLast[kind]!;
+    } else return;
+    this.#kindLast[kind] = seconds;
+    this.#kindEnd[kind] = end;
+  }
+
+  frames(): Frames {
+    const longestKind = Math.max(0, ...this.#kindSeconds);
+    const ofKinds = this.#kindSeconds
+      .filter((_, kind) => this.#kindCount[kind]! >= SURE_RUN)
+      .filter((seconds) => seconds >= longestKind * LEAST_SHARE_OF_KIND)
+      .reduce((sum, seconds) => sum + seconds, 0);
+    return {
+      seconds: Math.max(this.#seconds, ofKinds),
+      count: this.#count,
+      bytes: this.#covered,
+      longestRun: this.#longestRun,
+      rate: this.#rate,
+      channels: this.#channels,
+    };
+  }
 }
 
 /** LAME and others write what they know of the file into a first frame that is silent. */
@@ -75,17 +207,22 @@ function isInformation(bytes: ByteWindow, position: number): boolean {
   return /Xing|Info|VBRI/.test(bytes.text(position + 4, SIDE_INFORMATION_BYTES));
 }
 
-function frameAt(bytes: ByteWindow, position: number): Frame | undefined {
-  if (bytes.byte(position) !== 0xff) return undefined;
-  const second = bytes.byte(position + 1);
-  if ((second & 0xf6) === 0xf0) return adtsFrame(bytes, position, second);
+/** ID3v1 and APEv2 (https://wiki.hydrogenaud.io/index.php?title=APEv2_specification). */
+function tagBytesAtEnd(bytes: ByteWindow): number {
+  const size = bytes.sizeBytes;
+  const id3Bytes = bytes.text(size - 128, 3) === "TAG" ? 128 : 0;
+  const footer = size - id3Bytes - 32;
+  if (footer < 0 || bytes.text(footer, 8) !== "APETAGEX") return id3Bytes;
+  return id3Bytes + 32 + bytes.littleEndian(footer + 12, 4);
+}
+
+function mpegFrameAt(bytes: ByteWindow, position: number, second: number): Frame | undefined {
   const version = (second >> 3) & 3;
   const layer = 3 - ((second >> 1) & 3);
+  if (version === 1) return undefined;
   const third = bytes.byte(position + 2);
   const rate = SAMPLE_RATES[(third >> 2) & 3];
-  if ((second & 0xe0) !== 0xe0 || version === 1 || layer === 3 || rate === undefined) {
-    return undefined;
-  }
+  if (rate === undefined) return undefined;
   const isFirst = version === 3;
   const kilobits = (isFirst ? RATES_1 : RATES_2)[layer]![third >> 4] ?? 0;
   if (kilobits === 0) return undefined;
@@ -98,11 +235,13 @@ function frameAt(bytes: ByteWindow, position: number): Frame | undefined {
   return { lengthBytes, samples, rate: sampleRate, kind: (second & 0x1e) * 4 + ((third >> 2) & 3) };
 }
 
-function adtsFrame(bytes: ByteWindow, position: number, second: number): Frame | undefined {
+function adtsFrameAt(bytes: ByteWindow, position: number): Frame | undefined {
   const third = bytes.byte(position + 2);
-  const rate = ADTS_RATES[(third >> 2) & 15];
+  const code = (third >> 2) & 15;
+  const rate = AAC_RATES[code];
   const lengthBytes = (bytes.number(position + 3, 3) >> 5) & 0x1fff;
   if (rate === undefined || lengthBytes < 7) return undefined;
-  const samples = 1_024 * ((bytes.byte(position + 6) & 3) + 1);
-  return { lengthBytes, samples, rate, kind: 256 + (second & 8) * 32 + ((third >> 2) & 15) };
+  const blocks = (bytes.byte(position + 6) & 3) + 1;
+  const channels = ((third & 1) << 2) | (bytes.byte(position + 3) >> 6) || 8;
+  return { lengthBytes, samples: 1_024 * blocks, rate, kind: code * 4 + blocks - 1, channels };
 }

@@ -4,6 +4,8 @@ const HYBRID = [480, 960];
 const CELT = [120, 240, 480, 960];
 
 export const OPUS_RATE = 48_000;
+/** 510 kbit/s, the highest rate (RFC 6716, section 2.1.1). */
+const MAX_BYTES_A_SECOND = 63_750;
 
 /** The samples of a packet of Opus, by its first two bytes. */
 export function opusSamples(first: number, second: number): number {
@@ -16,4 +18,10 @@ export function opusSamples(first: number, second: number): number {
         : CELT[configuration & 3]!;
   const code = first & 3;
   return samples * (code === 0 ? 1 : code === 3 ? second & 0x3f : 2);
+}
+
+/** At least what bytes of Opus last at its highest rate, which counts for each pair of channels. */
+export function opusSeconds(samples: number, bytes: number, channels: number): number {
+  const pairs = Math.max(1, Math.ceil(channels / 2));
+  return Math.max(samples / OPUS_RATE, bytes / (MAX_BYTES_A_SECOND * pairs));
 }

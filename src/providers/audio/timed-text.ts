@@ -55,3 +55,9 @@ export function plainWord({ word, start, end, speaker }: TimedWord): TranscriptW
 export function isTime(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
+
+/** Milliseconds of the seconds that a provider reports; undefined if it reports none. */
+export function reportedMsOf(...seconds: readonly unknown[]): { readonly reportedMs?: number } {
+  const stated = seconds.map((one) => (typeof one === "string" ? Number(one) : one)).filter(isTime);
+  return stated.length === 0 ? {} : { reportedMs: Math.max(...stated) * 1_000 };
+}

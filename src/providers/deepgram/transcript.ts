@@ -1,5 +1,11 @@
 import { isFields } from "../../lib/json.ts";
-import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import {
+  isTime,
+  plainWord,
+  reportedMsOf,
+  segmentsOfWords,
+  type TimedWord,
+} from "../audio/timed-text.ts";
 import type { Transcript, TranscriptionCall, TranscriptSegment } from "../media.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
@@ -39,6 +45,7 @@ export const deepgramTranscript = new AnswerRead(
         segments: utterancesOf(results.utterances) ?? segmentsOfWords(words),
       }),
       usage: undefined,
+      ...reportedMsOf(isFields(body) && isFields(body.metadata) && body.metadata.duration),
     };
   },
 );

@@ -1,5 +1,11 @@
 import { isFields } from "../../lib/json.ts";
-import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import {
+  isTime,
+  plainWord,
+  reportedMsOf,
+  segmentsOfWords,
+  type TimedWord,
+} from "../audio/timed-text.ts";
 import type { Transcript, TranscriptionCall } from "../media.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
@@ -28,6 +34,7 @@ export const elevenLabsTranscript = new AnswerRead(
       ...(needs.words && { words: words.map(plainWord) }),
       ...((needs.segments || needs.speakers) && { segments: segmentsOfWords(words) }),
       usage: undefined,
+      ...reportedMsOf(body.audio_duration_secs),
     };
   },
 );

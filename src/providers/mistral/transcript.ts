@@ -1,6 +1,12 @@
 import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
-import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import {
+  isTime,
+  plainWord,
+  reportedMsOf,
+  segmentsOfWords,
+  type TimedWord,
+} from "../audio/timed-text.ts";
 import { ProviderFailure } from "../interface.ts";
 import type {
   Transcript,
@@ -48,6 +54,7 @@ function transcriptOf(body: unknown, needs: Needs): Transcript {
       segments: needs.words ? segmentsOfWords(words) : listed(body.segments, segmentOf),
     }),
     usage: undefined,
+    ...reportedMsOf(isFields(body.usage) && body.usage.prompt_audio_seconds),
   };
 }
 

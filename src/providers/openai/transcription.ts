@@ -1,6 +1,8 @@
 import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
+import { reportedMsOf } from "../audio/timed-text.ts";
+import { TRANSCRIPTION, traitsOf } from "../audio/traits.ts";
 import type { ProviderSettings } from "../interface.ts";
 import type {
   Transcript,
@@ -41,7 +43,8 @@ export function openAiTranscribe(
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     try {
-      const { contentType, body, bodyBytes } = multipartForm(partsOf(call));
+      const asksTimes = asksForDuration(settings.type, call);
+      const { contentType, body, bodyBytes } = multipartForm(partsOf(call, asksTimes));
       const request = {
         method: "POST",
         url: endpointUrl(settings.baseUrl, PATHS[call.task]),
@@ -55,14 +58,27 @@ export function openAiTranscribe(
         return { kind: "transcript-events", reader: () => reader };
       }
       const { failureContext } = wire;
-      return await wire.read(response, openAiTranscript, { failureContext }, call);
+      const transcript = await wire.read(response, openAiTranscript, { failureContext }, call);
+      if (!asksTimes) return transcript;
+      const { segments: _, words: __, ...untimed } = transcript;
+      return untimed;
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   };
 }
 
-function partsOf(call: TranscriptionCall): FormPart[] {
+/**
+ * Whether the answer is asked for in the form that states the duration, although the client wants no times: only
+ * models with times have that form.
+ */
+function asksForDuration(type: string, call: TranscriptionCall): boolean {
+  const { needs, stream, logprobs, model } = call;
+  if (needs.words || needs.segments || needs.speakers || stream || logprobs === true) return false;
+  return traitsOf(TRANSCRIPTION, type, [model])?.words === true;
+}
+
+function partsOf(call: TranscriptionCall, asksTimes: boolean): FormPart[] {
   const { model, language, prompt, temperature, needs, stream, fields, file, task } = call;
   const granularities = [needs.segments && "segment", needs.words && "word"].filter(Boolean);
   const isTimed = granularities.length > 0 && !needs.speakers;
@@ -73,7 +89,11 @@ function partsOf(call: TranscriptionCall): FormPart[] {
     ...(task === "transcribe" && { language }),
     prompt,
     temperature,
-    response_format: needs.speakers ? "diarized_json" : isTimed ? "verbose_json" : "json",
+    response_format: needs.speakers
+      ? "diarized_json"
+      : isTimed || asksTimes
+        ? "verbose_json"
+        : "json",
     ...(isTimed && task === "transcribe" && { timestamp_granularities: granularities }),
     ...(call.logprobs === true && { include: ["logprobs"] }),
     ...(stream && { stream }),
@@ -118,6 +138,7 @@ function transcriptOf(answer: unknown): Transcript {
     ...(Array.isArray(words) && { words: words.map(wordOf) }),
     ...(Array.isArray(logprobs) && { logprobs }),
     usage: usageOf(usage),
+    ...reportedMsOf(answer.duration, isFields(usage) && usage.seconds),
   };
 }
 
