@@ -89,12 +89,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     this.#dependencies = dependencies;
     this.#endpoint = endpoint;
     this.#admitted = admitted;
-    this.tries = new CandidateTries(
-      dependencies.calls,
-      admitted.plan.candidates,
-      this,
-      admitted.log,
-    );
+    this.tries = new CandidateTries(dependencies.calls, admitted, this);
     this.charge = new CallCharge(dependencies, admitted);
     admitted.clientSignal.addEventListener("abort", this);
     dependencies.deadlines.set(this);
@@ -112,9 +107,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   async prepare(preparation: Preparation): Promise<void> {
-    const { requestId, clientSignal, log } = this.#admitted;
+    const { requestId, clientSignal, log, hold } = this.#admitted;
+    const { organizationId } = hold;
     try {
-      const prepared = preparation({ requestId, signal: this.signal });
+      const prepared = preparation({ organizationId, requestId, signal: this.signal });
       const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) this.#admitted.keeping?.end();
     } catch (error) {

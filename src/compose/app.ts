@@ -162,7 +162,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     sessions,
     whenAdmitting: () => membership.whenFresh(),
     inFlight,
-    loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
+    loadGate: new LoadGate({ lagMs: () => lag.lagMs }),
     bodies,
     forms: {
       files: new PassingFiles(join(config.dataDir, "passing")),

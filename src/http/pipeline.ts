@@ -76,8 +76,8 @@ export interface PipelineDependencies {
   /** A key was used for what charges nothing. */
   noteUse(keyId: string): void;
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
-  /** Throws 503 where calls of models are more than can be served. */
-  readonly loadGate: { admit(): void };
+  /** Throws 503 if the calls of models are more than can be served. */
+  readonly loadGate: { begin(organizationId: string): void; end(organizationId: string): void };
   readonly bodies: BodyBudget;
   readonly forms: FormDependencies;
   /** Throws 429 where the organization made too many administrative calls. */
@@ -160,6 +160,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   #caller: Caller | undefined;
   #operator: OperatorIdentity | undefined;
   #isKeptForBody = false;
+  #isInGate = false;
   #trace: RecordedTrace | undefined;
   /** The response that carries the request's id already. */
   #named: Response | undefined;
@@ -215,11 +216,14 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (access.kind === "model") {
         this.#trace = dependencies.tracing?.begin(this.request.headers, definition);
         this.log.trace = this.#trace;
-        dependencies.loadGate.admit();
       }
       if (access.kind !== "public") {
         const admitted = this.#admit();
         if (admitted instanceof Promise) await admitted;
+      }
+      if (access.kind === "model") {
+        dependencies.loadGate.begin(this.owner);
+        this.#isInGate = true;
       }
       assertStorable(this.params);
       if (readForm !== undefined && (checkBody === undefined || isForm(this.request.headers))) {
@@ -410,6 +414,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
+    if (this.#isInGate) dependencies.loadGate.end(this.owner);
     log.releaseBody?.();
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
