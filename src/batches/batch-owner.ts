@@ -73,23 +73,33 @@ const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
  * Each of the owner's transactions is guarded by its lease. What an owner has not written the next one does again.
  */
 
-/** Works on the batches that this instance owns. */
-export class BatchOwner {
-  readonly kind = BATCH;
-  readonly #dependencies: BatchOwnerDependencies;
-  readonly #runs: OwnedRuns<Run>;
-  readonly #slots = new FairSemaphore({
+/** Bounds the lines that are being called. */
+export function createLineSemaphore(): FairSemaphore {
+  return new FairSemaphore({
     most: MAX_CALLS_AT_A_TIME,
     mostOfOne: LINES_AT_A_TIME * MAX_BATCHES_OF_ONE,
     maxWaiting: 2 * LINES_AT_A_TIME * MAX_BATCHES_AT_A_TIME,
     refusal: () => overloaded("Too many lines of batches are waiting."),
   });
-  readonly #checking = new FairSemaphore({
+}
+
+/** Bounds the batches whose input is being checked. */
+export function createCheckSemaphore(): FairSemaphore {
+  return new FairSemaphore({
     most: MAX_CHECKED_AT_A_TIME,
     mostOfOne: allButOne(MAX_CHECKED_AT_A_TIME),
-    maxWaiting: MAX_BATCHES_AT_A_TIME,
+    maxWaiting: 4 * MAX_BATCHES_AT_A_TIME,
     refusal: () => overloaded("Too many batches are waiting to be checked."),
   });
+}
+
+/** Works on the batches that this instance owns. */
+export class BatchOwner {
+  readonly kind = BATCH;
+  readonly #dependencies: BatchOwnerDependencies;
+  readonly #runs: OwnedRuns<Run>;
+  readonly #slots = createLineSemaphore();
+  readonly #checking = createCheckSemaphore();
 
   constructor(dependencies: BatchOwnerDependencies) {
     this.#dependencies = dependencies;

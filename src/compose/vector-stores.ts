@@ -77,15 +77,20 @@ const MAX_WAITING_DOCUMENTS_OF_ONE = 64;
 const MAX_DOCUMENT_CHARACTERS = 1_000_000;
 const MAX_DOCUMENT_MS = 30_000;
 
-/** Reads documents of chats: a few at a time, which organizations share. */
-function documentTexts(extraction: Extraction): DocumentTexts {
-  const slots = new FairSemaphore({
+/** Bounds the documents of chats that are being read. */
+export function createDocumentSemaphore(): FairSemaphore {
+  return new FairSemaphore({
     most: DOCUMENTS_AT_A_TIME,
     mostOfOne: allButOne(DOCUMENTS_AT_A_TIME),
     maxWaiting: MAX_WAITING_DOCUMENTS,
     maxWaitingOfOne: MAX_WAITING_DOCUMENTS_OF_ONE,
     refusal: () => overloaded("Too many documents are waiting to be read."),
   });
+}
+
+/** Reads documents of chats: a few at a time, which organizations share. */
+function documentTexts(extraction: Extraction): DocumentTexts {
+  const slots = createDocumentSemaphore();
   const options = { isHtml: false, maxCharacters: MAX_DOCUMENT_CHARACTERS };
   const read = async ({ place, bytes }: SentDocument, signal: AbortSignal): Promise<string> => {
     const inTime = AbortSignal.timeout(MAX_DOCUMENT_MS);

@@ -108,6 +108,16 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   };
 }
 
+/** Bounds the webhooks that are being loaded. */
+export function createLoadSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_LOADS,
+    mostOfOne: MAX_LOADS_OF_ONE,
+    maxWaiting: MAX_WAITING_LOADS,
+    refusal: () => overloaded("Too many webhooks are waiting to be loaded."),
+  });
+}
+
 /** What sends events to receivers, and writes what became of them. */
 function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
   const { ownership, unowned } = options.node;
@@ -140,12 +150,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
   const deliveries = new Deliveries({
     sql: connections.webhooks,
     instanceId: instance.id,
-    loads: new FairSemaphore({
-      most: MAX_LOADS,
-      mostOfOne: MAX_LOADS_OF_ONE,
-      maxWaiting: MAX_WAITING_LOADS,
-      refusal: () => overloaded("Too many webhooks are waiting to be loaded."),
-    }),
+    loads: createLoadSemaphore(),
     ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,
     onError: options.onError,

@@ -72,8 +72,7 @@ export class JobOwner {
   readonly kind = FINE_TUNING_JOB;
   readonly #dependencies: JobOwnerDependencies;
   readonly #runs: OwnedRuns<JobRun>;
-  readonly #heavy = stepSemaphore(HEAVY_STEPS_AT_A_TIME, allButOne(HEAVY_STEPS_AT_A_TIME));
-  readonly #light = stepSemaphore(LIGHT_STEPS_AT_A_TIME);
+  readonly #semaphores = createStepSemaphores();
 
   constructor(dependencies: JobOwnerDependencies) {
     this.#dependencies = dependencies;
@@ -128,8 +127,8 @@ export class JobOwner {
     if (job === undefined) return null;
     const step = nextStep(job);
     if (step === "rest") return null;
-    const semaphore = step === "check" || step === "upload" ? this.#heavy : this.#light;
-    return semaphore.run(job.organizationId, async () => {
+    const isHeavy = step === "check" || step === "upload";
+    return this.#semaphores[isHeavy ? "heavy" : "light"].run(job.organizationId, async () => {
       const context = this.#contextOf(run, job);
       try {
         if (run.abandoned.aborted) throw new Abandoned();
@@ -242,6 +241,14 @@ export class JobOwner {
     const { instance } = this.#dependencies;
     return { ...move, guard: (sql) => guardLease(sql, run.lease, instance) };
   }
+}
+
+/** Bound the steps that read whole files, and the others. */
+export function createStepSemaphores() {
+  return {
+    heavy: stepSemaphore(HEAVY_STEPS_AT_A_TIME, allButOne(HEAVY_STEPS_AT_A_TIME)),
+    light: stepSemaphore(LIGHT_STEPS_AT_A_TIME),
+  };
 }
 
 function stepSemaphore(most: number, mostOfOne?: number): FairSemaphore {

@@ -1,6 +1,6 @@
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import { GatewayError, overloaded } from "../lib/errors.ts";
-import { SharedRoom } from "../lib/fair-share.ts";
+import { allButOne, FairSemaphore, SharedRoom } from "../lib/fair-share.ts";
 
 interface LoadGateDependencies {
   /** Milliseconds by which this process is late with everything, for some time already. */
@@ -39,6 +39,24 @@ export class LoadGate {
     const held = this.#calls.heldBy(organizationId);
     return (held + 1) * (held === 0 ? owners + 1 : owners) > taken;
   }
+}
+
+const MAX_WAITING_READS = 2_048;
+/** A read waits for others at most this long. */
+const MAX_READ_WAIT_MS = 10_000;
+
+/**
+ * Bounds the administrative reads that run: lists, sums and figures, which can hold a connection to the database for
+ * seconds. One organization gets half of the connections.
+ */
+export function createReadSemaphore(connections: number): FairSemaphore {
+  return new FairSemaphore({
+    most: allButOne(connections),
+    mostOfOne: Math.max(1, Math.floor(connections / 2)),
+    maxWaiting: MAX_WAITING_READS,
+    maxWaitMs: MAX_READ_WAIT_MS,
+    refusal: () => overloaded("Too many lists and figures are being read. Try again shortly."),
+  });
 }
 
 /** Of an organization in any 60 s, over all instances. */

@@ -7,7 +7,8 @@ import {
   type Origin,
   SUBJECT_PREFIX,
 } from "../lib/author.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { clientClosed, GatewayError } from "../lib/errors.ts";
+import type { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
 import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
@@ -80,9 +81,11 @@ export interface PipelineDependencies {
   readonly loadGate: { begin(organizationId: string): void; end(organizationId: string): void };
   readonly bodies: BodyBudget;
   readonly forms: FormDependencies;
-  /** Throws 429 where the organization made too many administrative calls. */
   /** Whether what an address says of where a request was sent from counts. */
   isTrustedProxy(address: string): boolean;
+  /** Bounds administrative reads. */
+  readonly reads: FairSemaphore;
+  /** Throws 429 if the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
@@ -247,11 +250,26 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (keyAccessOf(access).kind === "administration") {
         const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
         if (counting instanceof Promise) await counting;
+        if (definition.method === "GET") return this.#leave(await this.#answerRead());
       }
       const answered = definition.handle(this);
       return this.#leave(answered instanceof Promise ? await answered : answered);
     } catch (thrown) {
       return this.#refuse(thrown);
+    }
+  }
+
+  /** Answers in the organization's turn. A stream that is answered does not count while it runs. */
+  async #answerRead(): Promise<Response> {
+    const { definition, dependencies } = this.#route;
+    const { signal } = this.request;
+    const release = await dependencies.reads
+      .acquire(this.owner, signal)
+      .catch((error: unknown) => Promise.reject(signal.aborted ? clientClosed(error) : error));
+    try {
+      return await definition.handle(this);
+    } finally {
+      release();
     }
   }
 

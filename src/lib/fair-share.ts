@@ -3,7 +3,7 @@ import type { GatewayError } from "./errors.ts";
 /*
  * How organizations share what the gateway has a bounded number of. One rule for every pool, queue and gate:
  *
- * - They are served in turn: whoever has the least under way comes first, and among equals whoever was served
+ * - They are served in turn: the owner with the least under way comes first, and among equals the one that was served
  *   longest ago. So while others wait, one owner never grows beyond an equal share, which is at most half.
  * - For each eight that an owner holds, one stays free. So an owner that is alone uses eight ninths of a large pool,
  *   and an owner that comes while one or several others hold as much as they can is still served immediately.
@@ -87,7 +87,7 @@ export class FairQueue<Item> {
   }
 }
 
-/** A bounded amount, in any unit, that owners share by the rule above. Nobody waits for it. */
+/** A bounded amount, in any unit, that owners share by the rule above; no owner waits for it. */
 export class SharedRoom {
   readonly #most: number;
   readonly #mostOfOne: number;

@@ -62,17 +62,22 @@ const FIRST_EMBEDDING_DELAY_MS = 15_000;
  * lease, and moves only a file that still is in_progress.
  */
 
+/** Bounds the files whose text is being read. */
+export function createReadingSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_READ_AT_A_TIME,
+    mostOfOne: allButOne(MAX_READ_AT_A_TIME),
+    maxWaiting: 4 * MAX_FILES_AT_A_TIME,
+    refusal: () => overloaded("Too many files are waiting to be read."),
+  });
+}
+
 /** Indexes the files that this instance owns. */
 export class Indexing {
   readonly kind = VECTOR_STORE_FILE;
   readonly #dependencies: IndexingDependencies;
   readonly #runs: OwnedRuns<OwnedRun>;
-  readonly #reading = new FairSemaphore({
-    most: MAX_READ_AT_A_TIME,
-    mostOfOne: allButOne(MAX_READ_AT_A_TIME),
-    maxWaiting: MAX_FILES_AT_A_TIME,
-    refusal: () => overloaded("Too many files are waiting to be read."),
-  });
+  readonly #reading = createReadingSemaphore();
 
   constructor(dependencies: IndexingDependencies) {
     this.#dependencies = dependencies;

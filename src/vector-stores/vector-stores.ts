@@ -66,16 +66,21 @@ interface VectorStoreDependencies {
   readonly embedding: Promise<TextEmbedding>;
 }
 
-/** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
-export class VectorStores {
-  readonly #sql: Database;
-  readonly #dependencies: VectorStoreDependencies;
-  readonly #searches = new FairSemaphore({
+/** Bounds the searches that run. */
+export function createSearchSemaphore(): FairSemaphore {
+  return new FairSemaphore({
     most: SEARCHES_AT_A_TIME,
     mostOfOne: SEARCHES_AT_A_TIME_OF_ONE,
     maxWaiting: MAX_WAITING_SEARCHES,
     refusal: () => overloaded("Too many searches of vector stores are waiting."),
   });
+}
+
+/** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
+export class VectorStores {
+  readonly #sql: Database;
+  readonly #dependencies: VectorStoreDependencies;
+  readonly #searches = createSearchSemaphore();
 
   constructor(dependencies: VectorStoreDependencies) {
     this.#sql = dependencies.sql;

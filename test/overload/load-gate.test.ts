@@ -3,7 +3,12 @@ import Type from "typebox";
 import { receiveUpload } from "../../src/files/routes.ts";
 import { eventStream } from "../../src/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
-import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/call-bounds.ts";
+import {
+  createReadSemaphore,
+  LoadGate,
+  MAX_IN_FLIGHT,
+  MAX_LAG_MS,
+} from "../../src/http/call-bounds.ts";
 import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -45,6 +50,7 @@ function answerOf(
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
+      reads: createReadSemaphore(10),
       admission: { admitLongBody: async () => ({}) },
       bodies: new BodyBudget(systemClock),
       forms: undefined as never,

@@ -15,17 +15,22 @@ const PIECE_CHARACTERS = 8_000;
 const OVERLAP_CHARACTERS = 400;
 const PIECES_A_CALL = 16;
 
-/** Decisions of a provider's moderation model, which the operator's key pays for. */
-export class ModelModeration implements Moderation {
-  readonly #moderate: NonNullable<Provider["moderate"]>;
-  readonly #model: string;
-  readonly #calls = new FairSemaphore({
+/** Bounds the calls of moderation models. */
+export function createModerationSemaphore(): FairSemaphore {
+  return new FairSemaphore({
     most: CALLS_AT_ONCE,
     mostOfOne: CALLS_OF_ONE,
     maxWaiting: MAX_WAITING,
     maxWaitingOfOne: MAX_WAITING_OF_ONE,
     refusal: () => undecided("too many others wait for a decision"),
   });
+}
+
+/** Decisions of a provider's moderation model, which the operator's key pays for. */
+export class ModelModeration implements Moderation {
+  readonly #moderate: NonNullable<Provider["moderate"]>;
+  readonly #model: string;
+  readonly #calls = createModerationSemaphore();
 
   /** @param model by the provider's name */
   constructor(moderate: NonNullable<Provider["moderate"]>, model: string) {

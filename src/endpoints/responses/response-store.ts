@@ -61,6 +61,16 @@ type PlainPiece = Omit<ContentPiece, "sealed"> & { readonly plain: Uint8Array };
 const NOTHING: StoredItems = { pieces: [], byteLength: 0 };
 const COMMA = new TextEncoder().encode(",");
 
+/** Bounds the long responses that are being read. */
+export function createLongReadSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: LONG_AT_A_TIME,
+    mostOfOne: LONG_AT_A_TIME_OF_ONE,
+    maxWaiting: MAX_WAITING_LONG,
+    refusal: () => overloaded("Too many long responses are being read."),
+  });
+}
+
 /**
  * Stored responses (spec 3.5): sealed at rest, each with its own input and output alone. Pieces are written before
  * the charge over the connections of requests, so that long ones delay no charge, and the charge's transaction makes
@@ -69,12 +79,7 @@ const COMMA = new TextEncoder().encode(",");
 export class ResponseStore {
   readonly #sql: Database;
   readonly #keyring: Keyring;
-  readonly #longReads = new FairSemaphore({
-    most: LONG_AT_A_TIME,
-    mostOfOne: LONG_AT_A_TIME_OF_ONE,
-    maxWaiting: MAX_WAITING_LONG,
-    refusal: () => overloaded("Too many long responses are being read."),
-  });
+  readonly #longReads = createLongReadSemaphore();
 
   constructor(dependencies: { readonly sql: Database; readonly keyring: Keyring }) {
     this.#sql = dependencies.sql;

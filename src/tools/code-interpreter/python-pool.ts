@@ -38,15 +38,7 @@ export class PythonPool {
 
   constructor(bounds: PoolBounds) {
     this.#bounds = bounds;
-    const { maxProcesses, maxWaitMs = MAX_WAIT_MS } = bounds;
-    this.#claims = new FairSemaphore({
-      most: maxProcesses,
-      mostOfOne: allButOne(maxProcesses),
-      maxWaiting: MAX_WAITING,
-      maxWaitingOfOne: MAX_WAITING / 2,
-      maxWaitMs,
-      refusal: busy,
-    });
+    this.#claims = createClaimSemaphore(bounds);
   }
 
   /** Processes that live. */
@@ -146,6 +138,21 @@ export class PythonPool {
       if (isWanted || ms > MAX_IDLE_MS) process.kill();
     }
   }
+}
+
+/** Bounds the interpreters that are claimed. */
+export function createClaimSemaphore({
+  maxProcesses,
+  maxWaitMs = MAX_WAIT_MS,
+}: Pick<PoolBounds, "maxProcesses" | "maxWaitMs">): FairSemaphore {
+  return new FairSemaphore({
+    most: maxProcesses,
+    mostOfOne: allButOne(maxProcesses),
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING / 2,
+    maxWaitMs,
+    refusal: busy,
+  });
 }
 
 function busy(): GatewayError {

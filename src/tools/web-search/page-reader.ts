@@ -34,11 +34,7 @@ export interface RequestedPage {
 /** Reads the text of pages of the web, each in a process of its own that is bounded in time and memory. */
 export class PageReader {
   readonly #dependencies: PageReaderDependencies;
-  readonly #pages = pageSemaphore(MAX_PAGES_AT_A_TIME, MAX_PAGES_OF_ONE);
-  readonly #extractions = pageSemaphore(
-    MAX_EXTRACTIONS_AT_A_TIME,
-    allButOne(MAX_EXTRACTIONS_AT_A_TIME),
-  );
+  readonly #semaphores = createPageSemaphores();
 
   constructor(dependencies: PageReaderDependencies) {
     this.#dependencies = dependencies;
@@ -49,7 +45,7 @@ export class PageReader {
    * and with the signal's reason.
    */
   textOf(page: RequestedPage, signal: AbortSignal): Promise<string> {
-    return this.#pages.run(page.owner, () => this.#read(page, signal), signal);
+    return this.#semaphores.pages.run(page.owner, () => this.#read(page, signal), signal);
   }
 
   async #read({ owner, url, maxCharacters }: RequestedPage, signal: AbortSignal): Promise<string> {
@@ -65,8 +61,16 @@ export class PageReader {
     });
     const options = { isHtml, maxCharacters };
     const extract = () => extraction.pageText(bytes, options, signal);
-    return this.#extractions.run(owner, extract, signal);
+    return this.#semaphores.extractions.run(owner, extract, signal);
   }
+}
+
+/** Bound the pages that are loaded, and those whose text is extracted. */
+export function createPageSemaphores() {
+  return {
+    pages: pageSemaphore(MAX_PAGES_AT_A_TIME, MAX_PAGES_OF_ONE),
+    extractions: pageSemaphore(MAX_EXTRACTIONS_AT_A_TIME, allButOne(MAX_EXTRACTIONS_AT_A_TIME)),
+  };
 }
 
 function pageSemaphore(most: number, mostOfOne: number): FairSemaphore {
