@@ -311,3 +311,85 @@ test("each step of the paid call is called from one place", async () => {
   }
   expect(found).toEqual(STEPS.map(({ step, from }) => ({ step, from: [...from] })));
 });
+
+/** Where organizations share what is bounded, and the test that holds the share; the rule is in src/lib/fair-share.ts. */
+const SHARED: Readonly<Record<string, string>> = {
+  "src/batches/batch-owner.ts": "test/shares/places.ts",
+  "src/calls/guard/model-moderation.ts": "test/shares/places.ts",
+  "src/calls/routing/call-slots.ts": "test/shares/places.ts",
+  "src/compose/endpoints.ts": "test/lib/fair-work-thread.test.ts",
+  "src/compose/vector-stores.ts": "test/shares/places.ts",
+  "src/compose/webhooks.ts": "test/shares/places.ts",
+  // Rooms of half or less for one organization.
+  "src/dashboard/live.ts": "test/shares/places.ts",
+  "src/endpoints/long-bodies.ts": "test/endpoints/long-bodies-kept.test.ts",
+  "src/endpoints/responses/response-store.ts": "test/shares/places.ts",
+  "src/files/file-uploads.ts": "test/shares/places.ts",
+  "src/files/threaded-check.ts": "test/files/threaded-check.test.ts",
+  "src/fine-tuning/event-feed.ts": "test/shares/places.ts",
+  "src/fine-tuning/job-owner.ts": "test/shares/places.ts",
+  "src/http/body-budget.ts": "test/shares/places.ts",
+  "src/http/call-bounds.ts": "test/shares/places.ts",
+  "src/http/passing-files.ts": "test/shares/places.ts",
+  "src/lib/fair-share.ts": "test/lib/fair-share.test.ts",
+  "src/lib/work-thread.ts": "test/lib/fair-work-thread.test.ts",
+  "src/responses/follow-events.ts": "test/shares/places.ts",
+  "src/tools/code-interpreter/python-pool.ts": "test/shares/places.ts",
+  "src/tools/mcp/mcp-session.ts": "test/shares/places.ts",
+  // Of one answer.
+  "src/tools/tool-runs.ts": "test/tools/tool-loop.test.ts",
+  "src/tools/web-search/page-reader.ts": "test/shares/places.ts",
+  "src/vector-stores/indexing.ts": "test/shares/places.ts",
+  "src/vector-stores/vector-stores.ts": "test/shares/places.ts",
+  "src/webhooks/delivery-writer.ts": "test/webhooks/tenants.test.ts",
+  "src/webhooks/send-slots.ts": "test/shares/places.ts",
+};
+
+/** Classes named like bounds that need not be shared by that rule, and why. */
+const OTHER_BOUNDS: Readonly<Record<string, string>> = {
+  "src/cluster/heartbeat-thread.ts": "HeartbeatThread serves the instance, no organization",
+  "src/cluster/parallel-slots.ts": "MemorySlots counts; CallSlots shares",
+  "src/cluster/redis/parallel-slots.ts": "RedisSlots counts; CallSlots shares",
+  "src/lib/deadlines.ts": "DeadlineQueue holds timers, which wait for nothing",
+  "src/money/hold-queue.ts": "HoldQueue has a line for each account",
+  "src/money/waiting-line.ts": "WaitQueue has a line for each account",
+  "src/providers/fal/fal-provider.ts": "FalQueue is the provider's own",
+  "src/providers/sandbox/image/encode-picture.ts": "the sandbox's thread, which costs nothing",
+  "src/providers/transport/connection-pool.ts":
+    "ConnectionPool keeps idle connections; nobody waits",
+};
+
+const BOUND_CLASS =
+  /\bclass \w*(?:Semaphore|Mutex|Queue|Pool|Slots|Gate|Budget|Room|Line|Lane|Thread|Throttle|Limiter)\b/;
+const BOUND_MADE =
+  /\bnew (?:FairSemaphore|SharedRoom|FairQueue|FairWorkThread|WorkThread|\w*Semaphore|\w*Mutex)\b/;
+const BOUND_PACKAGE =
+  /from "(?:p-limit|p-queue|async-mutex|async-sema|bottleneck|piscina|tinypool)"/;
+
+test("whatever bounds the work of organizations shares it among them, and a test holds that", async () => {
+  const faults: string[] = [];
+  const used = new Set<string>();
+  for (const file of await sourceFiles()) {
+    if (file.startsWith("src/dashboard/web/")) continue;
+    const source = await Bun.file(join(root, file)).text();
+    if (BOUND_PACKAGE.test(source))
+      faults.push(`${file} imports a queue that knows no organization`);
+    if (!BOUND_CLASS.test(source) && !BOUND_MADE.test(source)) continue;
+    used.add(file);
+    const isOther = Object.hasOwn(OTHER_BOUNDS, file);
+    if (!Object.hasOwn(SHARED, file) && !isOther) {
+      faults.push(`${file} bounds something: use src/lib/fair-share.ts and name its test here`);
+    }
+    if (!isOther && !/fair-share\.ts"|FairWorkThread|CheckingThread|lib\/fair-share/.test(source)) {
+      if (file !== "src/lib/fair-share.ts") faults.push(`${file} has a bound of its own`);
+    }
+  }
+  for (const [file, test] of Object.entries(SHARED)) {
+    if (!used.has(file)) faults.push(`${file} bounds nothing any more`);
+    if (!(await Bun.file(join(root, test)).exists())) faults.push(`${test} is missing`);
+  }
+  for (const file of Object.keys(OTHER_BOUNDS)) {
+    if (!used.has(file)) faults.push(`${file} bounds nothing any more`);
+  }
+  expect(faults).toEqual([]);
+});

@@ -19,11 +19,10 @@ import {
 import type { JobFiles } from "../files/job-files.ts";
 import { type BatchEnd, type BatchRecord, isEnded } from "../lib/batch.ts";
 import type { Clock } from "../lib/clock.ts";
-import { GatewayError } from "../lib/errors.ts";
-import { FairSemaphore } from "../lib/fair-share.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import type { Keyring } from "../lib/keyring.ts";
-import { Semaphore } from "../lib/semaphore.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { Provider } from "../providers/interface.ts";
 import { HandedLines } from "./handed-lines.ts";
@@ -54,7 +53,7 @@ interface BatchOwnerDependencies {
 const MAX_BATCHES_AT_A_TIME = 16;
 const MAX_BATCHES_OF_ONE = 2;
 const MAX_CALLS_AT_A_TIME = 32;
-const MAX_CHECKED_AT_A_TIME = 2;
+const MAX_CHECKED_AT_A_TIME = 3;
 /** Until what is at providers is looked at while other lines are called. */
 const FOLLOW_MS = 1_000;
 const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
@@ -74,13 +73,33 @@ const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
  * Each of the owner's transactions is guarded by its lease. What an owner has not written the next one does again.
  */
 
+/** Bounds the lines that are being called. */
+export function createLineSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_CALLS_AT_A_TIME,
+    mostOfOne: LINES_AT_A_TIME * MAX_BATCHES_OF_ONE,
+    maxWaiting: 2 * LINES_AT_A_TIME * MAX_BATCHES_AT_A_TIME,
+    refusal: () => overloaded("Too many lines of batches are waiting."),
+  });
+}
+
+/** Bounds the batches whose input is being checked. */
+export function createCheckSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_CHECKED_AT_A_TIME,
+    mostOfOne: allButOne(MAX_CHECKED_AT_A_TIME),
+    maxWaiting: 4 * MAX_BATCHES_AT_A_TIME,
+    refusal: () => overloaded("Too many batches are waiting to be checked."),
+  });
+}
+
 /** Works on the batches that this instance owns. */
 export class BatchOwner {
   readonly kind = BATCH;
   readonly #dependencies: BatchOwnerDependencies;
   readonly #runs: OwnedRuns<Run>;
-  readonly #slots = new FairSemaphore(MAX_CALLS_AT_A_TIME, LINES_AT_A_TIME * MAX_BATCHES_OF_ONE);
-  readonly #checking = new Semaphore(MAX_CHECKED_AT_A_TIME);
+  readonly #slots = createLineSemaphore();
+  readonly #checking = createCheckSemaphore();
 
   constructor(dependencies: BatchOwnerDependencies) {
     this.#dependencies = dependencies;
@@ -140,7 +159,10 @@ export class BatchOwner {
     }
     if (batch.endsAs !== null) await this.#writeFiles(run, batch);
     else if (batch.inProgressAtMs !== null) return this.#answerLines(run, batch);
-    else await this.#checking.pass(() => this.#check(run, batch));
+    else {
+      const check = () => this.#check(run, batch);
+      await this.#checking.run(batch.organizationId, check, run.abandoned);
+    }
     return true;
   }
 

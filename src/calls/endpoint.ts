@@ -53,6 +53,7 @@ export interface CostBound {
  * the answer is not kept for equal requests. Rejects with the error of the request, and with the signal's reason.
  */
 export type Preparation = (call: {
+  readonly organizationId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
 }) => Promise<boolean>;

@@ -137,9 +137,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   async prepare(preparation: Preparation): Promise<void> {
-    const { requestId, clientSignal, log } = this.#admitted;
+    const { requestId, clientSignal, log, hold } = this.#admitted;
+    const { organizationId } = hold;
     try {
-      const prepared = preparation({ requestId, signal: this.signal });
+      const prepared = preparation({ organizationId, requestId, signal: this.signal });
       const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) this.#admitted.keeping?.end();
     } catch (error) {
@@ -157,7 +158,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   #triesOf(candidates: readonly Candidate[]): CandidateTries {
-    return new CandidateTries(this.#dependencies.calls, candidates, this, this.#admitted.log);
+    const { log, hold } = this.#admitted;
+    return new CandidateTries(this.#dependencies.calls, { plan: { candidates }, log, hold }, this);
   }
 
   call(candidate: Candidate): Promise<Answer> {

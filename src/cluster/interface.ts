@@ -80,11 +80,13 @@ export interface ParallelLimit {
   readonly max: number;
   /** True for a call that leaves half of the places to others: it takes one only while fewer are taken. */
   readonly sparesHalf?: boolean | undefined;
+  /** Places that the call leaves free for calls of other organizations; 0 if absent. */
+  readonly spares?: number | undefined;
 }
 
 /** Places that have to stay free besides the one that a call takes; of a single place none. */
-export function sparedPlaces({ max, sparesHalf }: Omit<ParallelLimit, "id">): number {
-  return sparesHalf === true ? Math.floor(max / 2) : 0;
+export function sparedPlaces({ max, sparesHalf, spares = 0 }: Omit<ParallelLimit, "id">): number {
+  return Math.max(sparesHalf === true ? Math.floor(max / 2) : 0, spares);
 }
 
 /** The places of calls that run at once. Who finds none decides for itself whether to wait. */

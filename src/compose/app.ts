@@ -14,7 +14,7 @@ import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
-import { AdministrativeRate, LoadGate } from "../http/call-bounds.ts";
+import { AdministrativeRate, createReadSemaphore, LoadGate } from "../http/call-bounds.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import { PassingFiles } from "../http/passing-files.ts";
 import type { RouteDefinition } from "../http/route.ts";
@@ -162,7 +162,8 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     sessions,
     whenAdmitting: () => membership.whenFresh(),
     inFlight,
-    loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
+    reads: createReadSemaphore(config.databasePoolSize),
+    loadGate: new LoadGate({ lagMs: () => lag.lagMs }),
     bodies,
     forms: {
       files: new PassingFiles(join(config.dataDir, "passing")),

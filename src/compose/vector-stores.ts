@@ -9,8 +9,8 @@ import {
 } from "../endpoints/embeddings/text-embedding.ts";
 import type { FileLibrary } from "../files/file-library.ts";
 import { usableKey } from "../http/authentication.ts";
-import { clientClosed, GatewayError } from "../lib/errors.ts";
-import { FairSemaphore } from "../lib/fair-share.ts";
+import { clientClosed, GatewayError, overloaded } from "../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../lib/fair-share.ts";
 import type { TextEmbedding } from "../vector-stores/embedding.ts";
 import { Indexing } from "../vector-stores/indexing.ts";
 import { Extraction } from "../vector-stores/text/extraction.ts";
@@ -71,13 +71,26 @@ export function composeVectorStores(options: {
   };
 }
 
-const DOCUMENTS_AT_A_TIME = 2;
+const DOCUMENTS_AT_A_TIME = 3;
+const MAX_WAITING_DOCUMENTS = 256;
+const MAX_WAITING_DOCUMENTS_OF_ONE = 64;
 const MAX_DOCUMENT_CHARACTERS = 1_000_000;
 const MAX_DOCUMENT_MS = 30_000;
 
-/** Of one organization one document at a time. */
+/** Bounds the documents of chats that are being read. */
+export function createDocumentSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: DOCUMENTS_AT_A_TIME,
+    mostOfOne: allButOne(DOCUMENTS_AT_A_TIME),
+    maxWaiting: MAX_WAITING_DOCUMENTS,
+    maxWaitingOfOne: MAX_WAITING_DOCUMENTS_OF_ONE,
+    refusal: () => overloaded("Too many documents are waiting to be read."),
+  });
+}
+
+/** Reads documents of chats: a few at a time, which organizations share. */
 function documentTexts(extraction: Extraction): DocumentTexts {
-  const slots = new FairSemaphore(DOCUMENTS_AT_A_TIME, 1);
+  const slots = createDocumentSemaphore();
   const options = { isHtml: false, maxCharacters: MAX_DOCUMENT_CHARACTERS };
   const read = async ({ place, bytes }: SentDocument, signal: AbortSignal): Promise<string> => {
     const inTime = AbortSignal.timeout(MAX_DOCUMENT_MS);
@@ -98,7 +111,12 @@ function documentTexts(extraction: Extraction): DocumentTexts {
   return {
     async read(owner, documents, signal) {
       const texts: string[] = [];
-      for (const one of documents) texts.push(await slots.run(owner, () => read(one, signal)));
+      for (const one of documents) {
+        const release = await slots.acquire(owner, signal).catch((error: unknown) => {
+          throw signal.aborted ? clientClosed(error) : error;
+        });
+        texts.push(await read(one, signal).finally(release));
+      }
       return texts;
     },
   };

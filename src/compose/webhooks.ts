@@ -9,7 +9,7 @@ import { createEgressSend } from "../egress/client.ts";
 import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { ErrorCode } from "../lib/errors.ts";
+import { type ErrorCode, overloaded } from "../lib/errors.ts";
 import { FairSemaphore } from "../lib/fair-share.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
@@ -57,6 +57,7 @@ const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
 /** Webhooks that are read at a time, and those of one organization: a connection stays free for looking. */
 const MAX_LOADS = 4;
 const MAX_LOADS_OF_ONE = 2;
+const MAX_WAITING_LOADS = 100_000;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
@@ -107,6 +108,16 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   };
 }
 
+/** Bounds the webhooks that are being loaded. */
+export function createLoadSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_LOADS,
+    mostOfOne: MAX_LOADS_OF_ONE,
+    maxWaiting: MAX_WAITING_LOADS,
+    refusal: () => overloaded("Too many webhooks are waiting to be loaded."),
+  });
+}
+
 /** What sends events to receivers, and writes what became of them. */
 function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
   const { ownership, unowned } = options.node;
@@ -139,7 +150,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
   const deliveries = new Deliveries({
     sql: connections.webhooks,
     instanceId: instance.id,
-    loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
+    loads: createLoadSemaphore(),
     ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,
     onError: options.onError,

@@ -1,9 +1,10 @@
 import type { CallGuard } from "../calls/guard/call-guard.ts";
 import type { KnownDefinitions, Preset } from "../definitions/known-definitions.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
+import type { WaitSignal } from "../lib/fair-share.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
-import type { FairWorkThread, WaitSignal } from "../lib/work-thread.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../providers/chat-body.ts";
 import { resultOf, type ThreadOutcome } from "../providers/thread-work.ts";
 import type { Guardrail } from "../screening/guardrail.ts";

@@ -154,7 +154,8 @@ export class FileUpload {
     }
     this.#purpose = purpose;
     assertSize(this.#stored.bytes, purpose);
-    if (this.#heading === undefined) this.#check = this.#checking.begin(purpose);
+    if (this.#heading === undefined)
+      this.#check = this.#checking.begin(this.#organizationId, purpose);
     else this.#check?.decide(purpose);
   }
 
@@ -169,7 +170,8 @@ export class FileUpload {
     assertFilename(heading.filename);
     assertSize(this.#leastBytes, this.#purpose);
     this.#heading = heading;
-    if (this.#purpose === undefined) this.#check = this.#checking.begin(undefined);
+    if (this.#purpose === undefined)
+      this.#check = this.#checking.begin(this.#organizationId, undefined);
     await this.#stored.reserve(this.#leastBytes);
   }
 

@@ -1,6 +1,6 @@
 import { GatewayError } from "../lib/errors.ts";
 import type { FilePurpose } from "../lib/file-record.ts";
-import { WorkThread } from "../lib/work-thread.ts";
+import { FairWorkThread } from "../lib/work-thread.ts";
 import { CHECKED } from "./file-check.ts";
 
 export interface CheckingCall {
@@ -13,26 +13,36 @@ export interface CheckingCall {
     | { readonly kind: "drop" };
 }
 
-/**
- * Each upload has one piece under way, of at most a line of the longest, and uploads are bounded: a thread
- * that has not come to a piece by then hangs.
- */
+/** A thread that has not checked a piece by then hangs: a piece holds at most a line of the longest. */
 const DEADLINE_MS = 30_000;
+/** Uploads are bounded, and each has one piece under way: more steps wait only if something is wrong. */
+const MAX_WAITING = 4_096;
+const MAX_WAIT_MS = 120_000;
 
-/** Checks the bytes of uploads in a thread of their own: lines of JSON take long to parse. */
+/**
+ * Checks the bytes of uploads in a thread of their own, because lines of JSON take long to parse. Organizations are
+ * served in turn, one piece at a time.
+ */
 export class CheckingThread {
-  readonly #thread: WorkThread;
+  readonly #thread: FairWorkThread;
   #lastId = 0;
 
   constructor(onLost: (error: unknown) => void) {
     const script = new URL("./checking-thread.ts", import.meta.url);
-    this.#thread = new WorkThread({ script, deadlineMs: DEADLINE_MS, onLost });
+    this.#thread = new FairWorkThread({
+      script,
+      deadlineMs: DEADLINE_MS,
+      maxWaiting: MAX_WAITING,
+      maxWaitingOfOne: MAX_WAITING / 2,
+      maxWaitMs: MAX_WAIT_MS,
+      onLost,
+    });
   }
 
   /** The check of a file of this purpose, or of one that is not known yet; undefined where anything goes. */
-  begin(purpose: FilePurpose | undefined): ThreadedCheck | undefined {
+  begin(owner: string, purpose: FilePurpose | undefined): ThreadedCheck | undefined {
     if (purpose !== undefined && !CHECKED.includes(purpose)) return undefined;
-    return new ThreadedCheck(this.#thread, ++this.#lastId, purpose);
+    return new ThreadedCheck(this.#thread, owner, ++this.#lastId, purpose);
   }
 
   close(): void {
@@ -42,7 +52,8 @@ export class CheckingThread {
 
 /** The check of one upload. To be dropped when it is over. Rejects with 400, and 503 where the thread is lost. */
 export class ThreadedCheck {
-  readonly #thread: WorkThread;
+  readonly #thread: FairWorkThread;
+  readonly #owner: string;
   readonly #id: number;
   #purpose: FilePurpose | undefined;
   #contentType: string | undefined;
@@ -50,8 +61,9 @@ export class ThreadedCheck {
   #passed: Promise<void>;
   #isDropped = false;
 
-  constructor(thread: WorkThread, id: number, purpose: FilePurpose | undefined) {
+  constructor(thread: FairWorkThread, owner: string, id: number, purpose: FilePurpose | undefined) {
     this.#thread = thread;
+    this.#owner = owner;
     this.#id = id;
     this.#purpose = purpose;
     thread.enter();
@@ -106,7 +118,12 @@ export class ThreadedCheck {
   async #take(step: CheckingCall["step"], transfer: Transferable[] = []): Promise<void> {
     const call: CheckingCall = { check: this.#id, step };
     try {
-      this.#contentType = await this.#thread.call<string | undefined>(call, transfer);
+      this.#contentType = await this.#thread.call<string | undefined>(
+        this.#owner,
+        call,
+        undefined,
+        transfer,
+      );
     } catch (error) {
       if (error instanceof GatewayError) throw error;
       throw new GatewayError("overloaded", "The file could not be checked. Try again.", {

@@ -14,9 +14,9 @@ import { FINE_TUNING_JOB, findDueJobs, JobMovedError } from "../../db/queries/fi
 import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../lib/fair-share.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
-import { Semaphore } from "../lib/semaphore.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
@@ -62,16 +62,17 @@ interface JobOwnerDependencies {
 /** A job that has longer to wait is given back; an instance claims it again when it is due. */
 const MAX_HELD_WAIT_MS = 2_000;
 /** Steps that read whole files, and the others, of all jobs of this process at a time. */
-const HEAVY_STEPS_AT_A_TIME = 2;
+const HEAVY_STEPS_AT_A_TIME = 3;
 const LIGHT_STEPS_AT_A_TIME = 32;
+/** Steps that wait for others, of all jobs of this process. */
+const MAX_WAITING_STEPS = 10_000;
 
 /** Acts for the fine-tuning jobs that this instance owns: step by step, each durable before the next. */
 export class JobOwner {
   readonly kind = FINE_TUNING_JOB;
   readonly #dependencies: JobOwnerDependencies;
   readonly #runs: OwnedRuns<JobRun>;
-  readonly #heavy = new Semaphore(HEAVY_STEPS_AT_A_TIME);
-  readonly #light = new Semaphore(LIGHT_STEPS_AT_A_TIME);
+  readonly #semaphores = createStepSemaphores();
 
   constructor(dependencies: JobOwnerDependencies) {
     this.#dependencies = dependencies;
@@ -126,8 +127,8 @@ export class JobOwner {
     if (job === undefined) return null;
     const step = nextStep(job);
     if (step === "rest") return null;
-    const semaphore = step === "check" || step === "upload" ? this.#heavy : this.#light;
-    return semaphore.pass(async () => {
+    const isHeavy = step === "check" || step === "upload";
+    return this.#semaphores[isHeavy ? "heavy" : "light"].run(job.organizationId, async () => {
       const context = this.#contextOf(run, job);
       try {
         if (run.abandoned.aborted) throw new Abandoned();
@@ -240,6 +241,23 @@ export class JobOwner {
     const { instance } = this.#dependencies;
     return { ...move, guard: (sql) => guardLease(sql, run.lease, instance) };
   }
+}
+
+/** Bound the steps that read whole files, and the others. */
+export function createStepSemaphores() {
+  return {
+    heavy: stepSemaphore(HEAVY_STEPS_AT_A_TIME, allButOne(HEAVY_STEPS_AT_A_TIME)),
+    light: stepSemaphore(LIGHT_STEPS_AT_A_TIME),
+  };
+}
+
+function stepSemaphore(most: number, mostOfOne?: number): FairSemaphore {
+  return new FairSemaphore({
+    most,
+    ...(mostOfOne !== undefined && { mostOfOne }),
+    maxWaiting: MAX_WAITING_STEPS,
+    refusal: () => overloaded("Too many steps of fine-tuning jobs are waiting."),
+  });
 }
 
 function successOf(trigger: Trigger): NewJobEvent[] {

@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../lib/deadlines.ts";
-import { bodyTooSlow, GatewayError, stopping } from "../lib/errors.ts";
+import { bodyTooSlow, type GatewayError, overloaded, stopping } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import { MAX_MODEL_JSON_BYTES } from "./read-body.ts";
 
@@ -12,8 +12,8 @@ export const BODY_PATIENCE_MS = 120_000;
 /** A client that sends nothing for so long is gone, though its connection stands. */
 const BODY_SILENCE_MS = 30_000;
 
-/** Of these, those of one owner's long bodies: others have room for one of the largest beside them. */
-const MAX_LONG_BODIES_BYTES_OF_ONE = MAX_BODIES_BYTES - MAX_MODEL_JSON_BYTES;
+/** Bytes of one owner's bodies: others always have room for one of the largest. */
+export const MAX_BODIES_BYTES_OF_ONE = MAX_BODIES_BYTES - 2 * MAX_MODEL_JSON_BYTES;
 
 /** A body that comes in pieces. */
 export interface ArrivingPieces {
@@ -27,8 +27,7 @@ export interface ArrivingPieces {
 export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
   readonly #silences: DeadlineQueue;
-  readonly #longBytes = new SharedRoom(MAX_BODIES_BYTES, MAX_LONG_BODIES_BYTES_OF_ONE);
-  #takenBytes = 0;
+  readonly #bytes = new SharedRoom(MAX_BODIES_BYTES, MAX_BODIES_BYTES_OF_ONE);
   #isCutShort = false;
 
   constructor(clock: Clock) {
@@ -36,14 +35,13 @@ export class BodyBudget {
     this.#silences = new DeadlineQueue(clock, BODY_SILENCE_MS);
   }
 
-  /** Throws 503 where too much is being read already. */
-  take(bytes: number): void {
-    if (this.#takenBytes + bytes > MAX_BODIES_BYTES) throw tooMuch();
-    this.#takenBytes += bytes;
+  /** Throws 503 if too much is being read already, of all owners or of this one. */
+  take(owner: string, bytes: number): void {
+    if (!this.#bytes.tryTake(owner, bytes)) throw tooMuch();
   }
 
-  give(bytes: number): void {
-    this.#takenBytes -= bytes;
+  give(owner: string, bytes: number): void {
+    this.#bytes.free(owner, bytes);
   }
 
   /** Expires the body when it takes too long, unless it is ended before. */
@@ -75,25 +73,18 @@ export class BodyBudget {
       take: (bytes) => {
         next.cancel();
         next = this.#silences.add(giveUp);
-        this.take(bytes);
-        if (!this.#longBytes.tryTake(owner, bytes)) {
-          this.give(bytes);
-          throw tooMuch();
-        }
+        this.take(owner, bytes);
         takenBytes += bytes;
       },
       end: () => {
         whole.cancel();
         next.cancel();
-        this.give(takenBytes);
-        this.#longBytes.free(owner, takenBytes);
+        this.give(owner, takenBytes);
       },
     };
   }
 }
 
 function tooMuch(): GatewayError {
-  return new GatewayError("overloaded", "Too many large requests are arriving at once.", {
-    retryAfterSeconds: 1,
-  });
+  return overloaded("Too many large requests are arriving at once.");
 }

@@ -7,7 +7,8 @@ import {
   type Origin,
   SUBJECT_PREFIX,
 } from "../lib/author.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { clientClosed, GatewayError } from "../lib/errors.ts";
+import type { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
 import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
@@ -78,13 +79,15 @@ export interface PipelineDependencies {
   /** A key was used for what charges nothing. */
   noteUse(keyId: string): void;
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
-  /** Throws 503 where calls of models are more than can be served. */
-  readonly loadGate: { admit(): void };
+  /** Throws 503 if the calls of models are more than can be served. */
+  readonly loadGate: { begin(organizationId: string): void; end(organizationId: string): void };
   readonly bodies: BodyBudget;
   readonly forms: FormDependencies;
-  /** Throws 429 where the organization made too many administrative calls. */
   /** Whether what an address says of where a request was sent from counts. */
   isTrustedProxy(address: string): boolean;
+  /** Bounds administrative reads. */
+  readonly reads: FairSemaphore;
+  /** Throws 429 if the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
@@ -165,6 +168,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   #caller: Caller | undefined;
   #operator: OperatorIdentity | undefined;
   #isKeptForBody = false;
+  #isInGate = false;
   #trace: RecordedTrace | undefined;
   /** The response that carries the request's id already. */
   #named: Response | undefined;
@@ -223,11 +227,14 @@ export class RequestRun implements RequestContext, BodyConnection {
         this.log.trace = this.#trace;
         if (this.#trace === undefined)
           this.log.traceparent = passedTraceparent(this.request.headers);
-        dependencies.loadGate.admit();
       }
       if (access.kind !== "public") {
         const admitted = this.#admit();
         if (admitted instanceof Promise) await admitted;
+      }
+      if (access.kind === "model") {
+        dependencies.loadGate.begin(this.owner);
+        this.#isInGate = true;
       }
       assertStorable(this.params);
       if (readForm !== undefined && (checkBody === undefined || isForm(this.request.headers))) {
@@ -251,11 +258,26 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (keyAccessOf(access).kind === "administration") {
         const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
         if (counting instanceof Promise) await counting;
+        if (definition.method === "GET") return this.#leave(await this.#answerRead());
       }
       const answered = definition.handle(this);
       return this.#leave(answered instanceof Promise ? await answered : answered);
     } catch (thrown) {
       return this.#refuse(thrown);
+    }
+  }
+
+  /** Answers in the organization's turn. A stream that is answered does not count while it runs. */
+  async #answerRead(): Promise<Response> {
+    const { definition, dependencies } = this.#route;
+    const { signal } = this.request;
+    const release = await dependencies.reads
+      .acquire(this.owner, signal)
+      .catch((error: unknown) => Promise.reject(signal.aborted ? clientClosed(error) : error));
+    try {
+      return await definition.handle(this);
+    } finally {
+      release();
     }
   }
 
@@ -422,6 +444,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
+    if (this.#isInGate) dependencies.loadGate.end(this.owner);
     log.releaseBody?.();
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.

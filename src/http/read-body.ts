@@ -183,7 +183,7 @@ export async function readJsonBody(
     stated === null || request.headers.has("transfer-encoding") ? undefined : Number(stated);
   try {
     if (length !== undefined && length <= MAX_WHOLE_BYTES) {
-      const bytes = await readWhole(request, length, budget);
+      const bytes = await readWhole(request, length, connection.owner, budget);
       // In fewer bytes there is no room for too much.
       if (length > limits.json.parts) assertWithin(limits.json, new Uint8Array(bytes));
       return decode(bytes);
@@ -199,9 +199,10 @@ export async function readJsonBody(
 async function readWhole(
   request: Request,
   length: number,
+  owner: string,
   budget: BodyBudget,
 ): Promise<ArrayBuffer> {
-  const whole = new WholeBody(request, length, budget);
+  const whole = new WholeBody(request, length, owner, budget);
   try {
     return await whole.bytes;
   } finally {
@@ -235,14 +236,16 @@ class WholeBody implements Expiring {
   /** Rejects with 408 where it takes too long. */
   readonly bytes: Promise<ArrayBuffer>;
   readonly #length: number;
+  readonly #owner: string;
   readonly #budget: BodyBudget;
   readonly #reject: (reason: unknown) => void;
 
-  constructor(request: Request, length: number, budget: BodyBudget) {
+  constructor(request: Request, length: number, owner: string, budget: BodyBudget) {
     const { promise, resolve, reject } = Promise.withResolvers<ArrayBuffer>();
-    budget.take(length);
+    budget.take(owner, length);
     this.bytes = promise;
     this.#length = length;
+    this.#owner = owner;
     this.#budget = budget;
     this.#reject = reject;
     budget.begin(this);
@@ -255,7 +258,7 @@ class WholeBody implements Expiring {
 
   end(): void {
     this.#budget.end(this);
-    this.#budget.give(this.#length);
+    this.#budget.give(this.#owner, this.#length);
   }
 }
 

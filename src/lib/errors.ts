@@ -149,3 +149,8 @@ export function bodyTooSlow(): GatewayError {
 export function stopping(): GatewayError {
   return new GatewayError("overloaded", "The gateway is stopping.", { retryAfterSeconds: 1 });
 }
+
+/** The error of a request for which there is no room now; another try in a second or two can succeed. */
+export function overloaded(message: string, retryAfterSeconds = 1): GatewayError {
+  return new GatewayError("overloaded", message, { retryAfterSeconds });
+}

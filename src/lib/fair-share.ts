@@ -1,7 +1,22 @@
-/**
- * Items that wait, by whom they belong to. Takers are served in turn, so that however much one has
- * waiting, the others wait for no more than one of its items at a time. Items of one keep their order.
+import type { GatewayError } from "./errors.ts";
+
+/*
+ * How organizations share what the gateway has a bounded number of. One rule for every pool, queue and gate:
+ *
+ * - They are served in turn: the owner with the least under way comes first, and among equals the one that was served
+ *   longest ago. So while others wait, one owner never grows beyond an equal share, which is at most half.
+ * - For each eight that an owner holds, one stays free. So an owner that is alone uses eight ninths of a large pool,
+ *   and an owner that comes while one or several others hold as much as they can is still served immediately.
+ * - A waiting room is itself such a pool: an owner that fills its share of it is rejected, and others still wait.
+ *
+ * Running work is never preempted. A pool of fewer than eight has nothing to leave free by this rule: those whose
+ * work can take long state with `mostOfOne` that one owner does not get all of it.
  */
+
+/** For each so many that an owner holds, one stays free. */
+const HELD_FOR_EACH_FREE = 8;
+
+/** Items that wait, by their owner. Owners are served in turn; the items of each keep their order. */
 export class FairQueue<Item> {
   readonly #waiting = new Map<string, Item[]>();
   #size = 0;
@@ -10,16 +25,17 @@ export class FairQueue<Item> {
     return this.#size;
   }
 
-  push(key: string, item: Item): void {
-    const items = this.#waiting.get(key);
+  push(owner: string, item: Item): void {
+    const items = this.#waiting.get(owner);
     if (items) items.push(item);
-    else this.#waiting.set(key, [item]);
+    else this.#waiting.set(owner, [item]);
     this.#size++;
   }
 
   /**
-   * The first item of the key that has the least under way, as `loadOf` counts it, among those whose
-   * first one `mayTake` lets through; of equals, the one that was served longest ago.
+   * Removes and returns the first item of the owner that has the least under way, as `loadOf` counts it, among
+   * owners whose first item passes `mayTake`; among equals, of the one that was served longest ago. Returns
+   * undefined if no owner has such an item.
    */
   shift(
     loadOf: (first: Item) => number = () => 0,
@@ -27,100 +43,228 @@ export class FairQueue<Item> {
   ): Item | undefined {
     let best: string | undefined;
     let bestLoad = Number.POSITIVE_INFINITY;
-    for (const [key, items] of this.#waiting) {
+    for (const [owner, items] of this.#waiting) {
       const load = loadOf(items[0]!);
       if (load >= bestLoad || !mayTake(items[0]!)) continue;
-      best = key;
+      best = owner;
       bestLoad = load;
       if (load === 0) break;
     }
-    return best === undefined ? undefined : this.#take(best);
-  }
-
-  #take(key: string): Item {
-    const items = this.#waiting.get(key)!;
-    const item = items.shift()!;
-    this.#size--;
-    // To the end of the row.
-    this.#waiting.delete(key);
-    if (items.length > 0) this.#waiting.set(key, items);
+    if (best === undefined) return undefined;
+    const item = this.#waiting.get(best)![0]!;
+    this.take(best, item);
     return item;
   }
-}
 
-/** Lets a bounded number through at a time, and of one key no more than `mostOfOne`. */
-export class FairSemaphore {
-  readonly #most: number;
-  readonly #mostOfOne: number;
-  readonly #held = new Map<string, number>();
-  readonly #queue = new FairQueue<{ readonly key: string; enter(): void }>();
-  #inside = 0;
-
-  constructor(most: number, mostOfOne: number) {
-    this.#most = most;
-    this.#mostOfOne = mostOfOne;
-  }
-
-  /** Runs `work` once there is room for it. */
-  async run<Result>(key: string, work: () => Promise<Result>): Promise<Result> {
-    await new Promise<void>((resolve) => {
-      this.#queue.push(key, { key, enter: resolve });
-      this.#letIn();
-    });
-    try {
-      return await work();
-    } finally {
-      const held = this.#heldBy(key) - 1;
-      if (held === 0) this.#held.delete(key);
-      else this.#held.set(key, held);
-      this.#inside--;
-      this.#letIn();
+  /** All items, each owner's next one after the same number of every other owner's, in the order of `shift`. */
+  inTurn(loadOf: (owner: string) => number = () => 0): Item[] {
+    const rows = [...this.#waiting].map(([owner, items]) => ({ items, load: loadOf(owner) }));
+    const ordered: { readonly item: Item; readonly load: number }[] = [];
+    for (const { items, load } of rows) {
+      for (const [at, item] of items.entries()) ordered.push({ item, load: load + at });
     }
+    return ordered.sort((one, other) => one.load - other.load).map(({ item }) => item);
   }
 
-  #letIn(): void {
-    while (this.#inside < this.#most) {
-      const next = this.#queue.shift(
-        ({ key }) => this.#heldBy(key),
-        ({ key }) => this.#heldBy(key) < this.#mostOfOne,
-      );
-      if (next === undefined) return;
-      this.#held.set(next.key, this.#heldBy(next.key) + 1);
-      this.#inside++;
-      next.enter();
-    }
+  /** Removes an item that is served: its owner is the last in turn from now on. */
+  take(owner: string, item: Item): void {
+    if (!this.remove(owner, item)) return;
+    const items = this.#waiting.get(owner);
+    if (items === undefined) return;
+    this.#waiting.delete(owner);
+    this.#waiting.set(owner, items);
   }
 
-  #heldBy(key: string): number {
-    return this.#held.get(key) ?? 0;
+  /** Removes an item that waits no longer. Returns false if it was removed before. */
+  remove(owner: string, item: Item): boolean {
+    const items = this.#waiting.get(owner);
+    const at = items?.indexOf(item) ?? -1;
+    if (items === undefined || at < 0) return false;
+    items.splice(at, 1);
+    this.#size--;
+    if (items.length === 0) this.#waiting.delete(owner);
+    return true;
   }
 }
 
-/** Bounded room, in whatever unit, of which no owner gets all. */
+/** A bounded amount, in any unit, that owners share by the rule above; no owner waits for it. */
 export class SharedRoom {
   readonly #most: number;
   readonly #mostOfOne: number;
   readonly #byOwner = new Map<string, number>();
   #taken = 0;
 
-  constructor(most: number, mostOfOne: number) {
+  constructor(most: number, mostOfOne = most) {
     this.#most = most;
     this.#mostOfOne = mostOfOne;
   }
 
-  /** False where there is not so much left, or not for this owner. */
+  /** The amount that all owners hold. */
+  get taken(): number {
+    return this.#taken;
+  }
+
+  /** Owners that hold something. */
+  get owners(): number {
+    return this.#byOwner.size;
+  }
+
+  /** The names of the owners that hold something. */
+  get holders(): Iterable<string> {
+    return this.#byOwner.keys();
+  }
+
+  heldBy(owner: string): number {
+    return this.#byOwner.get(owner) ?? 0;
+  }
+
+  /** Returns true if there is room for the amount, and the owner may have it. */
+  admits(owner: string, amount = 1): boolean {
+    const own = this.heldBy(owner) + amount;
+    const free = this.#most - this.#taken - amount;
+    return own <= this.#mostOfOne && placesLeftFree(own) <= free && free >= 0;
+  }
+
+  /** Takes the amount. Returns false, and takes nothing, if `admits` returns false. */
   tryTake(owner: string, amount = 1): boolean {
-    const own = (this.#byOwner.get(owner) ?? 0) + amount;
-    if (this.#taken + amount > this.#most || own > this.#mostOfOne) return false;
+    if (!this.admits(owner, amount)) return false;
     this.#taken += amount;
-    this.#byOwner.set(owner, own);
+    this.#byOwner.set(owner, this.heldBy(owner) + amount);
     return true;
   }
 
   free(owner: string, amount = 1): void {
     this.#taken -= amount;
-    const own = (this.#byOwner.get(owner) ?? 0) - amount;
+    const own = this.heldBy(owner) - amount;
     if (own === 0) this.#byOwner.delete(owner);
     else this.#byOwner.set(owner, own);
+  }
+}
+
+/** The number of places that an owner with so many leaves free for others. */
+export function placesLeftFree(held: number): number {
+  return Math.floor(held / HELD_FOR_EACH_FREE);
+}
+
+/** The most of one owner in a small pool whose work can take long: all but one place, or all of fewer than three. */
+export function allButOne(places: number): number {
+  return places < 3 ? places : places - 1;
+}
+
+/** Ends a wait early; an AbortSignal is one. */
+export interface WaitSignal {
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  addEventListener(type: "abort", listener: EventListenerObject): void;
+  removeEventListener(type: "abort", listener: EventListenerObject): void;
+}
+
+export interface FairSemaphoreOptions {
+  /** Work that runs at a time. */
+  readonly most: number;
+  /** Of one owner; `most` if absent. */
+  readonly mostOfOne?: number;
+  /** Work that waits at most, and of one owner; `maxWaiting` if absent. */
+  readonly maxWaiting: number;
+  readonly maxWaitingOfOne?: number;
+  /** A wait that takes longer is rejected; undefined: it has no bound of its own. */
+  readonly maxWaitMs?: number;
+  /** The error of work that finds no room to wait, or waits too long. */
+  refusal(): GatewayError;
+}
+
+/** Ends what was acquired. May be repeated. */
+export type Release = () => void;
+
+interface WaitingEntry {
+  readonly owner: string;
+  enter(): void;
+}
+
+/** Bounds the work that runs at a time; owners share it by the rule above. */
+export class FairSemaphore {
+  readonly #options: FairSemaphoreOptions;
+  readonly #places: SharedRoom;
+  readonly #waitingRoom: SharedRoom;
+  readonly #queue = new FairQueue<WaitingEntry>();
+
+  constructor(options: FairSemaphoreOptions) {
+    this.#options = options;
+    this.#places = new SharedRoom(options.most, options.mostOfOne);
+    this.#waitingRoom = new SharedRoom(options.maxWaiting, options.maxWaitingOfOne);
+  }
+
+  /** Work that runs. */
+  get running(): number {
+    return this.#places.taken;
+  }
+
+  /** Work that waits. */
+  get waiting(): number {
+    return this.#queue.size;
+  }
+
+  /**
+   * Resolves when the owner has a place, which is its own until it is released. Rejects with `refusal`, and with the
+   * signal's reason if that aborts first.
+   */
+  async acquire(owner: string, signal?: WaitSignal): Promise<Release> {
+    if (signal?.aborted) throw signal.reason;
+    if (!this.#places.tryTake(owner)) await this.#wait(owner, signal);
+    let isReleased = false;
+    return () => {
+      if (isReleased) return;
+      isReleased = true;
+      this.#places.free(owner);
+      this.#letIn();
+    };
+  }
+
+  /** Runs the work in a place. Rejects as `acquire` and `work` do. */
+  async run<Result>(
+    owner: string,
+    work: () => Promise<Result>,
+    signal?: WaitSignal,
+  ): Promise<Result> {
+    const release = await this.acquire(owner, signal);
+    try {
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  async #wait(owner: string, signal: WaitSignal | undefined): Promise<void> {
+    const { maxWaitMs, refusal } = this.#options;
+    if (!this.#waitingRoom.tryTake(owner)) throw refusal();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const entry: WaitingEntry = { owner, enter: resolve };
+    const leave = (reason: unknown): void => {
+      if (this.#queue.remove(owner, entry)) reject(reason);
+    };
+    const listener = { handleEvent: () => leave(signal?.reason) };
+    signal?.addEventListener("abort", listener);
+    const timer =
+      maxWaitMs === undefined ? undefined : setTimeout(() => leave(refusal()), maxWaitMs);
+    this.#queue.push(owner, entry);
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", listener);
+      this.#waitingRoom.free(owner);
+    }
+  }
+
+  #letIn(): void {
+    for (;;) {
+      const next = this.#queue.shift(
+        ({ owner }) => this.#places.heldBy(owner),
+        ({ owner }) => this.#places.admits(owner),
+      );
+      if (next === undefined) return;
+      this.#places.tryTake(next.owner);
+      next.enter();
+    }
   }
 }

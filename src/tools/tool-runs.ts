@@ -1,13 +1,15 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import { Semaphore } from "../lib/semaphore.ts";
+import { overloaded } from "../lib/errors.ts";
+import { FairSemaphore } from "../lib/fair-share.ts";
 import { type RequestTrace, traced } from "../lib/trace.ts";
 import type { ChatEvent, ToolCall } from "../providers/interface.ts";
 import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 
 type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
 
-/** Of one answer. */
-const AT_ONCE = 4;
+/** Runs of one answer at a time, and those that wait for them. */
+const RUNS_AT_A_TIME = 4;
+const MAX_WAITING_RUNS = 10_000;
 
 /** What all runs of a request share. */
 export interface RunContext {
@@ -35,7 +37,11 @@ interface RunBatch {
 /** Runs that go side by side, and the events that show them. */
 export class ToolRuns {
   readonly #context: RunContext;
-  readonly #places = new Semaphore(AT_ONCE);
+  readonly #semaphore = new FairSemaphore({
+    most: RUNS_AT_A_TIME,
+    maxWaiting: MAX_WAITING_RUNS,
+    refusal: () => overloaded("The model called too many tools in one step."),
+  });
   #events: ChatEvent[] = [];
   #used: ToolQuantities[] = [];
   #wake: () => void = () => undefined;
@@ -48,7 +54,9 @@ export class ToolRuns {
   async *run(planned: readonly PlannedRun[]): AsyncGenerator<RunBatch, readonly ToolOutcome[]> {
     let isOver = false;
     const outcomes = Promise.all(
-      planned.map((one) => this.#places.pass(() => this.#runOne(one))),
+      planned.map((one) =>
+        this.#semaphore.run(this.#context.organizationId, () => this.#runOne(one)),
+      ),
     ).finally(() => {
       isOver = true;
       this.#wake();

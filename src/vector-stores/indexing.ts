@@ -15,8 +15,8 @@ import {
 } from "../../db/queries/vector-store-indexing.ts";
 import { clearExpiredStores } from "../../db/queries/vector-stores.ts";
 import type { FileLibrary } from "../files/file-library.ts";
-import { GatewayError } from "../lib/errors.ts";
-import { Semaphore } from "../lib/semaphore.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../lib/fair-share.ts";
 import { embedChunks, isOfGateway, isPassing, type TextEmbedding } from "./embedding.ts";
 import { searchWords } from "./search-words.ts";
 import { type ExtractedChunk, type Extraction, MAX_DOCUMENT_BYTES } from "./text/extraction.ts";
@@ -38,7 +38,7 @@ interface IndexingDependencies {
 /** Files that this process works on at a time, of one organization, and those of them whose text is being read. */
 const MAX_FILES_AT_A_TIME = 24;
 const MAX_FILES_OF_ONE = 4;
-const MAX_READ_AT_A_TIME = 2;
+const MAX_READ_AT_A_TIME = 3;
 const CHUNKS_A_TRANSACTION = 100;
 /** Measured in `docs/vector-stores.md`. */
 const MAX_CHUNKS_OF_STORE = 20_000;
@@ -62,12 +62,22 @@ const FIRST_EMBEDDING_DELAY_MS = 15_000;
  * lease, and moves only a file that still is in_progress.
  */
 
+/** Bounds the files whose text is being read. */
+export function createReadingSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_READ_AT_A_TIME,
+    mostOfOne: allButOne(MAX_READ_AT_A_TIME),
+    maxWaiting: 4 * MAX_FILES_AT_A_TIME,
+    refusal: () => overloaded("Too many files are waiting to be read."),
+  });
+}
+
 /** Indexes the files that this instance owns. */
 export class Indexing {
   readonly kind = VECTOR_STORE_FILE;
   readonly #dependencies: IndexingDependencies;
   readonly #runs: OwnedRuns<OwnedRun>;
-  readonly #reading = new Semaphore(MAX_READ_AT_A_TIME);
+  readonly #reading = createReadingSemaphore();
 
   constructor(dependencies: IndexingDependencies) {
     this.#dependencies = dependencies;
@@ -111,7 +121,10 @@ export class Indexing {
     if (file.status === "completed") return;
     if (file.status !== "in_progress") return this.#removeChunks(run, file);
     try {
-      if (file.chunks === 0) await this.#reading.pass(() => this.#indexText(run, file));
+      if (file.chunks === 0) {
+        const read = () => this.#indexText(run, file);
+        await this.#reading.run(file.organizationId, read, run.abandoned);
+      }
     } catch (error) {
       if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       await this.#noteFailure(run, file, error);

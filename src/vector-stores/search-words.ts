@@ -5,6 +5,8 @@ const ACCENTS = /[\u0300-\u036f]/g;
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]{2,}/gu;
 const MAX_WORD_CHARACTERS = 64;
+/** Marks beyond the thirtieth on one letter, which no language has: to order them takes quadratic time (UAX #15, D3). */
+const EXCESS_MARKS = /(?<=\p{M}{30})\p{M}+/gu;
 
 let segmenter: Intl.Segmenter | undefined;
 
@@ -14,6 +16,7 @@ let segmenter: Intl.Segmenter | undefined;
  */
 export function searchWords(text: string): string {
   return text
+    .replace(EXCESS_MARKS, "")
     .normalize("NFKD")
     .replace(ACCENTS, "")
     .normalize("NFC")

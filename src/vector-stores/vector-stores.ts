@@ -27,7 +27,7 @@ import {
   updateVectorStore,
 } from "../../db/queries/vector-stores.ts";
 import type { Caller } from "../calls/admission.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
 import { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import type {
@@ -50,6 +50,7 @@ export const MAX_FILES_OF_STORE = 10_000;
 /** Searches hold connections that all requests share, some for seconds. */
 const SEARCHES_AT_A_TIME = 4;
 const SEARCHES_AT_A_TIME_OF_ONE = 2;
+const MAX_WAITING_SEARCHES = 1_024;
 
 const STORE_ID = /^vs_[0-9a-f]{32}$/;
 const FILE_ID = /^file_[0-9a-f]{32}$/;
@@ -65,11 +66,21 @@ interface VectorStoreDependencies {
   readonly embedding: Promise<TextEmbedding>;
 }
 
+/** Bounds the searches that run. */
+export function createSearchSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: SEARCHES_AT_A_TIME,
+    mostOfOne: SEARCHES_AT_A_TIME_OF_ONE,
+    maxWaiting: MAX_WAITING_SEARCHES,
+    refusal: () => overloaded("Too many searches of vector stores are waiting."),
+  });
+}
+
 /** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
 export class VectorStores {
   readonly #sql: Database;
   readonly #dependencies: VectorStoreDependencies;
-  readonly #searches = new FairSemaphore(SEARCHES_AT_A_TIME, SEARCHES_AT_A_TIME_OF_ONE);
+  readonly #searches = createSearchSemaphore();
 
   constructor(dependencies: VectorStoreDependencies) {
     this.#sql = dependencies.sql;
@@ -242,9 +253,8 @@ export class VectorStores {
     const scope = { organizationId, vectorStoreIds, filter: options.filter };
     const embedded =
       options.weights.embedding > 0 ? await this.#embed(searcher, scope, queries) : undefined;
-    return this.#searches.run(organizationId, () =>
-      searchVectorStores(this.#sql, scope, queries, options, embedded),
-    );
+    const search = () => searchVectorStores(this.#sql, scope, queries, options, embedded);
+    return this.#searches.run(organizationId, search, searcher.request.signal);
   }
 
   /** Undefined where nothing that could be found is embedded, or the key may not call the model. */

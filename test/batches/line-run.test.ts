@@ -8,11 +8,11 @@ import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 import { CHATS, chatLine, requestLine } from "../support/batches.ts";
 import { testKeyring } from "../support/master-key.ts";
+import { openSemaphore } from "../support/open-semaphore.ts";
 import { until } from "../support/until.ts";
 
 let books: Books;
@@ -45,7 +45,7 @@ async function runOf({
   return new LineRun(
     {
       ...{ sql: books.sql, keyring: await testKeyring(books.sql), clock, calls },
-      ...{ slots: new FairSemaphore(32, 16), isBusy: () => false, readInput },
+      ...{ slots: openSemaphore(32, 16), isBusy: () => false, readInput },
       guarded: (write) => books.sql.begin((sql) => write(sql)) as never,
       ...{ abandoned: never, ended: never },
     },

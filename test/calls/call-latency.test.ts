@@ -36,7 +36,11 @@ test.each([
     onKeyRefused: () => undefined,
     isDown: () => false,
   };
-  const tries = new CandidateTries(dependencies, [candidate], new CallAbort(), {});
+  const tries = new CandidateTries(
+    dependencies,
+    { plan: { candidates: [candidate] }, hold: { organizationId: "org" }, log: {} },
+    new CallAbort(),
+  );
   await tries.firstAnswer(async (tried) => {
     expect(tried).toBe(candidate);
     steadyClock.advance(MEASURED_MS);

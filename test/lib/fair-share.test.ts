@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { FairQueue, FairSemaphore } from "../../src/lib/fair-share.ts";
+import { FairQueue } from "../../src/lib/fair-share.ts";
+import { openSemaphore } from "../support/open-semaphore.ts";
 
 describe("a fair queue", () => {
   test("serves those that wait in turn, and keeps the order of each", () => {
@@ -24,7 +25,7 @@ describe("a fair queue", () => {
 });
 
 test("a fair semaphore lets so many in at a time, so many of one, and others before more of it", async () => {
-  const semaphore = new FairSemaphore(3, 2);
+  const semaphore = openSemaphore(3, 2);
   const inside: string[] = [];
   const order: string[] = [];
   const ends = new Map<string, () => void>();

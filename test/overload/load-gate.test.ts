@@ -3,7 +3,12 @@ import Type from "typebox";
 import { receiveUpload } from "../../src/files/routes.ts";
 import { eventStream } from "../../src/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
-import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/call-bounds.ts";
+import {
+  createReadSemaphore,
+  LoadGate,
+  MAX_IN_FLIGHT,
+  MAX_LAG_MS,
+} from "../../src/http/call-bounds.ts";
 import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -11,8 +16,8 @@ import { GatewayError } from "../../src/lib/errors.ts";
 import { EventLoopLag } from "../../src/telemetry/process-metrics.ts";
 import { expectError } from "../support/error-envelope.ts";
 
-const load = { inFlight: 0, lagMs: 0 };
-const gate = new LoadGate({ inFlight: () => load.inFlight, lagMs: () => load.lagMs });
+const load = { lagMs: 0 };
+const gate = new LoadGate({ lagMs: () => load.lagMs });
 
 function answerOf(
   access: Access,
@@ -33,7 +38,11 @@ function answerOf(
     },
     {
       authentication: {
-        authenticate: () => ({ kind: "secret", scopes: ["chat:completions"] }),
+        authenticate: () => ({
+          kind: "secret",
+          organizationId: "org",
+          scopes: ["chat:completions"],
+        }),
       } as never,
       sessions: undefined as never,
       whenAdmitting: () => undefined,
@@ -41,6 +50,7 @@ function answerOf(
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
+      reads: createReadSemaphore(10),
       admission: { admitLongBody: async () => ({}) },
       bodies: new BodyBudget(systemClock),
       forms: undefined as never,
@@ -63,32 +73,74 @@ function answerOf(
   return new RequestRun(route, request, {}, server).answer();
 }
 
+/** Begins as many calls of an organization as the gate admits, at most so many; returns their number. */
+function beginCalls(organizationId: string, most: number): number {
+  for (let count = 0; count < most; count++) {
+    try {
+      gate.begin(organizationId);
+    } catch {
+      return count;
+    }
+  }
+  return most;
+}
+
+function endCalls(organizationId: string, count: number): void {
+  for (let ended = 0; ended < count; ended++) gate.end(organizationId);
+}
+
+const MODEL = { kind: "model", scope: "chat:completions" } as const;
+
 describe("a gateway with too much to do", () => {
-  test.each([
-    ["too many requests in flight", { inFlight: MAX_IN_FLIGHT + 1, lagMs: 0 }],
-    ["an event loop that is late all the time", { inFlight: 1, lagMs: MAX_LAG_MS }],
-  ])("refuses calls of models at once: %s", async (_, state) => {
-    Object.assign(load, state);
-    const refused = await answerOf({ kind: "model", scope: "chat:completions" });
+  test("refuses calls of models immediately if too many are running", async () => {
+    Object.assign(load, { lagMs: 0 });
+    const begun = beginCalls("org", 2 * MAX_IN_FLIGHT);
+    const refused = await answerOf(MODEL);
     await expectError(refused, 503, "overloaded");
     expect(refused.headers.get("retry-after")).toBe("1");
+    endCalls("org", begun);
+    expect((await answerOf(MODEL)).status).toBe(200);
+  });
+
+  test("refuses calls of models immediately if its event loop is late all the time", async () => {
+    Object.assign(load, { lagMs: MAX_LAG_MS });
+    await expectError(await answerOf(MODEL), 503, "overloaded");
+    Object.assign(load, { lagMs: MAX_LAG_MS - 1 });
+    expect((await answerOf(MODEL)).status).toBe(200);
   });
 
   test("goes on with administration and with what is public", async () => {
-    Object.assign(load, { inFlight: MAX_IN_FLIGHT + 1, lagMs: MAX_LAG_MS });
+    Object.assign(load, { lagMs: MAX_LAG_MS });
+    const begun = beginCalls("org", 2 * MAX_IN_FLIGHT);
     const administration = { kind: "administration", scope: "chat:completions" } as const;
     expect((await answerOf(administration)).status).toBe(200);
     expect((await answerOf({ kind: "public" })).status).toBe(200);
+    endCalls("org", begun);
   });
 
-  test("takes calls again as soon as it can", async () => {
-    Object.assign(load, { inFlight: MAX_IN_FLIGHT, lagMs: MAX_LAG_MS - 1 });
-    expect((await answerOf({ kind: "model", scope: "chat:completions" })).status).toBe(200);
+  test("still serves an organization that calls little while others hold all that they can", async () => {
+    Object.assign(load, { lagMs: 0 });
+    const others = ["a", "b", "c"].map((name) => [name, beginCalls(name, MAX_IN_FLIGHT)] as const);
+    // One alone uses nearly all.
+    expect(others[0]![1]).toBeGreaterThan(0.85 * MAX_IN_FLIGHT);
+    const begun = beginCalls("org", 10);
+    expect(begun).toBe(10);
+    for (const [name, count] of others) endCalls(name, count);
+    endCalls("org", begun);
+  });
+
+  test("refuses the organizations with the most calls if its event loop is late, and serves the others", async () => {
+    Object.assign(load, { lagMs: 0 });
+    beginCalls("greedy", 100);
+    Object.assign(load, { lagMs: MAX_LAG_MS });
+    expect(beginCalls("greedy", 1)).toBe(0);
+    expect((await answerOf(MODEL)).status).toBe(200);
+    endCalls("greedy", 100);
   });
 });
 
 test("the connection of a stream may be quiet while that runs, and no longer", async () => {
-  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  Object.assign(load, { lagMs: 0 });
   const connection: string[] = [];
   let end: (() => void) | undefined;
   await answerOf(
@@ -107,7 +159,7 @@ test("the connection of a stream may be quiet while that runs, and no longer", a
 });
 
 test("the connection of a long body may be quiet until the answer, and no longer", async () => {
-  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  Object.assign(load, { lagMs: 0 });
   const connection: string[] = [];
   const handle = () => {
     connection.push("handled");
@@ -124,7 +176,7 @@ test("the connection of a long body may be quiet until the answer, and no longer
 });
 
 test("the connection of an upload may be quiet while that comes, and no longer, whatever becomes of it", async () => {
-  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  Object.assign(load, { lagMs: 0 });
   const form = new FormData();
   const outcomes = [
     async () => ({ id: "file_1" }),

@@ -7,7 +7,6 @@ import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { Deliveries } from "../../src/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../src/webhooks/delivery-writer.ts";
@@ -16,6 +15,7 @@ import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { addOwner, age, type TestOwner } from "../ownership/instances.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { testKeyring } from "../support/master-key.ts";
+import { openSemaphore } from "../support/open-semaphore.ts";
 import { until } from "../support/until.ts";
 import { addHook, addOrganization, emit, numberAll } from "./many-hooks.ts";
 
@@ -77,7 +77,7 @@ async function addInstance(
       read: (query) => read(() => query.run(sql)),
     }),
     ownership,
-    loads: new FairSemaphore(4, 2),
+    loads: openSemaphore(4, 2),
     slots: new SendSlots(10, systemClock),
     secrets: new WebhookSecrets(await testKeyring(sql)),
     sendEvent: (_, event) => {

@@ -1,5 +1,5 @@
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import { FairSemaphore, SharedRoom } from "../../lib/fair-share.ts";
+import { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { Moderation } from "./call-guard.ts";
 
@@ -15,12 +15,22 @@ const PIECE_CHARACTERS = 8_000;
 const OVERLAP_CHARACTERS = 400;
 const PIECES_A_CALL = 16;
 
+/** Bounds the calls of moderation models. */
+export function createModerationSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: CALLS_AT_ONCE,
+    mostOfOne: CALLS_OF_ONE,
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING_OF_ONE,
+    refusal: () => undecided("too many others wait for a decision"),
+  });
+}
+
 /** Decisions of a provider's moderation model, which the operator's key pays for. */
 export class ModelModeration implements Moderation {
   readonly #moderate: NonNullable<Provider["moderate"]>;
   readonly #model: string;
-  readonly #calls = new FairSemaphore(CALLS_AT_ONCE, CALLS_OF_ONE);
-  readonly #room = new SharedRoom(MAX_WAITING, MAX_WAITING_OF_ONE);
+  readonly #calls = createModerationSemaphore();
 
   /** @param model by the provider's name */
   constructor(moderate: NonNullable<Provider["moderate"]>, model: string) {
@@ -32,17 +42,15 @@ export class ModelModeration implements Moderation {
     if (text.length > MAX_CHARACTERS) {
       throw undecided(`it has more than ${MAX_CHARACTERS} characters`);
     }
-    if (!this.#room.tryTake(owner)) throw undecided("too many others wait for a decision");
     const inTime = AbortSignal.timeout(TIMEOUT_MS);
     const either = AbortSignal.any([signal, inTime]);
     try {
-      return await this.#calls.run(owner, () => this.#decide(text, either));
+      return await this.#calls.run(owner, () => this.#decide(text, either), either);
     } catch (error) {
       if (signal.aborted) throw clientClosed(error);
+      if (!inTime.aborted && isUndecided(error)) throw error;
       const why = inTime.aborted ? "the model that moderates takes too long" : "its model failed";
       throw undecided(why, error);
-    } finally {
-      this.#room.free(owner);
     }
   }
 
@@ -65,6 +73,10 @@ function piecesOf(text: string): string[] {
     at += PIECE_CHARACTERS - OVERLAP_CHARACTERS;
   }
   return pieces;
+}
+
+function isUndecided(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === "moderation_unavailable";
 }
 
 function undecided(why: string, cause?: unknown): GatewayError {

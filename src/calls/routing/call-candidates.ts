@@ -31,6 +31,13 @@ export interface CallDependencies {
   onKeyRefused(ownKeyId: string): void;
 }
 
+/** The admitted call that candidates are tried for. */
+interface TriedCall {
+  readonly plan: { readonly candidates: readonly Candidate[] };
+  readonly hold: { readonly organizationId: string };
+  readonly log: RequestFacts;
+}
+
 /** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request without end. */
 const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
@@ -50,6 +57,7 @@ export class CandidateTries {
   readonly #candidates: readonly Candidate[];
   readonly #abort: AbortNotice;
   readonly #log: RequestFacts;
+  readonly #owner: string;
   /** In the order of this round. */
   #tried: readonly Candidate[];
   /** In the plan's order. */
@@ -78,13 +86,10 @@ export class CandidateTries {
   #fullIds: Set<string> | undefined;
   #waitsUntilMs: number | undefined;
 
-  constructor(
-    dependencies: CallDependencies,
-    candidates: readonly Candidate[],
-    abort: AbortNotice,
-    log: RequestFacts,
-  ) {
-    this.#log = log;
+  constructor(dependencies: CallDependencies, call: TriedCall, abort: AbortNotice) {
+    const { candidates } = call.plan;
+    this.#log = call.log;
+    this.#owner = call.hold.organizationId;
     this.#dependencies = dependencies;
     this.#candidates = candidates;
     this.#abort = abort;
@@ -278,7 +283,7 @@ export class CandidateTries {
   async #takePlace(candidate: Candidate): Promise<boolean> {
     const { limits } = candidate;
     if (limits === undefined) return true;
-    if (await this.#dependencies.slots.take(limits)) {
+    if (await this.#dependencies.slots.take(this.#owner, limits)) {
       this.#hold(limits);
       return true;
     }
@@ -298,7 +303,7 @@ export class CandidateTries {
     const nowMs = steadyClock.nowMs();
     this.#waitsUntilMs ??= nowMs + slots.maxWaitMs;
     const options = full.map(({ limits }) => limits!);
-    const at = await slots.wait(options, this.#abort, this.#waitsUntilMs - nowMs);
+    const at = await slots.wait(this.#owner, options, this.#abort, this.#waitsUntilMs - nowMs);
     if (at !== undefined) this.#hold(options[at]!);
     if (this.#abort.aborted) throw clientClosed();
     if (at === undefined) return undefined;
@@ -316,7 +321,7 @@ export class CandidateTries {
     const held = this.#held;
     if (held === undefined) return;
     this.#held = undefined;
-    this.#dependencies.slots.release(held);
+    this.#dependencies.slots.release(this.#owner, held);
   }
 
   #mayCall({ endpointId }: Candidate, endpoint: EndpointCell): boolean {

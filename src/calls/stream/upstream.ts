@@ -58,8 +58,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#form = form;
     this.#admitted = admitted;
     this.#steps = steps;
-    const { plan, log } = admitted;
-    this.tries = new CandidateTries(dependencies, plan.candidates, this.#abort, log);
+    this.tries = new CandidateTries(dependencies, admitted, this.#abort);
   }
 
   /** Why the gateway itself ended the stream; the first reason stands. */
@@ -80,9 +79,11 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #prepare(preparation: Preparation): Promise<void> {
-    const { requestId, keeping, log } = this.#admitted;
+    const { requestId, keeping, log, hold } = this.#admitted;
+    const { organizationId } = hold;
     try {
-      const prepared = preparation({ requestId, signal: this.#abort.signal });
+      const { signal } = this.#abort;
+      const prepared = preparation({ organizationId, requestId, signal });
       const isWhole = await traced(log.trace, "prepare", prepared);
       if (!isWhole) keeping?.end();
     } catch (error) {

@@ -14,7 +14,7 @@ import {
   sizeOfResponses,
   writeUncharged,
 } from "../../../db/queries/responses.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { turnOfLoop } from "../../lib/turn-of-loop.ts";
@@ -30,6 +30,7 @@ const BYTES_OF_OPENING = 8_192;
 const LONG_BYTES = 1_048_576;
 const LONG_AT_A_TIME = 2;
 const LONG_AT_A_TIME_OF_ONE = 1;
+const MAX_WAITING_LONG = 512;
 
 /** Items as JSON with commas between them, in UTF-8. */
 export interface StoredItems {
@@ -60,6 +61,16 @@ type PlainPiece = Omit<ContentPiece, "sealed"> & { readonly plain: Uint8Array };
 const NOTHING: StoredItems = { pieces: [], byteLength: 0 };
 const COMMA = new TextEncoder().encode(",");
 
+/** Bounds the long responses that are being read. */
+export function createLongReadSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: LONG_AT_A_TIME,
+    mostOfOne: LONG_AT_A_TIME_OF_ONE,
+    maxWaiting: MAX_WAITING_LONG,
+    refusal: () => overloaded("Too many long responses are being read."),
+  });
+}
+
 /**
  * Stored responses (spec 3.5): sealed at rest, each with its own input and output alone. Pieces are written before
  * the charge over the connections of requests, so that long ones delay no charge, and the charge's transaction makes
@@ -68,7 +79,7 @@ const COMMA = new TextEncoder().encode(",");
 export class ResponseStore {
   readonly #sql: Database;
   readonly #keyring: Keyring;
-  readonly #longReads = new FairSemaphore(LONG_AT_A_TIME, LONG_AT_A_TIME_OF_ONE);
+  readonly #longReads = createLongReadSemaphore();
 
   constructor(dependencies: { readonly sql: Database; readonly keyring: Keyring }) {
     this.#sql = dependencies.sql;

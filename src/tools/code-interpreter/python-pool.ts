@@ -1,4 +1,5 @@
-import { GatewayError } from "../../lib/errors.ts";
+import { type GatewayError, overloaded } from "../../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import { type PythonBounds, PythonProcess, PythonStartError } from "./python-process.ts";
 
 export interface PoolBounds extends PythonBounds {
@@ -18,17 +19,18 @@ const MAX_IDLE_MS = 60_000;
 /** The same where another response waits for a process. */
 const MAX_IDLE_WITH_WAITING_MS = 2_000;
 const SWEEP_MS = 500;
+const RETRY_AFTER_SECONDS = 5;
 
 /**
- * The processes of Python interpreters: a bounded number, each claimed by one response. The first claim starts one,
- * and from then on one more waits for the next claim, where there is a place for it.
+ * The processes of Python interpreters: a bounded number, each claimed by one response; organizations share them.
+ * The first claim starts one, and from then on one more waits for the next claim, if there is room for it.
  */
 export class PythonPool {
   readonly #bounds: PoolBounds;
   /** All that live: the spare one, those claimed, and those killed that are not gone yet. */
   readonly #all = new Set<PythonProcess>();
-  /** In the order in which they came. */
-  readonly #waiting: ((process: PythonProcess) => void)[] = [];
+  /** A claim holds its place until its process has exited. */
+  readonly #claims: FairSemaphore;
   #spare: { readonly process: PythonProcess; readonly sinceMs: number } | undefined;
   #fault: { readonly error: PythonStartError; readonly atMs: number } | undefined;
   #sweeper: ReturnType<typeof setInterval> | undefined;
@@ -36,6 +38,7 @@ export class PythonPool {
 
   constructor(bounds: PoolBounds) {
     this.#bounds = bounds;
+    this.#claims = createClaimSemaphore(bounds);
   }
 
   /** Processes that live. */
@@ -44,14 +47,14 @@ export class PythonPool {
   }
 
   /**
-   * A process that is ready, for the caller to kill. Rejects with 503 where none is free in time, with
+   * A process that is ready, for the caller to kill. Rejects with 503 if none is free in time, with
    * PythonStartError, and with the reason of the signal.
    */
-  async claim(signal: AbortSignal): Promise<PythonProcess> {
+  async claim(owner: string, signal: AbortSignal): Promise<PythonProcess> {
     signal.throwIfAborted();
     const fault = this.#fault;
     if (fault !== undefined && performance.now() - fault.atMs < FAULT_MS) throw fault.error;
-    const claimed = this.#takeSpare() ?? this.#launch() ?? (await this.#wait(signal));
+    const claimed = await this.#claimOne(owner, signal);
     const kill = (): void => claimed.kill();
     signal.addEventListener("abort", kill, { once: true });
     if (signal.aborted) kill();
@@ -74,16 +77,26 @@ export class PythonPool {
     for (const process of this.#all) process.kill();
   }
 
+  async #claimOne(owner: string, signal: AbortSignal): Promise<PythonProcess> {
+    const release = await this.#claims.acquire(owner, signal);
+    try {
+      if (this.#isClosed) throw busy();
+      const claimed = this.#takeSpare() ?? this.#launch();
+      void claimed.exited.then(release);
+      return claimed;
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
   #takeSpare(): PythonProcess | undefined {
     const spare = this.#spare?.process;
     this.#spare = undefined;
     return spare?.isAlive === true ? spare : undefined;
   }
 
-  /** Undefined where there are as many as there may be. */
-  #launch(): PythonProcess | undefined {
-    if (this.#isClosed) throw busy();
-    if (this.#all.size >= this.#bounds.maxProcesses) return undefined;
+  #launch(): PythonProcess {
     const launched = new PythonProcess(this.#bounds);
     this.#all.add(launched);
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS);
@@ -96,10 +109,8 @@ export class PythonPool {
     this.#all.delete(process);
     const wasSpare = this.#spare?.process === process;
     if (wasSpare) this.#spare = undefined;
-    const next = this.#isClosed ? undefined : this.#waiting.shift();
-    if (next !== undefined) next(this.#launch()!);
-    // One that ends without a claim is not replaced before the next one.
-    else if (!wasSpare) this.#fillSpare();
+    // A spare that ends without a claim is not replaced before the next one. Claims that wait come first.
+    if (!wasSpare && this.#claims.waiting === 0) this.#fillSpare();
     if (this.#all.size > 0) return;
     clearInterval(this.#sweeper);
     this.#sweeper = undefined;
@@ -107,27 +118,8 @@ export class PythonPool {
 
   #fillSpare(): void {
     if (this.#isClosed || this.#spare !== undefined || this.#fault !== undefined) return;
-    const process = this.#launch();
-    if (process !== undefined) this.#spare = { process, sinceMs: performance.now() };
-  }
-
-  #wait(signal: AbortSignal): Promise<PythonProcess> {
-    if (this.#waiting.length >= MAX_WAITING) throw busy();
-    const { promise, resolve, reject } = Promise.withResolvers<PythonProcess>();
-    const leave = (error: unknown): void => {
-      const at = this.#waiting.indexOf(resolve);
-      if (at < 0) return;
-      this.#waiting.splice(at, 1);
-      reject(error);
-    };
-    this.#waiting.push(resolve);
-    const onAbort = (): void => leave(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    const timer = setTimeout(() => leave(busy()), this.#bounds.maxWaitMs ?? MAX_WAIT_MS);
-    return promise.finally(() => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
-    });
+    if (this.#all.size >= this.#bounds.maxProcesses) return;
+    this.#spare = { process: this.#launch(), sinceMs: performance.now() };
   }
 
   /** Ends processes that stand idle: all after a time, and the longest idle ones earlier where responses wait. */
@@ -142,14 +134,27 @@ export class PythonPool {
       })
       .sort((one, other) => other.ms - one.ms);
     for (const [index, { process, ms }] of idle.entries()) {
-      const isWanted = index < this.#waiting.length && ms > MAX_IDLE_WITH_WAITING_MS;
+      const isWanted = index < this.#claims.waiting && ms > MAX_IDLE_WITH_WAITING_MS;
       if (isWanted || ms > MAX_IDLE_MS) process.kill();
     }
   }
 }
 
-function busy(): GatewayError {
-  return new GatewayError("overloaded", "All Python interpreters are busy. Try again later.", {
-    retryAfterSeconds: 5,
+/** Bounds the interpreters that are claimed. */
+export function createClaimSemaphore({
+  maxProcesses,
+  maxWaitMs = MAX_WAIT_MS,
+}: Pick<PoolBounds, "maxProcesses" | "maxWaitMs">): FairSemaphore {
+  return new FairSemaphore({
+    most: maxProcesses,
+    mostOfOne: allButOne(maxProcesses),
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING / 2,
+    maxWaitMs,
+    refusal: busy,
   });
+}
+
+function busy(): GatewayError {
+  return overloaded("All Python interpreters are busy. Try again later.", RETRY_AFTER_SECONDS);
 }

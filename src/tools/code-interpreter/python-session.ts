@@ -75,7 +75,9 @@ export class PythonSession {
       const earlier = this.#process;
       const isNew = earlier?.isAlive !== true;
       const files = isNew ? await this.#givenFiles(call.organizationId) : [];
-      const process = isNew ? await this.#settings.pool.claim(signal) : earlier;
+      const process = isNew
+        ? await this.#settings.pool.claim(call.organizationId, signal)
+        : earlier;
       this.#process = process;
       if (signal.aborted) process.kill();
       const run = await process.run(code, files, signal);

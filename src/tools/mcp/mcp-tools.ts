@@ -12,7 +12,7 @@ import type {
 } from "../registry.ts";
 import type { GatewayTool, ToolOutcome, ToolRun } from "../tool.ts";
 import { type McpConnect, McpFailure, type McpTool } from "./mcp-connection.ts";
-import { McpSession } from "./mcp-session.ts";
+import { createExchangeSemaphore, McpSession } from "./mcp-session.ts";
 import { type RequestedServer, requestedServer } from "./requested-server.ts";
 import { functionOfTool } from "./tool-names.ts";
 
@@ -42,6 +42,7 @@ export class McpTools implements ToolFactory {
   readonly types = ["mcp"];
   readonly isSet: boolean;
   readonly #services: McpServices;
+  readonly #exchanges = createExchangeSemaphore();
 
   constructor(services: McpServices) {
     this.#services = services;
@@ -56,7 +57,7 @@ export class McpTools implements ToolFactory {
     }
     const server = requestedServer(requested, place);
     this.#assertAllowed(server, `${place.param}.server_url`);
-    const session = new McpSession(connect, server);
+    const session = new McpSession(connect, server, this.#exchanges);
     return {
       tools: [],
       open: (opening) =>
@@ -102,9 +103,9 @@ async function openServer(open: OpenServer, opening: ToolOpening): Promise<Opene
 
 async function openedServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
   const { server, session } = open;
-  const { signal, items = [] } = opening;
+  const { items = [] } = opening;
   const known = knownList(server.label, items);
-  const listed = known ?? (await listTools(open, signal));
+  const listed = known ?? (await listTools(open, opening));
   const allowed = listed.filter((tool) => server.allows(tool));
   const tools = allowed.map((tool) => new McpGatewayTool(open, tool));
   const runs = await runApproved(open, allowed, opening);
@@ -122,10 +123,12 @@ async function openedServer(open: OpenServer, opening: ToolOpening): Promise<Ope
 /** Asks the server. Throws 400 where it does not answer as it should, or has more than may be offered. */
 async function listTools(
   { server, session, param }: OpenServer,
-  signal: AbortSignal,
+  { organizationId, signal }: ToolOpening,
 ): Promise<McpTool[]> {
   try {
-    const tools = await session.use(signal, (connection) => connection.listTools(signal));
+    const tools = await session.use(organizationId, signal, (connection) =>
+      connection.listTools(signal),
+    );
     const fault = faultOf(tools);
     if (fault !== undefined)
       throw new McpFailure(`The MCP server ${JSON.stringify(server.label)} ${fault}.`);
@@ -226,13 +229,14 @@ class McpGatewayTool implements GatewayTool {
   /** Whether or not its calls need an approval. */
   async call({
     arguments: json,
+    organizationId,
     signal,
-  }: Pick<ToolRun, "arguments" | "signal">): Promise<ToolOutcome> {
+  }: Pick<ToolRun, "arguments" | "organizationId" | "signal">): Promise<ToolOutcome> {
     const { session } = this.#open;
     const input = json.trim() === "" ? {} : jsonValue(json);
     if (!isFields(input)) return this.#failed(json, "The arguments are no JSON object.");
     try {
-      const { text, images, isError } = await session.use(signal, (connection) =>
+      const { text, images, isError } = await session.use(organizationId, signal, (connection) =>
         connection.callTool(this.#tool.name, input, signal),
       );
       const told = shortened(text);
@@ -267,7 +271,7 @@ interface ApprovedRun {
 async function runApproved(
   open: OpenServer,
   tools: readonly McpTool[],
-  { signal, items = [] }: ToolOpening,
+  { organizationId, signal, items = [] }: ToolOpening,
 ): Promise<ApprovedRun[]> {
   const done = new Set(
     items.map(({ approval_request_id: id, type }) => (type === "mcp_call" ? id : undefined)),
@@ -290,7 +294,8 @@ async function runApproved(
       .slice(0, MAX_APPROVED_CALLS)
       .map(async ({ id, name, arguments: json }): Promise<ApprovedRun> => {
         const tool = tools.find((one) => one.name === name);
-        const call = { arguments: typeof json === "string" ? json : "{}", signal };
+        const sent = typeof json === "string" ? json : "{}";
+        const call = { arguments: sent, organizationId, signal };
         const outcome =
           tool === undefined
             ? notThere(open, name, call.arguments)

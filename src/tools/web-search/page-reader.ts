@@ -1,6 +1,6 @@
-import { unlessAborted } from "../../egress/client.ts";
 import type { createEgressDownload } from "../../egress/download.ts";
-import { Semaphore } from "../../lib/semaphore.ts";
+import { overloaded } from "../../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import type { Extraction } from "../../vector-stores/text/extraction.ts";
 
 interface PageReaderDependencies {
@@ -9,9 +9,11 @@ interface PageReaderDependencies {
   readonly extraction: Extraction;
 }
 
-/** Of this process. */
-const MAX_PAGES_AT_A_TIME = 32;
-const MAX_EXTRACTIONS_AT_A_TIME = 2;
+/** Pages that this process loads at a time, for all organizations and for one; a slow page takes 6 seconds. */
+const MAX_PAGES_AT_A_TIME = 64;
+const MAX_PAGES_OF_ONE = MAX_PAGES_AT_A_TIME / 2;
+const MAX_EXTRACTIONS_AT_A_TIME = 3;
+const MAX_WAITING_PAGES = 4_096;
 const MAX_PAGE_BYTES = 2_097_152;
 const DOWNLOAD_TIMEOUT_MS = 6_000;
 /** Types of pages whose text can be read. */
@@ -22,27 +24,31 @@ const HEADERS = {
   "user-agent": "model-gateway (web search)",
 };
 
+export interface RequestedPage {
+  /** The organization whose search found it. */
+  readonly owner: string;
+  readonly url: string;
+  readonly maxCharacters: number;
+}
+
 /** Reads the text of pages of the web, each in a process of its own that is bounded in time and memory. */
 export class PageReader {
   readonly #dependencies: PageReaderDependencies;
-  readonly #pages = new Semaphore(MAX_PAGES_AT_A_TIME);
-  readonly #extractions = new Semaphore(MAX_EXTRACTIONS_AT_A_TIME);
+  readonly #semaphores = createPageSemaphores();
 
   constructor(dependencies: PageReaderDependencies) {
     this.#dependencies = dependencies;
   }
 
-  /** Rejects where the page cannot be had or read, and with the signal's reason. */
-  textOf(url: string, maxCharacters: number, signal: AbortSignal): Promise<string> {
-    // A page that waits for its turn waits no longer than its search.
-    const read = this.#pages.pass(async () => {
-      signal.throwIfAborted();
-      return this.#read(url, maxCharacters, signal);
-    });
-    return unlessAborted(read, signal);
+  /**
+   * The text of a page for an organization. Rejects if the page cannot be loaded or read, if too many pages wait,
+   * and with the signal's reason.
+   */
+  textOf(page: RequestedPage, signal: AbortSignal): Promise<string> {
+    return this.#semaphores.pages.run(page.owner, () => this.#read(page, signal), signal);
   }
 
-  async #read(url: string, maxCharacters: number, signal: AbortSignal): Promise<string> {
+  async #read({ owner, url, maxCharacters }: RequestedPage, signal: AbortSignal): Promise<string> {
     const { download, extraction } = this.#dependencies;
     let isHtml = false;
     const bytes = await download(url, {
@@ -53,9 +59,25 @@ export class PageReader {
         isHtml = HTML.test(type);
       },
     });
-    return this.#extractions.pass(() => {
-      signal.throwIfAborted();
-      return extraction.pageText(bytes, { isHtml, maxCharacters }, signal);
-    });
+    const options = { isHtml, maxCharacters };
+    const extract = () => extraction.pageText(bytes, options, signal);
+    return this.#semaphores.extractions.run(owner, extract, signal);
   }
+}
+
+/** Bound the pages that are loaded, and those whose text is extracted. */
+export function createPageSemaphores() {
+  return {
+    pages: pageSemaphore(MAX_PAGES_AT_A_TIME, MAX_PAGES_OF_ONE),
+    extractions: pageSemaphore(MAX_EXTRACTIONS_AT_A_TIME, allButOne(MAX_EXTRACTIONS_AT_A_TIME)),
+  };
+}
+
+function pageSemaphore(most: number, mostOfOne: number): FairSemaphore {
+  return new FairSemaphore({
+    most,
+    mostOfOne,
+    maxWaiting: MAX_WAITING_PAGES,
+    refusal: () => overloaded("Too many pages are being read."),
+  });
 }

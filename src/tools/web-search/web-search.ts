@@ -9,6 +9,13 @@ interface WebSearchDependencies {
   onError(error: unknown, requestId: string): void;
 }
 
+/** The request that a search is part of. */
+export interface SearchCaller {
+  readonly organizationId: string;
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}
+
 /** One result with as much of its page as is wanted. */
 export interface SearchResult {
   readonly url: string;
@@ -43,7 +50,7 @@ export class WebSearch {
   async search(
     query: string,
     options: SearchOptions,
-    { requestId, signal }: { readonly requestId: string; readonly signal: AbortSignal },
+    { organizationId, requestId, signal }: SearchCaller,
   ): Promise<SearchResult[]> {
     const { backend, onError, pages, pagesTimeoutMs = PAGES_TIMEOUT_MS } = this.#dependencies;
     const found = await backend.find(query, options, signal).catch((error: unknown) => {
@@ -51,11 +58,13 @@ export class WebSearch {
       throw error;
     });
     const { maxCharacters } = options;
+    const owner = organizationId;
     const limited = AbortSignal.any([signal, AbortSignal.timeout(pagesTimeoutMs)]);
     const results = await Promise.all(
       found.map(async ({ url, title, snippet, text }) => {
         // Many pages refuse programs, and some are none; the search goes on without them.
-        const page = text ?? (await pages.textOf(url, maxCharacters, limited).catch(() => ""));
+        const page =
+          text ?? (await pages.textOf({ owner, url, maxCharacters }, limited).catch(() => ""));
         const isThin = page.length < MIN_PAGE_CHARACTERS && page.length < snippet.length;
         const shown = beginning(isThin ? snippet : page, maxCharacters);
         return { url, title: beginning(title, MAX_TITLE_CHARACTERS), text: shown };

@@ -1,5 +1,5 @@
 import { Parser, type ParserOptions } from "htmlparser2";
-import { TextSink } from "./text-sink.ts";
+import { DocumentFault, TextSink } from "./text-sink.ts";
 
 /** Elements whose text is not part of the page. */
 const UNSHOWN = new Set(["script", "style", "noscript", "template", "svg", "object", "iframe"]);
@@ -19,6 +19,9 @@ const SURROUNDINGS = new Set([...UNSHOWN, "nav", "header", "footer", "aside", "f
 const SUBJECT = new Set(["main", "article"]);
 /** A subject with less text is none: such a page is filled by scripts, or means something else by its elements. */
 const MIN_SUBJECT_CHARACTERS = 200;
+
+/** Elements within one another. Browsers flatten deeper ones, and to close one here takes time by the depth. */
+const MAX_DEPTH = 1_024;
 
 /** The text that a page is about: without menus and the like, as far as its elements tell. */
 export function pageText(html: string): string {
@@ -49,8 +52,10 @@ export function writeHtmlText(
   let unshown = 0;
   let preformatted = 0;
   let inside = within === undefined ? 1 : 0;
+  const depth = new Depth();
   const parser = new Parser({
     onopentagname(name) {
+      depth.enter();
       if (within?.has(name)) inside += 1;
       if (notShown.has(name)) unshown += 1;
       else if (name === "pre" || name === "textarea") preformatted += 1;
@@ -61,6 +66,7 @@ export function writeHtmlText(
         sink.write(preformatted > 0 ? text : text.replace(/\s+/g, " "));
     },
     onclosetag(name) {
+      depth.leave();
       if (within?.has(name)) inside -= 1;
       if (notShown.has(name)) unshown -= 1;
       else if (name === "pre" || name === "textarea") preformatted -= 1;
@@ -69,6 +75,24 @@ export function writeHtmlText(
     },
   });
   parser.end(html);
+}
+
+/** Counts the elements around a place. */
+class Depth {
+  #elements = 0;
+
+  /** Throws DocumentFault if they are too many. */
+  enter(): void {
+    if (++this.#elements <= MAX_DEPTH) return;
+    throw new DocumentFault(
+      "invalid_file",
+      `The document has elements nested beyond ${MAX_DEPTH} levels.`,
+    );
+  }
+
+  leave(): void {
+    this.#elements -= 1;
+  }
 }
 
 export interface XmlHandler {
@@ -80,13 +104,18 @@ export interface XmlHandler {
 
 const XML: ParserOptions = { xmlMode: true };
 
-/** Reads XML as far as it is well-formed. Entities of a document type are not expanded. */
+/** Reads XML as far as it is well-formed. Entities of a document type are not expanded. Throws DocumentFault. */
 export function readXml(xml: string, handler: XmlHandler): void {
+  const depth = new Depth();
   const parser = new Parser(
     {
+      onopentagname: () => depth.enter(),
       onopentag: (name, attributes) => handler.open?.(name, attributes),
       ontext: (text) => handler.text?.(text),
-      onclosetag: (name) => handler.close?.(name),
+      onclosetag: (name) => {
+        depth.leave();
+        handler.close?.(name);
+      },
     },
     XML,
   );

@@ -162,7 +162,7 @@ function dateStyles(xml: string): (style: number) => boolean {
       if (name === "cellXfs") isCellFormats = true;
       else if (name === "xf" && isCellFormats) formats.push(id);
       else if (name === "numFmt") {
-        const code = (attributes.formatCode ?? "").replace(/"[^"]*"|\[[^\]]*\]|\\./g, "");
+        const code = (attributes.formatCode ?? "").replace(/"[^"]*"|\[[^\][]*\]|\\./g, "");
         if (/[yd]/i.test(code)) custom.add(id);
       }
     },

@@ -2,6 +2,6 @@
 import { createPool } from "./python-runs.ts";
 
 const { signal } = new AbortController();
-const process = await createPool().claim(signal);
+const process = await createPool().claim("org", signal);
 void process.run("while True: pass", [], signal);
 console.log(process.processId);
