@@ -1,8 +1,8 @@
 import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
-import { DatabaseTlsError } from "./database-tls.ts";
+import { DatabaseTlsError } from "../src/config/database-tls.ts";
 import { readServerVersion } from "./queries/database-server.ts";
 
-export const OLDEST_MAJOR_VERSION = 15;
+const OLDEST_MAJOR_VERSION = 15;
 
 /** The database cannot be used however often it is tried again. The message is for the operator. */
 export class UnusableDatabaseError extends Error {}
@@ -21,7 +21,8 @@ const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   ENOTFOUND: "the host name cannot be resolved",
   EAI_AGAIN: "the host name cannot be resolved",
   DEPTH_ZERO_SELF_SIGNED_CERT: "the server's certificate is self-signed: name it as sslrootcert",
-  SELF_SIGNED_CERT_IN_CHAIN: "the server's certificate is of an unknown authority: sslrootcert",
+  SELF_SIGNED_CERT_IN_CHAIN:
+    "the server's certificate is of an unknown authority: name it as sslrootcert",
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     "the server's certificate is of an unknown authority: name it as sslrootcert",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
@@ -86,7 +87,7 @@ export async function assertUsable(sql: Database, probe: Database): Promise<void
   if (await sharesSessions(sql, probe)) throw new UnusableDatabaseError(TRANSACTION_MODE);
 }
 
-export const TRANSACTION_MODE =
+const TRANSACTION_MODE =
   "it is behind a connection pooler in transaction mode, which gives a connection another session for each transaction: the gateway needs a pooler in session mode (PgBouncer: pool_mode = session), or the server's own address";
 
 const ROUNDS = 2;
