@@ -1,5 +1,6 @@
 import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
 import { DatabaseTlsError } from "../src/config/database-tls.ts";
+import { MigrationError } from "./migrate.ts";
 import { readServerVersion } from "./queries/database-server.ts";
 
 const OLDEST_MAJOR_VERSION = 15;
@@ -40,7 +41,9 @@ export function describeFailure(error: unknown): string {
   const cause = rootCause(error);
   const message = cause instanceof Error ? cause.message : String(cause);
   const { code } = (cause ?? {}) as { code?: unknown };
-  const text = PLAIN_TEXTS[String(code)] ?? message.split("\n", 1)[0]!;
+  const reason = PLAIN_TEXTS[String(code)] ?? message.split("\n", 1)[0]!;
+  const text =
+    error instanceof MigrationError ? `migration ${error.migration}: ${reason}` : reason;
   if (sqlState(cause) === INSUFFICIENT_PRIVILEGE) {
     return `${text}; docs/operations.md lists the rights that the role needs`;
   }

@@ -88,6 +88,16 @@ async function isUpToDate(sql: Database): Promise<boolean> {
   return !(await isHalfRestored(sql)) && (await readMigrationState(sql)).pending.length === 0;
 }
 
+/** A migration could not be applied, for the reason that its cause states. */
+export class MigrationError extends Error {
+  readonly migration: string;
+
+  constructor(migration: string, cause: Error) {
+    super(`migration ${migration}: ${cause.message}`, { cause });
+    this.migration = migration;
+  }
+}
+
 const PROGRESS_MS = 5_000;
 
 /** All in one transaction: a start that fails in the middle leaves the schema as it was. */
@@ -113,7 +123,7 @@ async function runMigrations(
       applyMigrations(transaction, from, undefined, () => void applied++),
     );
   } catch (error) {
-    throw new Error(`migration ${pending[applied]}: ${(error as Error).message}`, { cause: error });
+    throw new MigrationError(pending[applied]!, error as Error);
   } finally {
     clearInterval(timer);
   }
