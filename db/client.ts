@@ -108,7 +108,10 @@ export function connectDatabase(target: DatabaseTarget, options: ConnectOptions)
     onopened: events?.onOpened,
     onclose: events?.onClosed,
   };
-  return postgres(url, driverOptions as postgres.Options<{ bigint: postgres.PostgresType<bigint> }>);
+  return postgres(
+    url,
+    driverOptions as postgres.Options<{ bigint: postgres.PostgresType<bigint> }>,
+  );
 }
 
 interface Connection extends PostgresAddress {

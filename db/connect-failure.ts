@@ -1,5 +1,5 @@
-import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
 import { DatabaseTlsError } from "../src/config/database-tls.ts";
+import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
 import { MigrationError } from "./migrate.ts";
 import { readServerVersion } from "./queries/database-server.ts";
 
@@ -42,8 +42,7 @@ export function describeFailure(error: unknown): string {
   const message = cause instanceof Error ? cause.message : String(cause);
   const { code } = (cause ?? {}) as { code?: unknown };
   const reason = PLAIN_TEXTS[String(code)] ?? message.split("\n", 1)[0]!;
-  const text =
-    error instanceof MigrationError ? `migration ${error.migration}: ${reason}` : reason;
+  const text = error instanceof MigrationError ? `migration ${error.migration}: ${reason}` : reason;
   if (sqlState(cause) === INSUFFICIENT_PRIVILEGE) {
     return `${text}; docs/operations.md lists the rights that the role needs`;
   }

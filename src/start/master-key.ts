@@ -64,10 +64,7 @@ interface OpenedKeys {
  * The keys that encrypt what is kept at rest, proven against the database: the configured ones, or one made
  * for the data folder once. Throws with one line where they are not those of the database.
  */
-export async function openMasterKeys(
-  settings: KeySettings,
-  sql: Database,
-): Promise<OpenedKeys> {
+export async function openMasterKeys(settings: KeySettings, sql: Database): Promise<OpenedKeys> {
   const keys = knownMasterKeys(settings) ?? (await makeKeys(sql, settings));
   const { keyring, isBeingReplaced } = await openKeyring(sql, keys);
   return {

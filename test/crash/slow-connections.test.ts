@@ -52,11 +52,7 @@ async function serviceAfterFirstConnection(
   { gateway, network }: Instance,
   key: string,
 ): Promise<number> {
-  await until(
-    "a connection stands",
-    () => network.firstReadyAtMs !== undefined,
-    READY_TIMEOUT_MS,
-  );
+  await until("a connection stands", () => network.firstReadyAtMs !== undefined, READY_TIMEOUT_MS);
   const elapsedMs = startStopwatch(gateway.pid);
   const baseUrl = await gateway.listening;
   return until(

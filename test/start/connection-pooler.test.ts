@@ -16,7 +16,8 @@ const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
 const binary = ["/usr/sbin/pgbouncer", Bun.which("pgbouncer")].find(
   (path) => path !== null && existsSync(path),
 );
-if (binary === undefined) console.warn("NO pgbouncer: the tests of connection poolers are SKIPPED.");
+if (binary === undefined)
+  console.warn("NO pgbouncer: the tests of connection poolers are SKIPPED.");
 
 const grounds = new Grounds("pooler");
 const folder = mkdtempSync(join(tmpdir(), "gateway-pgbouncer-"));

@@ -140,7 +140,10 @@ test("a server without TLS is named if sslmode asks for it, and used if it prefe
 
 test.each([
   ["sslmode=sometimes", "has sslmode=sometimes, but must have one of disable, allow, prefer"],
-  ["sslrootcert=/nowhere/ca.crt", "names sslrootcert=/nowhere/ca.crt, which cannot be read (ENOENT)"],
+  [
+    "sslrootcert=/nowhere/ca.crt",
+    "names sslrootcert=/nowhere/ca.crt, which cannot be read (ENOENT)",
+  ],
   [`sslrootcert=${import.meta.path}`, "which holds no PEM"],
   [`sslcert=${ca}`, "has one of sslcert and sslkey, but must have both or neither"],
 ])("DATABASE_URL with %s is refused by the configuration", (parameters, fault) => {
