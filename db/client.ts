@@ -1,4 +1,5 @@
 import postgres from "postgres";
+import { type DatabaseTls, takeTls } from "../src/config/database-tls.ts";
 
 interface PostgresAddress {
   readonly url: string;
@@ -40,40 +41,114 @@ export type Database = postgres.Sql<{ bigint: bigint }>;
 export type SqlFragment = postgres.PendingQuery<postgres.Row[]>;
 export type DatabaseTransaction = postgres.TransactionSql<{ bigint: bigint }>;
 
+/** What becomes of the connections of a pool, each by its number. */
+export interface ConnectionEvents {
+  /** It is being opened, or will be after a delay. */
+  onOpening(id: number): void;
+  /** It stands: settings are made, and it serves. */
+  onOpened(id: number): void;
+  /** It was closed, or could not be opened. */
+  onClosed(id: number): void;
+}
+
 interface ConnectOptions {
   /** Most connections at a time. */
   readonly poolSize: number;
   readonly applicationName: string;
   /** Settings of the server for these connections (PostgreSQL documentation, chapter 20). */
   readonly settings?: Readonly<Record<string, string>>;
+  readonly events?: ConnectionEvents;
 }
 
-const CONNECT_TIMEOUT_SECONDS = 5;
-/** The driver's own delays between reconnects grow to 20 s; an outage must end when the database is back. */
-const RECONNECT_DELAY_SECONDS = 0.1;
+/** A database that starts cold, fails over or is far away may take seconds for a connection. */
+export const CONNECT_TIMEOUT_SECONDS = 10;
+/** The most that the second try waits; the bound doubles with each failure. */
+const FIRST_RETRY_DELAY_SECONDS = 0.1;
+/** An outage must end when the database is back. */
+const MAX_RETRY_DELAY_SECONDS = 1;
 
+/** Seconds until the next try after this number of failures: full jitter, so that instances do not try together. */
+export function retryDelaySeconds(failures: number): number {
+  return (
+    Math.random() * Math.min(MAX_RETRY_DELAY_SECONDS, FIRST_RETRY_DELAY_SECONDS * 2 ** failures)
+  );
+}
+
+/**
+ * Made by SET when a connection stands, not by startup parameters: PgBouncer refuses a client that brings
+ * parameters which it does not know.
+ */
+const SESSION_SETTINGS: Readonly<Record<string, string>> = {
+  // How values are written: the driver reads them so only, and a server or a role may have it otherwise.
+  TimeZone: "UTC",
+  DateStyle: "ISO",
+  bytea_output: "hex",
+  extra_float_digits: "1",
+  // What is reported as durable is durable: a server's default may differ.
+  synchronous_commit: "on",
+};
+
+/** Connects when it is first used. Throws DatabaseTlsError. */
 export function connectDatabase(target: DatabaseTarget, options: ConnectOptions): Database {
-  const address = readPostgresUrl(target.url);
-  return postgres(address.url, {
-    path: address.path,
+  const { url, path, tls } = readConnection(target.url);
+  const { applicationName, events, settings } = options;
+  const driverOptions = {
+    path,
     max: options.poolSize,
     connect_timeout: CONNECT_TIMEOUT_SECONDS,
-    backoff: () => RECONNECT_DELAY_SECONDS,
+    backoff: retryDelaySeconds,
     max_lifetime: null,
     onnotice: () => {},
-    connection: {
-      application_name: options.applicationName,
-      // How values are written: the driver reads them so only, and a server or a role may have it otherwise.
-      TimeZone: "UTC",
-      DateStyle: "ISO",
-      bytea_output: "hex",
-      extra_float_digits: "1",
-      // What is reported as durable is durable: a server's default may differ.
-      synchronous_commit: "on",
-      ...options.settings,
-    },
+    connection: { application_name: applicationName },
     types: { bigint: postgres.BigInt },
-  });
+    ...(tls !== undefined && { ssl: tls }),
+    // These are the patch's: see db/patches.
+    session: { ...SESSION_SETTINGS, ...settings },
+    onopening: events?.onOpening,
+    onopened: events?.onOpened,
+    onclose: events?.onClosed,
+  };
+  return postgres(
+    url,
+    driverOptions as postgres.Options<{ bigint: postgres.PostgresType<bigint> }>,
+  );
+}
+
+interface Connection extends PostgresAddress {
+  readonly tls: DatabaseTls | undefined;
+}
+
+/** What libpq and other clients read themselves; a server would refuse it as an unknown setting. */
+const CLIENT_PARAMETERS = [
+  "channel_binding",
+  "client_encoding",
+  "fallback_application_name",
+  "gssencmode",
+  "keepalives",
+  "keepalives_count",
+  "keepalives_idle",
+  "keepalives_interval",
+  "pgbouncer",
+  "sslcertmode",
+  "sslcompression",
+  "sslcrl",
+  "sslsni",
+  "ssl_max_protocol_version",
+  "ssl_min_protocol_version",
+  "tcp_user_timeout",
+  // Sessions of an instance are found, and ended, by the names that they get here.
+  "application_name",
+];
+
+/** Throws DatabaseTlsError. */
+function readConnection(target: string): Connection {
+  const address = readPostgresUrl(target);
+  if (!URL.canParse(address.url)) return { ...address, tls: undefined };
+  const url = new URL(address.url);
+  for (const name of CLIENT_PARAMETERS) url.searchParams.delete(name);
+  const tls = takeTls(url.searchParams);
+  // libpq has no TLS on Unix sockets either.
+  return { ...address, url: url.href, tls: address.path === undefined ? tls : false };
 }
 
 /** True where the connection broke, so that nothing is known about what was under way. */
@@ -191,9 +266,14 @@ export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
 const REFUSED_CONNECTION = /^(28|3D|55000)/;
 
 /**
- * True where a failure says nothing about what was under way: the connection broke, or could not be made
+ * True if a failure says nothing about what was under way: the connection broke, or could not be opened
  * again to ask.
  */
 export function isOutcomeUnknown(error: unknown): boolean {
-  return isConnectionFailure(error) || REFUSED_CONNECTION.test(sqlState(error) ?? "");
+  return (
+    isConnectionFailure(error) ||
+    REFUSED_CONNECTION.test(sqlState(error) ?? "") ||
+    // Set by the patch of the driver: the statement was never sent, whatever kept the connection from opening.
+    (error as { connecting?: unknown } | null)?.connecting === true
+  );
 }

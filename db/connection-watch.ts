@@ -1,27 +1,131 @@
 import { aroundQueries } from "./around-queries.ts";
-import type { Database } from "./client.ts";
+import { type ConnectionEvents, type Database, retryDelaySeconds } from "./client.ts";
 
 /** A database whose connections can be given up for new ones. */
 export interface RenewableDatabase {
   /** Stands for the connections of the moment. */
   readonly sql: Database;
-  /** When what is under way was begun, oldest first: by `performance.now()`. */
+  /**
+   * When each query that is under way was begun, by `performance.now()`; not earlier than the last connection
+   * was opened, since it may have waited for that one.
+   */
   readonly underWay: readonly number[];
+  /** Connections that are being opened. */
+  readonly openingCount: number;
+  /** True if a connection is open and serves. */
+  readonly isOpen: boolean;
+  /** Resolves when a connection is open. Rejects as the last try did if none is within that time. */
+  whenOpen(withinMs: number): Promise<void>;
   /**
    * Gives the connections up without a word to the other side, which may be out of reach. What is under way
-   * on them rejects with CONNECTION_DESTROYED; listeners move to the new ones, and are notified.
+   * on them rejects with CONNECTION_DESTROYED; listeners move to the new ones, and are notified. Does nothing
+   * if one was opened within `minAgeMs`. A first connection that is still being opened is kept until it times
+   * out: another one is opened beside it, and the first of them to stand is used. Returns true if connections
+   * were given up.
    */
-  renew(): void;
+  renew(minAgeMs?: number): boolean;
 }
 
 type Listen = Parameters<Database["listen"]>;
 
-/** `open` is called for the connections that are there first, and for each of those that follow. */
-export function renewableDatabase(open: () => Database): RenewableDatabase {
+/** The connections of one opening, and which of them stand. */
+interface Opened {
+  readonly sql: Database;
+  readonly opening: Set<number>;
+  readonly standing: Set<number>;
+}
+
+/** Connections that may be opened beside the one that is used as soon as it stands. */
+const MAX_RIVALS = 4;
+
+/**
+ * `open` is called for the first connections, and for each of those that follow. One connection is kept open,
+ * so that the first request after an outage does not wait for one.
+ */
+export function renewableDatabase(open: (events: ConnectionEvents) => Database): RenewableDatabase {
   const underWay = new Map<object, number>();
   const listening: Listen[] = [];
-  let current = open();
+  const rivals: Opened[] = [];
+  const openWaiters = new Set<() => void>();
+  let lastOpenedAtMs = Number.NEGATIVE_INFINITY;
+  let lastFailure: unknown;
   let isEnded = false;
+
+  const openOne = (): Opened => {
+    const opening = new Set<number>();
+    const standing = new Set<number>();
+    const opened: Opened = {
+      sql: open({
+        onOpening: (id) => void opening.add(id),
+        onOpened(id) {
+          opening.delete(id);
+          standing.add(id);
+          noteOpened(opened);
+        },
+        onClosed(id) {
+          opening.delete(id);
+          if (standing.delete(id) && standing.size === 0) void keepOpen(opened);
+        },
+      }),
+      opening,
+      standing,
+    };
+    return opened;
+  };
+  const noteOpened = (opened: Opened): void => {
+    if (opened !== current) return;
+    lastOpenedAtMs = performance.now();
+    for (const rival of rivals.splice(0)) end(rival);
+    for (const resolve of openWaiters) resolve();
+    openWaiters.clear();
+  };
+  const keepOpen = async (opened: Opened): Promise<void> => {
+    for (let failures = 0; opened === current && !isEnded; ) {
+      try {
+        await opened.sql`SELECT 1`;
+        return;
+      } catch (error) {
+        lastFailure = error;
+        await Bun.sleep(retryDelaySeconds(++failures) * 1_000);
+      }
+    }
+  };
+  const end = (opened: Opened): void => {
+    // Its end is not waited for: in a network that swallows everything it takes a quarter of an hour.
+    void opened.sql.end({ timeout: 0 });
+  };
+  const replaceBy = (next: Opened): void => {
+    const earlier = current;
+    current = next;
+    end(earlier);
+    // One that cannot connect yet is tried again by the driver.
+    for (const parameters of listening) current.sql.listen(...parameters).catch(() => {});
+    void keepOpen(current);
+  };
+  const openRival = (): void => {
+    // The first one keeps its whole time; of those beside it the oldest makes room.
+    if (rivals.length === MAX_RIVALS) end(rivals.shift()!);
+    const rival = openOne();
+    rivals.push(rival);
+    const leave = (): boolean => {
+      const place = rivals.indexOf(rival);
+      if (place >= 0) rivals.splice(place, 1);
+      return place >= 0;
+    };
+    rival.sql`SELECT 1`.then(
+      () => {
+        if (!leave()) return;
+        replaceBy(rival);
+        noteOpened(rival);
+      },
+      () => {
+        if (leave()) end(rival);
+      },
+    );
+  };
+
+  let current = openOne();
+  void keepOpen(current);
 
   const note = <Result>(running: Promise<Result>): Promise<Result> => {
     const entry = {};
@@ -31,35 +135,57 @@ export function renewableDatabase(open: () => Database): RenewableDatabase {
     return running;
   };
   const sql = aroundQueries(
-    () => current,
+    () => current.sql,
     (send) => note(send()),
     {
       begin(...parameters: Parameters<Database["begin"]>) {
-        return note(current.begin(...parameters));
+        return note(current.sql.begin(...parameters));
       },
       end(...parameters: Parameters<Database["end"]>) {
         isEnded = true;
-        return current.end(...parameters);
+        for (const rival of rivals.splice(0)) end(rival);
+        return current.sql.end(...parameters);
       },
       listen(...parameters: Listen) {
         listening.push(parameters);
-        return current.listen(...parameters);
+        return current.sql.listen(...parameters);
       },
     },
   );
   return {
     sql,
     get underWay() {
-      return [...underWay.values()];
+      return [...underWay.values()].map((beganMs) => Math.max(beganMs, lastOpenedAtMs));
     },
-    renew() {
-      if (isEnded) return;
-      const earlier = current;
-      current = open();
-      // Its end is not waited for: in a network that swallows everything it takes a quarter of an hour.
-      void earlier.end({ timeout: 0 });
-      // One that cannot connect yet is tried again by the driver.
-      for (const parameters of listening) current.listen(...parameters).catch(() => {});
+    get openingCount() {
+      return current.opening.size;
+    },
+    get isOpen() {
+      return current.standing.size > 0;
+    },
+    whenOpen(withinMs) {
+      if (current.standing.size > 0) return Promise.resolve();
+      return new Promise((resolve, reject) => {
+        const isOpened = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        const timer = setTimeout(() => {
+          openWaiters.delete(isOpened);
+          reject(lastFailure ?? new Error(`no connection within ${withinMs / 1_000} s`));
+        }, withinMs);
+        openWaiters.add(isOpened);
+      });
+    },
+    renew(minAgeMs = 0) {
+      if (isEnded) return false;
+      if (current.standing.size === 0 && current.opening.size > 0) {
+        openRival();
+        return false;
+      }
+      if (performance.now() - lastOpenedAtMs < minAgeMs) return false;
+      replaceBy(openOne());
+      return true;
     },
   };
 }
@@ -144,17 +270,18 @@ export class ConnectionWatch {
     const tookMs = performance.now() - beganMs;
     // Reckoned behind the answer: what has come meanwhile is not waited for any more.
     const late = this.#late(one, LATE_MS + LOOKS_OF_PATIENCE * tookMs);
-    // Where there is a connection for each, what is late has had one to itself all the time.
+    // If there is a connection for each, each late query has had one to itself all the time.
     const isEachAlone = one.database.underWay.length <= one.poolSize;
     return late > (isEachAlone ? sessions.longAtWork : sessions.atWork);
   }
 
-  /** How many connections are waited for, at least. */
+  /** Connections that are waited for, at least. One that is being opened has a timeout of its own. */
   #late(one: WatchedConnections, lateMs = LATE_MS): number {
     const nowMs = performance.now();
     if (nowMs - (this.#renewedAtMs.get(one) ?? Number.NEGATIVE_INFINITY) < MIN_RENEWAL_MS) return 0;
-    const late = one.database.underWay.filter((beganMs) => nowMs - beganMs >= lateMs).length;
-    return Math.min(late, one.poolSize);
+    const { underWay, openingCount } = one.database;
+    const late = underWay.filter((beganMs) => nowMs - beganMs >= lateMs).length;
+    return Math.min(late, one.poolSize) - openingCount;
   }
 }
 

@@ -36,28 +36,51 @@ async function lastMigrationMs(sql: Database): Promise<number> {
 export const MIGRATION_LOCK = 7_203_114_501;
 const MIGRATIONS_FOLDER = join(import.meta.dir, "migrations");
 
-/** It takes the time that it takes, whatever a role is allowed otherwise. */
-const MIGRATION_SETTINGS = { statement_timeout: "0", lock_timeout: "0" };
+/** A migration takes the time that it takes, whatever a role is allowed otherwise. */
+export const MIGRATION_SETTINGS = { statement_timeout: "0", lock_timeout: "0" };
 
-/**
- * Brings the schema up to date. Safe when several instances start at once: one migrates, the others
- * wait for it and find nothing left to do. Throws where a restore into the database was broken off.
- */
-export async function migrate(target: DatabaseTarget): Promise<void> {
+/** Receives lines that tell an operator how far migrations are. */
+export type MigrationLog = (message: string) => void;
+
+/** Brings the schema up to date on a connection of its own: see migrateSchema. */
+export async function migrate(target: DatabaseTarget, log: MigrationLog = () => {}): Promise<void> {
   const sql = connectDatabase(target, {
     poolSize: 1,
     applicationName: "gateway-migrate",
     settings: MIGRATION_SETTINGS,
   });
   try {
-    // Without the lock, which a backup keeps for as long as it runs.
-    if (await isUpToDate(sql)) return;
-    await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
-    await assertNotHalfRestored(sql);
-    if (!(await isUpToDate(sql))) await runMigrations(sql);
+    await migrateSchema(sql, log);
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/**
+ * Brings the schema up to date. Safe when several instances start at once: one migrates, the others
+ * wait for it and find nothing left to do. Throws if a restore into the database was broken off.
+ * @param sql a single connection, with MIGRATION_SETTINGS
+ */
+export async function migrateSchema(sql: Database, log: MigrationLog): Promise<void> {
+  // Without the lock, which a backup keeps for as long as it runs.
+  if (await isUpToDate(sql)) return;
+  await lockMigrations(sql, log);
+  try {
+    await assertNotHalfRestored(sql);
+    const { pending } = await readMigrationState(sql);
+    if (pending.length > 0) await runMigrations(sql, pending, log);
+  } finally {
+    // A connection that broke has lost the lock already.
+    await sql`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`.catch(() => {});
+  }
+}
+
+async function lockMigrations(sql: Database, log: MigrationLog): Promise<void> {
+  const [row] = await sql<{ is_taken: boolean }[]>`
+    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
+  if (row!.is_taken) return;
+  log("waiting for another gateway that migrates the database, or for a backup or restore of it");
+  await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
 }
 
 /** False also while a restore runs, or where one was broken off. */
@@ -65,13 +88,46 @@ async function isUpToDate(sql: Database): Promise<boolean> {
   return !(await isHalfRestored(sql)) && (await readMigrationState(sql)).pending.length === 0;
 }
 
-/** drizzle-orm is needed for this alone: a start that has nothing to migrate does not load its modules. */
-async function runMigrations(sql: Database): Promise<void> {
-  const [{ drizzle }, { migrate: run }] = await Promise.all([
-    import("drizzle-orm/postgres-js"),
-    import("drizzle-orm/postgres-js/migrator"),
-  ]);
-  await run(drizzle(sql), { migrationsFolder: MIGRATIONS_FOLDER });
+/** A migration could not be applied, for the reason that its cause states. */
+export class MigrationError extends Error {
+  readonly migration: string;
+
+  constructor(migration: string, cause: Error) {
+    super(`migration ${migration}: ${cause.message}`, { cause });
+    this.migration = migration;
+  }
+}
+
+const PROGRESS_MS = 5_000;
+
+/** All in one transaction: a start that fails in the middle leaves the schema as it was. */
+async function runMigrations(
+  sql: Database,
+  pending: readonly string[],
+  log: MigrationLog,
+): Promise<void> {
+  const beganMs = performance.now();
+  const seconds = () => ((performance.now() - beganMs) / 1_000).toFixed(1);
+  const from = journal.entries.length - pending.length;
+  log(`migrating the database: ${pending.length} to apply, up to ${pending.at(-1)}`);
+  let applied = 0;
+  const timer = setInterval(
+    () =>
+      log(
+        `migrating the database: ${pending[applied]} runs, ${applied} of ${pending.length} applied, after ${seconds()} s`,
+      ),
+    PROGRESS_MS,
+  );
+  try {
+    await sql.begin((transaction) =>
+      applyMigrations(transaction, from, undefined, () => void applied++),
+    );
+  } catch (error) {
+    throw new MigrationError(pending[applied]!, error as Error);
+  } finally {
+    clearInterval(timer);
+  }
+  log(`migrated the database in ${seconds()} s`);
 }
 
 /** A migration that a database has had. */
@@ -115,23 +171,29 @@ export async function tablesAfter(lastMs: number): Promise<string[]> {
 
 /**
  * Applies this program's migrations from the one at place `from` up to, not including, the one at `to`, within the
- * caller's transaction, to a database that has had those before them.
+ * caller's transaction, to a database that has had those before them. Calls `onApplied` after each.
  */
 export async function applyMigrations(
   transaction: DatabaseTransaction,
   from: number,
   to = Number.POSITIVE_INFINITY,
+  onApplied: () => void = () => {},
 ): Promise<void> {
-  await transaction`CREATE SCHEMA IF NOT EXISTS drizzle`;
+  const [schema] = await transaction<{ is_there: boolean }[]>`
+    SELECT to_regnamespace('drizzle') IS NOT NULL AS is_there`;
+  // Even IF NOT EXISTS asks for the right to create schemas, which a role may lack that was given this one.
+  if (!schema!.is_there) await transaction`CREATE SCHEMA drizzle`;
   await transaction`CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (
     id SERIAL PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
   for (const { sql: statements, hash, folderMillis } of (await migrationFiles()).slice(from, to)) {
     for (const statement of statements) await transaction.unsafe(statement);
     await transaction`INSERT INTO drizzle.__drizzle_migrations (hash, created_at)
       VALUES (${hash}, ${folderMillis})`;
+    onApplied();
   }
 }
 
+/** drizzle-orm is needed for this alone: a start that has nothing to migrate does not load its modules. */
 async function migrationFiles() {
   const { readMigrationFiles } = await import("drizzle-orm/migrator");
   return readMigrationFiles({ migrationsFolder: MIGRATIONS_FOLDER });

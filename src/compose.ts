@@ -57,6 +57,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const coordination = await openCoordination(base, membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
   await enterCluster(base, node, coordination);
+  // A request that is admitted must find what charges it.
+  await connections.whenOpen();
 
   const workThread = createWorkThread(base.onError);
   const provided = composeProviders(base, workThread, membership);

@@ -1,5 +1,12 @@
+import { connectInstance } from "./compose/base.ts";
 import { type GatewayConfig, readCheckedConfig, readConfig } from "./config.ts";
-import { foreignDatabase, startDatabase } from "./start/database.ts";
+import {
+  asUnusable,
+  foreignDatabase,
+  openDatabase,
+  prepareDatabase,
+  type StartedDatabase,
+} from "./start/database.ts";
 import { announce, createFirstKeys } from "./start/first-keys.ts";
 import { openMasterKeys } from "./start/master-key.ts";
 import { freePort } from "./start/port.ts";
@@ -59,20 +66,18 @@ async function startSingleNode(
   // Before a database is made and keys are shown that a taken port would leave behind.
   freePort(config);
   const serving = loadServing();
-  const database = await startDatabase(config, (message) => telemetry.log.info(message));
+  const database = await openDatabase(config, telemetry.log);
   try {
-    signals.assertNone();
-    const { keyring, notice } = await openMasterKeys(config, database.target);
+    const { session, instance } = await connect(config, database, telemetry, signals);
+    const { keyring, notice } = await openMasterKeys(config, session);
     if (notice !== undefined) telemetry.log.warn(notice);
-    const firstStart = await createFirstKeys(
-      config,
-      database.target,
-      process.stdout.isTTY === true,
-    );
+    const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
+    void session.end({ timeout: SESSION_END_SECONDS });
     const { serve } = await serving;
     const port = await serve({
       config,
       database,
+      instance,
       keyring,
       telemetry,
       signals,
@@ -82,8 +87,25 @@ async function startSingleNode(
     announce(telemetry, config, port, firstStart);
   } catch (error) {
     await database.stop();
-    throw error;
+    throw asUnusable(config, error);
   }
+}
+
+const SESSION_END_SECONDS = 5;
+
+/** Opens all connections together, because opening one may take seconds. */
+async function connect(
+  config: GatewayConfig,
+  database: StartedDatabase,
+  telemetry: Telemetry,
+  signals: StopSignals,
+) {
+  const instance = connectInstance({ config, database: database.target, telemetry });
+  const assertGoesOn = () => signals.assertNone();
+  const { target } = database;
+  const session = await prepareDatabase({ config, target, log: telemetry.log, assertGoesOn });
+  assertGoesOn();
+  return { instance, session };
 }
 
 /** The parent has everything ready; its worker ends with it. */
@@ -99,11 +121,14 @@ async function startAsWorker(
   }
   const database = foreignDatabase(url);
   const serving = loadServing();
-  const { keyring } = await openMasterKeys(config, database.target);
+  const { session, instance } = await connect(config, database, telemetry, signals);
+  const { keyring } = await openMasterKeys(config, session);
+  void session.end({ timeout: SESSION_END_SECONDS });
   const { serve } = await serving;
   const onStopFailed = fail;
   shareMetrics(telemetry);
-  await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });
+  const parts = { config, database, instance, keyring, telemetry, signals };
+  await serve({ ...parts, sharesPort: true, onStopFailed });
   process.send(READY_MESSAGE);
   tellAlive();
 }

@@ -92,6 +92,8 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
+  /** Whether the connection that charges serves. */
+  isLedgerOpen(): boolean;
   readonly dashboard: Omit<DashboardDependencies, "offers">;
 }
 
@@ -165,13 +167,15 @@ function offersOf({ config, billing, providerKeys }: RouteDependencies): Offers 
   };
 }
 
-/** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */
-async function readiness({ sql, membership, inFlight, coordination }: RouteDependencies) {
+/** Ready: the database answers and takes charges, its news are fresh, Redis counts if there is one, and nothing is stopping. */
+async function readiness(dependencies: RouteDependencies) {
+  const { sql, membership, inFlight, coordination } = dependencies;
   const database =
     membership.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
   const draining = inFlight.isStopping ? "stopping" : "ok";
   const redis = coordination.redis?.isUp === false ? "unreachable" : "ok";
-  const ok = database === "ok" && draining === "ok" && redis === "ok";
-  const checks = { database, draining };
+  const ledger = dependencies.isLedgerOpen() ? "ok" : "unreachable";
+  const ok = [database, ledger, draining, redis].every((state) => state === "ok");
+  const checks = { database, ledger, draining };
   return { ok, checks: coordination.redis === undefined ? checks : { ...checks, redis } };
 }

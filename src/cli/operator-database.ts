@@ -1,6 +1,12 @@
 import { hostname, userInfo } from "node:os";
 import { resolve } from "node:path";
-import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import {
+  CONNECT_TIMEOUT_SECONDS,
+  connectDatabase,
+  type Database,
+  type DatabaseTarget,
+} from "../../db/client.ts";
+import { assertUsable, describeFailure } from "../../db/connect-failure.ts";
 import { DataFolderInUseError } from "../../db/data-folder-lock.ts";
 import { waitUntil } from "../../db/embedded/process-table.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
@@ -19,7 +25,7 @@ const NEIGHBOUR_RETRY_MS = 100;
 const GUEST_PATIENCE_MS = 10_000;
 const END_TIMEOUT_SECONDS = 1;
 /** Above the time that a connection may take. */
-const ANSWER_TIMEOUT_MS = 8_000;
+const ANSWER_TIMEOUT_MS = CONNECT_TIMEOUT_SECONDS * 1_000 + 2_000;
 
 export type DatabaseSettings = Pick<OperatorSettings, "databaseUrl" | "dataDir">;
 
@@ -42,7 +48,7 @@ export function withDatabase<Result>(
 ): Promise<Result> {
   const settings = readOperatorSettings(context.environment, context.cwd);
   return withServer(settings, context.log, async (sql, target) => {
-    if ((await readMigrationState(sql)).pending.length > 0) await migrate(target);
+    if ((await readMigrationState(sql)).pending.length > 0) await migrate(target, context.log);
     return work(sql, settings);
   });
 }
@@ -75,7 +81,7 @@ async function connect(
       settings: { "gateway.author": JSON.stringify(commandLineAuthor()) },
     });
     try {
-      await assertAnswers(sql);
+      await assertAnswers(database, sql);
       if (database.origin === "neighbour") await assertStays(sql);
       return { database, sql };
     } catch (error) {
@@ -137,12 +143,28 @@ function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatab
   return { target: { url }, origin, stop: async () => {} };
 }
 
-/** The driver itself would try without end if connections are accepted and closed at once. */
-async function assertAnswers(sql: Database): Promise<void> {
+/**
+ * Throws database_unavailable with what fails. The driver itself would try without end if connections are
+ * accepted and closed immediately.
+ */
+async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database): Promise<void> {
   try {
-    await within(ANSWER_TIMEOUT_MS, sql`SELECT 1`.execute());
+    await within(
+      ANSWER_TIMEOUT_MS,
+      origin === "configured" ? assertUsableBy(sql, target) : sql`SELECT 1`.execute(),
+    );
   } catch (error) {
-    throw new GatewayError("database_unavailable", (error as Error).message, { cause: error });
+    throw new GatewayError("database_unavailable", describeFailure(error), { cause: error });
+  }
+}
+
+/** What a command sets for its session must not be found by another one's. */
+async function assertUsableBy(sql: Database, target: DatabaseTarget): Promise<void> {
+  const probe = connectDatabase(target, { poolSize: 1, applicationName: "gateway-cli-probe" });
+  try {
+    await assertUsable(sql, probe);
+  } finally {
+    void probe.end({ timeout: 0 });
   }
 }
 

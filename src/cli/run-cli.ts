@@ -1,5 +1,6 @@
 import { parseArgs } from "node:util";
 import { isConnectionFailure } from "../../db/client.ts";
+import { describeFailure, isDatabaseFailure } from "../../db/connect-failure.ts";
 import { GatewayError } from "../lib/errors.ts";
 import {
   type Command,
@@ -44,8 +45,10 @@ export async function runCli(argv: readonly string[], context: CommandContext): 
 }
 
 function complaintOf(error: unknown): string {
+  const isOfDatabase = !(error instanceof GatewayError) && isDatabaseFailure(error);
   const message = error instanceof Error ? error.message : String(error);
-  const line = printable(message.replaceAll(/\s*\n\s*/g, "; "));
+  const text = isOfDatabase ? describeFailure(error) : message;
+  const line = printable(text.replaceAll(/\s*\n\s*/g, "; "));
   if (error instanceof GatewayError) return `${error.code}: ${line}`;
   return isConnectionFailure(error) ? `database_unavailable: ${line}` : line;
 }

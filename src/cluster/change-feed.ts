@@ -21,14 +21,20 @@ export class ChangeFeed {
     this.#dependencies = dependencies;
   }
 
-  async start(): Promise<void> {
+  /** Does not wait for the connection that listens: until it stands, changes come with the heartbeats. */
+  start(): void {
     const { sql, onGap } = this.#dependencies;
-    const listening = await sql.listen(
-      CHANGES_CHANNEL,
-      (payload) => this.#notice(payload),
-      () => onGap(),
-    );
-    this.#stopListening = () => listening.unlisten();
+    sql
+      .listen(
+        CHANGES_CHANNEL,
+        (payload) => this.#notice(payload),
+        () => onGap(),
+      )
+      .then(({ unlisten }) => {
+        this.#stopListening = unlisten;
+      })
+      // The driver tries again.
+      .catch(() => {});
   }
 
   async stop(): Promise<void> {

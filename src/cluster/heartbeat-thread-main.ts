@@ -1,9 +1,5 @@
-import {
-  connectDatabase,
-  type Database,
-  HEARTBEAT_SETTINGS,
-  INSTANCE_SETTINGS,
-} from "../../db/client.ts";
+import { connectDatabase, HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../db/client.ts";
+import { type RenewableDatabase, renewableDatabase } from "../../db/connection-watch.ts";
 import { beat } from "../../db/queries/instances.ts";
 import { BEAT, type HeartbeatThreadStart, TICK } from "./heartbeat-thread.ts";
 
@@ -25,33 +21,33 @@ async function run(start: HeartbeatThreadStart): Promise<never> {
   // By the process's clock, or earlier by what the message took: no heartbeat counts as younger than it is.
   const originNano = start.sentNano - process.hrtime.bigint();
   const instance = { id: start.instanceId, epoch: start.epoch };
-  let sql = connect(start);
+  const database = connect(start);
   for (;;) {
     const beganNano = originNano + process.hrtime.bigint();
     const stalledMs = Number((beganNano - Atomics.load(moments, TICK)) / NANO_PER_MS);
     if (stalledMs <= start.maxStallMs) {
       const outcome = await Promise.race([
-        beat(sql, instance).catch(() => "failed" as const),
+        beat(database.sql, instance).catch(() => "failed" as const),
         Bun.sleep(MAX_BEAT_MS).then(() => "late" as const),
       ]);
       // An instance that was declared dead learns it from the heartbeats of its event loop, and stops.
       if (outcome === true) Atomics.store(moments, BEAT, beganNano);
-      if (outcome === "late") {
-        void sql.end({ timeout: 0 }).catch(() => {});
-        sql = connect(start);
-      }
+      if (outcome === "late") database.renew(MAX_BEAT_MS);
     }
     await Bun.sleep(INTERVAL_MS);
   }
 }
 
-function connect({ url, instanceId }: HeartbeatThreadStart): Database {
-  return connectDatabase(
-    { url },
-    {
-      poolSize: 1,
-      applicationName: `gateway-beat-${instanceId}`,
-      settings: { ...INSTANCE_SETTINGS, ...HEARTBEAT_SETTINGS },
-    },
+function connect({ url, instanceId }: HeartbeatThreadStart): RenewableDatabase {
+  return renewableDatabase((events) =>
+    connectDatabase(
+      { url },
+      {
+        poolSize: 1,
+        applicationName: `gateway-beat-${instanceId}`,
+        settings: { ...INSTANCE_SETTINGS, ...HEARTBEAT_SETTINGS },
+        events,
+      },
+    ),
   );
 }

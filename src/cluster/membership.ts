@@ -18,8 +18,11 @@ interface ClusterMembershipDependencies {
   readonly changeFeed: ChangeFeed;
   /** Renewed by the heartbeats here. */
   readonly lease: OwnLease;
-  /** Gives the connection up, which does not answer, for a new one: what is under way on it rejects. */
-  reconnect(): void;
+  /**
+   * Replaces the connection, so that the statements under way on it reject, if it has stood for `minAgeMs`
+   * without an answer. One that is still being opened keeps its own timeout.
+   */
+  reconnect(minAgeMs: number): void;
   /** News may have been missed: nothing in memory can be trusted. */
   onGap(): void;
   /** A heartbeat came so late that others may have acted on it. What it rejects with is tried again. */
@@ -61,7 +64,7 @@ export class ClusterMembership {
   }
 
   async start(): Promise<void> {
-    await this.#dependencies.changeFeed.start();
+    this.#dependencies.changeFeed.start();
     await this.#beat();
     this.#schedule();
   }
@@ -158,18 +161,20 @@ export class ClusterMembership {
     }
   }
 
-  /** Reconnects where the beat takes too long. The returned function ends that. */
+  /** Reconnects if the beat takes too long, and again while it goes on. The returned function ends that. */
   #watch(): () => void {
     let timer: ReturnType<typeof setTimeout>;
-    const wait = (): void => {
-      const dueMs = performance.now() + MAX_BEAT_MS;
+    const wait = (delayMs: number): void => {
+      const dueMs = performance.now() + delayMs;
       timer = setTimeout(() => {
         // A process that stood still has not read yet what may have come.
-        if (performance.now() - dueMs > HEARTBEAT_MS) wait();
-        else this.#dependencies.reconnect();
-      }, MAX_BEAT_MS);
+        const stoodStill = performance.now() - dueMs > HEARTBEAT_MS;
+        if (!stoodStill) this.#dependencies.reconnect(MAX_BEAT_MS);
+        // Instances that lost their database together do not all try again together.
+        wait(stoodStill ? MAX_BEAT_MS : MAX_BEAT_MS * (0.75 + Math.random() / 2));
+      }, delayMs);
     };
-    wait();
+    wait(MAX_BEAT_MS);
     return () => clearTimeout(timer);
   }
 }

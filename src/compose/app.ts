@@ -156,6 +156,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     membership,
     inFlight,
     coordination,
+    isLedgerOpen: () => base.connections.isLedgerOpen,
   });
   return createApp(routes, {
     authentication,

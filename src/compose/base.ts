@@ -34,27 +34,45 @@ export interface ComposeOptions {
   readonly clock?: Clock;
   /** By provider type, wire formats that stand in the place of the built-in one. */
   readonly wires?: Readonly<Record<string, Wire>> | undefined;
+  /** Connections that the start has begun to open; they are opened here otherwise. */
+  readonly connectedInstance?: ConnectedInstance | undefined;
+}
+
+/** Who this process is among the gateways of a database, and its connections to it. */
+export interface ConnectedInstance {
+  readonly identity: InstanceIdentity;
+  readonly connections: Connections;
+}
+
+/** Begins to open all connections, and does not wait for them. */
+export function connectInstance({
+  config,
+  database,
+  telemetry,
+  clock = systemClock,
+}: Pick<ComposeOptions, "config" | "database" | "telemetry" | "clock">): ConnectedInstance {
+  const identity: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
+  const connections = openConnections(database, {
+    instance: identity,
+    poolSize: config.databasePoolSize,
+    clock,
+    ledgerSettings: config.redisUrl === undefined ? LEDGER_SETTINGS : SHARED_LEDGER_SETTINGS,
+    onRenewed: (connections) =>
+      telemetry.log.warn({ connections }, "replaced silent connections to the database"),
+  });
+  return { identity, connections };
 }
 
 /** What every part of the gateway is made with: who this instance is, its clock and its connections. */
 export function composeBase(options: ComposeOptions) {
   const { config, telemetry, clock = systemClock } = options;
-  const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
-  const isClustered = config.redisUrl !== undefined;
-  const connections = openConnections(options.database, {
-    instance,
-    poolSize: config.databasePoolSize,
-    clock,
-    ledgerSettings: isClustered ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
-    onRenewed: (connections) =>
-      telemetry.log.warn({ connections }, "replaced silent connections to the database"),
-  });
+  const { identity, connections } = options.connectedInstance ?? connectInstance(options);
   const { sql, background } = connections;
   return {
     ...options,
     clock,
-    instance,
-    isClustered,
+    instance: identity,
+    isClustered: config.redisUrl !== undefined,
     connections,
     sql,
     background,
@@ -80,13 +98,20 @@ export interface Connections {
   readonly webhooks: Database;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
-  /** Gives the connection of the heartbeats up, which does not answer, for a new one. */
-  renewLock(): void;
+  /** Replaces the connection of the heartbeats, which has not answered for `minAgeMs`. */
+  renewLock(minAgeMs: number): void;
+  /** True if the connection that charges is open and serves. */
+  readonly isLedgerOpen: boolean;
+  /** Resolves when there is a connection of each kind. Rejects as the last try did if that takes too long. */
+  whenOpen(): Promise<void>;
   close(): Promise<unknown>;
 }
 
 /** Their users have ended; what does not end by then waits for what never comes. */
 const CLOSE_TIMEOUT_SECONDS = 2;
+
+/** As long as a start waits for its database. */
+const OPEN_TIMEOUT_MS = 60_000;
 
 const WEBHOOK_CONNECTIONS = 3;
 /**
@@ -118,11 +143,12 @@ export function openConnections(
   ): WatchedConnections => {
     // Sessions that are found and ended by their names bear the name of the instance.
     const applicationName = `gateway-${use}-${options.instance.id}`;
-    const database = renewableDatabase(() =>
+    const database = renewableDatabase((events) =>
       connectDatabase(target, {
         poolSize,
         applicationName,
         settings: { ...INSTANCE_SETTINGS, ...settings },
+        events,
       }),
     );
     return { database, applicationName, poolSize };
@@ -132,6 +158,7 @@ export function openConnections(
   const deliveries = open(1, "deliveries", { ...LEDGER_SETTINGS, ...WEBHOOK_SETTINGS });
   const webhooks = open(WEBHOOK_CONNECTIONS, "webhooks", WEBHOOK_SETTINGS);
   const lock = open(1, "lock", HEARTBEAT_SETTINGS);
+  const all = [pool, ledger, deliveries, webhooks, lock].map(({ database }) => database);
   const background = pool.database.sql;
   const watch = new ConnectionWatch(
     lock.database.sql,
@@ -146,17 +173,18 @@ export function openConnections(
     deliveries: deliveries.database.sql,
     webhooks: webhooks.database.sql,
     lock: lock.database.sql,
-    renewLock() {
-      lock.database.renew();
-      options.onRenewed(lock.applicationName);
+    renewLock(minAgeMs) {
+      if (lock.database.renew(minAgeMs)) options.onRenewed(lock.applicationName);
+    },
+    get isLedgerOpen() {
+      return ledger.database.isOpen;
+    },
+    async whenOpen() {
+      await Promise.all(all.map((database) => database.whenOpen(OPEN_TIMEOUT_MS)));
     },
     close() {
       watch.stop();
-      return Promise.all(
-        [pool, ledger, deliveries, webhooks, lock].map(({ database }) =>
-          database.sql.end({ timeout: CLOSE_TIMEOUT_SECONDS }),
-        ),
-      );
+      return Promise.all(all.map(({ sql }) => sql.end({ timeout: CLOSE_TIMEOUT_SECONDS })));
     },
   };
 }

@@ -91,7 +91,7 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     sql: lock,
     instance,
     deploymentMode,
-    reconnect: () => connections.renewLock(),
+    reconnect: (minAgeMs) => connections.renewLock(minAgeMs),
     changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
     lease,
     onGap: options.onGap,

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
-import { type ConfigFaults, maskUrl, refuse, refuseSecret } from "./config-error.ts";
+import { ConfigError, type ConfigFaults, maskUrl, refuse, refuseSecret } from "./config-error.ts";
 import { defaultText, type SettingName } from "./variables.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -22,6 +22,8 @@ export interface DatabaseUrlForm {
   /** Any, unless it is named. */
   readonly path?: RegExp;
   readonly example: string;
+  /** Completes "<setting> …" with what is wrong with a parameter of the URL; undefined if nothing is. */
+  faultOf?(url: URL): string | undefined;
 }
 
 /** The text of any variable; an empty one counts as unset. */
@@ -166,6 +168,8 @@ export class EnvironmentReader {
       if (!isScheme || form.path?.test(url.pathname) === false) {
         throw refuse(name, maskUrl(text), `a URL like ${form.example}`);
       }
+      const fault = form.faultOf?.(url);
+      if (fault !== undefined) throw new ConfigError(`${name} ${fault}`);
       return text;
     }, undefined);
   }

@@ -1,6 +1,7 @@
 import type { NanoUsd } from "../lib/money.ts";
 import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
+import { DatabaseTlsError, takeTls } from "./database-tls.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
 import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
@@ -15,6 +16,14 @@ const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"
 const POSTGRES_URL: DatabaseUrlForm = {
   schemes: ["postgres", "postgresql"],
   example: "postgres://user:password@host/name",
+  faultOf(url) {
+    try {
+      takeTls(new URLSearchParams(url.search));
+    } catch (error) {
+      if (error instanceof DatabaseTlsError) return error.message;
+      throw error;
+    }
+  },
 };
 /** What follows the host is the number of a database: with anything else the driver takes number 0. */
 const REDIS_URL: DatabaseUrlForm = {

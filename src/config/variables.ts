@@ -60,7 +60,8 @@ const SETTINGS = [
   {
     name: "DATABASE_URL",
     default: null,
-    meaning: "any Postgres from version 15; unset, an embedded one runs in `DATA_DIR/postgres`",
+    meaning:
+      "any Postgres from version 15, with `sslmode`, `sslrootcert`, `sslcert` and `sslkey` as libpq has them ([operations](operations.md#your-own-postgres)); unset, an embedded one runs in `DATA_DIR/postgres`",
   },
   {
     name: "DATABASE_POOL_SIZE",

@@ -1,9 +1,21 @@
 import { resolve } from "node:path";
-import type { DatabaseTarget } from "../../db/client.ts";
+import {
+  connectDatabase,
+  type Database,
+  type DatabaseTarget,
+  retryDelaySeconds,
+} from "../../db/client.ts";
+import {
+  assertUsable,
+  describeFailure,
+  isDatabaseFailure,
+  mayPass,
+} from "../../db/connect-failure.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
-import { migrate } from "../../db/migrate.ts";
+import { MIGRATION_SETTINGS, migrateSchema } from "../../db/migrate.ts";
 import { refuse } from "../config/config-error.ts";
 import type { GatewayConfig } from "../config.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 
 export interface StartedDatabase {
   readonly target: DatabaseTarget;
@@ -13,50 +25,93 @@ export interface StartedDatabase {
   stop(): Promise<void>;
 }
 
-/** The configured database, or the embedded one in the data folder; its schema is brought up to date. */
-export async function startDatabase(
-  config: GatewayConfig,
-  log: (message: string) => void,
-): Promise<StartedDatabase> {
-  const database = await openDatabase(config, log);
-  try {
-    await migrate(database.target);
-  } catch (error) {
-    await database.stop();
-    throw unusable(config, error);
-  }
-  return database;
-}
+type Log = Pick<Telemetry["log"], "info" | "warn">;
 
-/** One line that names the setting, without its password. */
-function unusable(config: GatewayConfig, cause: unknown): Error {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  const { databaseUrl } = config;
-  if (databaseUrl === undefined)
-    return new Error(`the embedded database cannot be used: ${reason}`);
-  const { host, pathname } = URL.parse(databaseUrl) ?? { host: "", pathname: "" };
-  return new Error(
-    `DATABASE_URL: the database ${host}${pathname} cannot be used (${reason}); a Postgres of version 15 or later is needed`,
-  );
-}
-
-async function openDatabase(
-  config: GatewayConfig,
-  log: (message: string) => void,
-): Promise<StartedDatabase> {
+/** The configured database, or the embedded one in the data folder, which is started. */
+export async function openDatabase(config: GatewayConfig, log: Log): Promise<StartedDatabase> {
   if (config.databaseUrl !== undefined) {
     return foreignDatabase(config.databaseUrl);
   }
   const { dataDir } = config;
-  const embedded = await startEmbeddedPostgres({ dataDir, log }).catch((error) => {
-    throw asDataFolderFault(dataDir, error);
-  });
+  const embedded = await startEmbeddedPostgres({ dataDir, log: (text) => log.info(text) }).catch(
+    (error) => {
+      throw asDataFolderFault(dataDir, error);
+    },
+  );
   return {
     target: { url: embedded.url },
     isEmbedded: true,
     announceStop: () => embedded.announceStop(),
     stop: () => embedded.stop(),
   };
+}
+
+interface PrepareOptions {
+  readonly config: GatewayConfig;
+  readonly target: DatabaseTarget;
+  readonly log: Log;
+  /** Throws if the start is to end: asked between the tries. */
+  readonly assertGoesOn: () => void;
+  /** How long a database that cannot be reached is tried again. */
+  readonly retryForMs?: number;
+}
+
+/** A database that is started together with the gateway is there by then. */
+const RETRY_FOR_MS = 60_000;
+const RETRY_LOG_MS = 10_000;
+
+/**
+ * Connects and brings the schema up to date. Returns the connection, for what else a start asks. A database
+ * that cannot be reached is tried again for a minute. Throws one line that says what fails.
+ */
+export async function prepareDatabase(options: PrepareOptions): Promise<Database> {
+  const { config, target, log, assertGoesOn, retryForMs = RETRY_FOR_MS } = options;
+  const untilMs = performance.now() + retryForMs;
+  let lastLogMs = Number.NEGATIVE_INFINITY;
+  for (let failures = 1; ; failures++) {
+    try {
+      return await openSession(target, log);
+    } catch (error) {
+      assertGoesOn();
+      const nowMs = performance.now();
+      if (!mayPass(error) || nowMs >= untilMs) throw asUnusable(config, error);
+      if (nowMs - lastLogMs >= RETRY_LOG_MS) {
+        lastLogMs = nowMs;
+        const leftSeconds = Math.ceil((untilMs - nowMs) / 1_000);
+        log.warn(`${unusable(config, error)}; trying again for ${leftSeconds} s`);
+      }
+      await Bun.sleep(retryDelaySeconds(failures) * 1_000);
+    }
+  }
+}
+
+async function openSession(target: DatabaseTarget, log: Log): Promise<Database> {
+  const open = (applicationName: string) =>
+    connectDatabase(target, { poolSize: 1, applicationName, settings: MIGRATION_SETTINGS });
+  const [sql, probe] = [open("gateway-start"), open("gateway-probe")];
+  try {
+    await assertUsable(sql, probe);
+    await migrateSchema(sql, (message) => log.info(message));
+    return sql;
+  } catch (error) {
+    void sql.end({ timeout: 0 });
+    throw error;
+  } finally {
+    void probe.end({ timeout: 0 });
+  }
+}
+
+/** A failure of the database as one line that names the setting; any other as it is. */
+export function asUnusable(config: GatewayConfig, error: unknown): unknown {
+  return isDatabaseFailure(error) ? new Error(unusable(config, error), { cause: error }) : error;
+}
+
+function unusable({ databaseUrl }: GatewayConfig, error: unknown): string {
+  const reason = describeFailure(error);
+  if (databaseUrl === undefined) return `the embedded database cannot be used: ${reason}`;
+  // Without user, password and parameters.
+  const { host, pathname } = URL.parse(databaseUrl) ?? { host: "", pathname: "" };
+  return `DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`;
 }
 
 /** One that is started and stopped elsewhere. */

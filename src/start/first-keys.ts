@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { type FirstOrganization, findFirstOrganization } from "../../db/queries/organizations.ts";
 import type { GatewayConfig } from "../config.ts";
@@ -32,48 +32,43 @@ interface FirstStart {
  */
 export async function createFirstKeys(
   config: GatewayConfig,
-  target: DatabaseTarget,
+  sql: Database,
   isTerminal: boolean,
 ): Promise<FirstStart> {
-  const sql = connectDatabase(target, { poolSize: 1, applicationName: "gateway-first-start" });
   const path = join(config.dataDir, FILE_NAME);
   let kept: FirstKeys = { kind: "shown" };
-  try {
-    const prepared = await createFirstOrganization(
-      sql,
-      {
-        name: "Default organization",
-        plan: config.plan,
-        startingCreditNano: config.startingCreditNanoUsd,
-        managementKey: config.managementKey,
-        secretKey: config.secretKey,
-      },
-      Date.now(),
-      async ({ managementKey, secretKey }) => {
-        if (isTerminal) return showKeys({ managementKey, secretKey });
-        const file = {
-          base_url: baseUrl(config),
-          management_key: managementKey,
-          secret_key: secretKey,
-        };
-        try {
-          mkdirSync(config.dataDir, { recursive: true });
-          writeFirstKeys(path, file);
-        } catch (error) {
-          throw asDataFolderFault(config.dataDir, error);
-        }
-        kept = { kind: "file", path, file };
-      },
-    );
-    if (config.operatorKey !== undefined) {
-      const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
-      await addOperatorKey(sql, { ...key, nowMs: Date.now() });
-    }
-    const keys = prepared === undefined ? await keptBefore(sql, path) : kept;
-    return { keys, organization: await findFirstOrganization(sql) };
-  } finally {
-    await sql.end({ timeout: 5 });
+  const prepared = await createFirstOrganization(
+    sql,
+    {
+      name: "Default organization",
+      plan: config.plan,
+      startingCreditNano: config.startingCreditNanoUsd,
+      managementKey: config.managementKey,
+      secretKey: config.secretKey,
+    },
+    Date.now(),
+    async ({ managementKey, secretKey }) => {
+      if (isTerminal) return showKeys({ managementKey, secretKey });
+      const file = {
+        base_url: baseUrl(config),
+        management_key: managementKey,
+        secret_key: secretKey,
+      };
+      try {
+        mkdirSync(config.dataDir, { recursive: true });
+        writeFirstKeys(path, file);
+      } catch (error) {
+        throw asDataFolderFault(config.dataDir, error);
+      }
+      kept = { kind: "file", path, file };
+    },
+  );
+  if (config.operatorKey !== undefined) {
+    const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
+    await addOperatorKey(sql, { ...key, nowMs: Date.now() });
   }
+  const keys = prepared === undefined ? await keptBefore(sql, path) : kept;
+  return { keys, organization: await findFirstOrganization(sql) };
 }
 
 /** Undefined also where the keys in the file are not this database's, or not any more. */

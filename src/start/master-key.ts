@@ -10,7 +10,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import type { MasterKeySettings } from "../config/access-keys.ts";
 import type { GatewayConfig } from "../config.ts";
 import { type Keyring, MASTER_KEY_BYTES } from "../lib/keyring.ts";
@@ -64,24 +64,16 @@ interface OpenedKeys {
  * The keys that encrypt what is kept at rest, proven against the database: the configured ones, or one made
  * for the data folder once. Throws with one line where they are not those of the database.
  */
-export async function openMasterKeys(
-  settings: KeySettings,
-  target: DatabaseTarget,
-): Promise<OpenedKeys> {
-  const sql = connectDatabase(target, { poolSize: 1, applicationName: "gateway-master-key" });
-  try {
-    const keys = knownMasterKeys(settings) ?? (await makeKeys(sql, settings));
-    const { keyring, isBeingReplaced } = await openKeyring(sql, keys);
-    return {
-      keyring,
-      environment: settingsOf(keys),
-      notice: isBeingReplaced
-        ? `the master key is being replaced: ${ROTATE} brings it to its end`
-        : undefined,
-    };
-  } finally {
-    await sql.end({ timeout: 5 });
-  }
+export async function openMasterKeys(settings: KeySettings, sql: Database): Promise<OpenedKeys> {
+  const keys = knownMasterKeys(settings) ?? (await makeKeys(sql, settings));
+  const { keyring, isBeingReplaced } = await openKeyring(sql, keys);
+  return {
+    keyring,
+    environment: settingsOf(keys),
+    notice: isBeingReplaced
+      ? `the master key is being replaced: ${ROTATE} brings it to its end`
+      : undefined,
+  };
 }
 
 /** A key made in the place of one that is lost would open nothing, and hide the loss. */

@@ -1,3 +1,4 @@
+import type { ConnectedInstance } from "../compose/base.ts";
 import { composeGateway, type Gateway } from "../compose.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Keyring } from "../lib/keyring.ts";
@@ -9,6 +10,7 @@ import { type Server, type StopSignals, stopInOrder } from "./stop.ts";
 interface ServeOptions {
   readonly config: GatewayConfig;
   readonly database: StartedDatabase;
+  readonly instance: ConnectedInstance;
   readonly keyring: Keyring;
   readonly telemetry: Telemetry;
   readonly signals: StopSignals;
@@ -30,6 +32,7 @@ export async function serve(options: ServeOptions): Promise<number> {
     gateway = await composeGateway({
       config,
       database: database.target,
+      connectedInstance: options.instance,
       keyring: options.keyring,
       telemetry,
       onFenced: () => {

@@ -1,6 +1,6 @@
 import type { GatewayConfig } from "../config.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
-import { startDatabase } from "./database.ts";
+import { asUnusable, openDatabase, prepareDatabase } from "./database.ts";
 import { announce, createFirstKeys } from "./first-keys.ts";
 import { openMasterKeys } from "./master-key.ts";
 import { freePort } from "./port.ts";
@@ -27,17 +27,17 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
     throw new Error("--workers starts several instances, which need REDIS_URL; set it");
   }
   const port = freePort(config);
-  const database = await startDatabase(config, (message) => telemetry.log.info(message));
+  const database = await openDatabase(config, telemetry.log);
   let workers: WorkerProcesses | undefined;
   try {
-    signals.assertNone();
-    const masterKeys = await openMasterKeys(config, database.target);
+    const assertGoesOn = () => signals.assertNone();
+    const { target } = database;
+    const session = await prepareDatabase({ config, target, log: telemetry.log, assertGoesOn });
+    assertGoesOn();
+    const masterKeys = await openMasterKeys(config, session);
     if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
-    const firstStart = await createFirstKeys(
-      config,
-      database.target,
-      process.stdout.isTTY === true,
-    );
+    const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
+    await session.end({ timeout: SESSION_END_SECONDS });
     workers = new WorkerProcesses({
       count: options.count,
       script: options.script,
@@ -63,9 +63,11 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
   } catch (error) {
     await workers?.stop();
     await database.stop();
-    throw error;
+    throw asUnusable(config, error);
   }
 }
+
+const SESSION_END_SECONDS = 5;
 
 /** How `bun run start` was called: alone, as the parent of workers, or as one of them. */
 type Role =

@@ -56,7 +56,9 @@ function readyRoute(dependencies: HealthDependencies): RouteDefinition {
         description: "Requests can be served.",
         schema: Type.Object(
           { status: Type.Literal("ok"), checks: Type.Record(Type.String(), Type.String()) },
-          { examples: [{ status: "ok", checks: { database: "ok" } }] },
+          {
+            examples: [{ status: "ok", checks: { database: "ok", ledger: "ok", draining: "ok" } }],
+          },
         ),
       },
       503: { description: "Not ready; `checks` beside the error says what is wrong" },

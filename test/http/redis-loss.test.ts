@@ -50,7 +50,7 @@ describe.skipIf(binary === null)("a gateway whose rate limits are counted in Red
     });
     expect(ready.body).toEqual({
       status: "ok",
-      checks: { database: "ok", draining: "ok", redis: "ok" },
+      checks: { database: "ok", ledger: "ok", draining: "ok", redis: "ok" },
     });
     const secret = await addSecretKey(gateway, { rateLimitRpm: 2 });
     const first = await chat(secret);

@@ -22,9 +22,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   network = await startCuttingProxy(database.url);
   asking = connectDatabase(database, { poolSize: 1, applicationName: "asking" });
-  pool = renewableDatabase(() =>
-    connectDatabase({ url: network.url }, { poolSize: POOL_SIZE, applicationName: "watched" }),
-  );
+  pool = openPool("watched");
   const watched = { database: pool, applicationName: "watched", poolSize: POOL_SIZE };
   watch = new ConnectionWatch(asking, [watched], (name) => void renewed.push(name));
   await asking`CREATE TABLE things (name text PRIMARY KEY)`;
@@ -36,6 +34,11 @@ afterAll(async () => {
   await network.stop();
   await database.drop();
 });
+
+const openPool = (applicationName: string) =>
+  renewableDatabase((events) =>
+    connectDatabase({ url: network.url }, { poolSize: POOL_SIZE, applicationName, events }),
+  );
 
 const codeOf = (failing: Promise<unknown>) =>
   failing.then(
@@ -77,4 +80,58 @@ test("of several connections one that has died without a word is noticed, and wh
   await sql`INSERT INTO things VALUES ('three')`;
   const rows = await asking<{ name: string }[]>`SELECT name FROM things ORDER BY 1`;
   expect(rows.map(({ name }) => name)).toEqual(["one", "three"]);
+});
+
+test("connections that take long to open are left in peace, and counted from when they stand", async () => {
+  network.delayConnections(SLOW_SECONDS * 1_000);
+  const slow = openPool("slow");
+  const watched = { database: slow, applicationName: "slow", poolSize: POOL_SIZE };
+  const replaced: string[] = [];
+  const slowWatch = new ConnectionWatch(asking, [watched], (name) => void replaced.push(name));
+  try {
+    expect(slow.isOpen).toBeFalse();
+    // Between them both wait for longer than the watch allows a connection that stands.
+    const [[first], [second]] = await Promise.all([
+      slow.sql`SELECT 1 AS found`,
+      slow.sql`SELECT 2 AS found`,
+    ]);
+    expect([first!.found, second!.found]).toEqual([1, 2]);
+    expect(slow.isOpen).toBeTrue();
+    expect(replaced).toEqual([]);
+  } finally {
+    network.delayConnections(0);
+    slowWatch.stop();
+    await slow.sql.end({ timeout: 1 });
+  }
+});
+
+test("a connection that is being opened is kept when it is renewed", async () => {
+  network.delayConnections(SLOW_SECONDS * 1_000);
+  const slow = openPool("slow");
+  try {
+    const first = slow.sql`SELECT 1 AS found`;
+    await until("it is being opened", () => slow.openingCount > 0);
+    expect(slow.renew()).toBeFalse();
+    expect(await first).toEqual([{ found: 1 }] as never);
+  } finally {
+    network.delayConnections(0);
+    await slow.sql.end({ timeout: 1 });
+  }
+});
+
+test("a connection that dies silently while it is being opened is replaced by one that is opened beside it", async () => {
+  const { silenced } = network;
+  network.swallow("lost");
+  const lost = openPool("lost");
+  try {
+    const swallowed = codeOf(lost.sql`SELECT 1`);
+    await until("it is swallowed", () => network.silenced > silenced);
+    network.letThrough("lost");
+    expect(lost.renew()).toBeFalse();
+    await lost.whenOpen(5_000);
+    expect(await swallowed).toBe("CONNECTION_DESTROYED");
+    expect(await codeOf(lost.sql`SELECT 1`)).toBe("done");
+  } finally {
+    await lost.sql.end({ timeout: 1 });
+  }
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, createServer, type Socket } from "node:net";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import { connectDatabase, type Database, retryDelaySeconds } from "../../db/client.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
@@ -99,4 +99,31 @@ test("a server that closes new connections without a word refuses what opened th
   }
   await behindIt.end({ timeout: 1 });
   silent.close();
+});
+
+test("a query waits for the connection that is free first, not for the one that is opened for it", async () => {
+  const pool = connectDatabase({ url: proxy.url }, { poolSize: 2, applicationName: "driver" });
+  await pool`SELECT 1`;
+  proxy.delayConnections(60_000);
+  try {
+    const both = await Promise.all([pool`SELECT 1 AS found`, pool`SELECT 2 AS found`]);
+    expect(both.map(([row]) => row!.found)).toEqual([1, 2]);
+  } finally {
+    proxy.delayConnections(0);
+    await pool.end({ timeout: 0 });
+  }
+});
+
+test("tries to connect are spread over a time that doubles with each failure, up to a second", () => {
+  for (const [failures, mostSeconds] of [
+    [0, 0.1],
+    [1, 0.2],
+    [3, 0.8],
+    [4, 1],
+    [40, 1],
+  ] as const) {
+    const delays = Array.from({ length: 1_000 }, () => retryDelaySeconds(failures));
+    expect(Math.max(...delays)).toBeWithin(mostSeconds * 0.9, mostSeconds);
+    expect(Math.min(...delays)).toBeWithin(0, mostSeconds * 0.1);
+  }
 });

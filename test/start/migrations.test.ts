@@ -1,7 +1,13 @@
 import { expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
-import { MIGRATION_LOCK, migrate, readMigrationState } from "../../db/migrate.ts";
+import {
+  appliedMigrations,
+  MIGRATION_LOCK,
+  migrate,
+  readMigrationState,
+} from "../../db/migrate.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
 
 async function withEmptyDatabase(run: (database: OpenTestDatabase) => Promise<void>) {
   const database = await openTestDatabase(1);
@@ -32,7 +38,7 @@ test("a migration that fails leaves nothing behind, and is the whole of it next 
     // In the way of a later migration than the first.
     await sql`CREATE TABLE master_key (id int)`;
     await expect(migrate({ url })).rejects.toThrow("master_key");
-    expect([...(await recorded(sql))]).toEqual([]);
+    expect(await appliedMigrations(sql)).toEqual([]);
     await sql`DROP TABLE master_key`;
     await migrate({ url });
     expect((await readMigrationState(sql)).pending).toEqual([]);
@@ -51,5 +57,30 @@ test("who waits for another one's migration waits as long as it takes, whatever 
     await sql`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`;
     await waiting;
     expect((await readMigrationState(sql)).pending).toEqual([]);
+  });
+}, 60_000);
+
+test("the log says what is applied, what is waited for, and how long it took", async () => {
+  await withEmptyDatabase(async ({ url, sql }) => {
+    await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
+    const lines: string[] = [];
+    const migrating = migrate({ url }, (line) => void lines.push(line));
+    await until("it waits", () => lines.length > 0);
+    await sql`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`;
+    await migrating;
+    const applied = (await recorded(sql)).length;
+    expect(lines[0]).toStartWith("waiting for another gateway that migrates the database");
+    expect(lines[1]).toStartWith(`migrating the database: ${applied} to apply, up to 00`);
+    expect(lines.at(-1)).toMatch(/^migrated the database in \d+\.\d s$/);
+    await migrate({ url }, (line) => void lines.push(`again: ${line}`));
+    expect(lines.filter((line) => line.startsWith("again"))).toEqual([]);
+  });
+}, 60_000);
+
+test("a failure names the migration, and in place of its statement what the database says", async () => {
+  await withEmptyDatabase(async ({ url, sql }) => {
+    await sql`CREATE TABLE master_key (id int)`;
+    const failure = await migrate({ url }).catch((error: Error) => error.message);
+    expect(failure).toMatch(/^migration \d{4}_[a-z-]+: relation "master_key" already exists$/);
   });
 }, 60_000);

@@ -24,7 +24,7 @@ test("GATEWAY_OPERATOR_KEY is added at any start, once, and not again after it w
           },
           { cwd: folder },
         ),
-        { url: database.url },
+        database.sql,
         false,
       );
     const found = (key: string) => findOperatorKey({ hash: hashApiKey(key) }).run(database.sql);

@@ -126,16 +126,11 @@ test(
 );
 
 test(
-  "a database of one's own without a master key is refused, and so is one that cannot be reached",
+  "a database of one's own without a master key is refused",
   async () => {
     const environment = { DATABASE_URL: "postgres://nobody:hidden@127.0.0.1:9/none" };
-    const launch = (more: Record<string, string>) =>
-      grounds.launch({ dataDir: grounds.newDataDir(), environment: { ...environment, ...more } });
-    const keyless = await refusal(launch({}));
-    expect(keyless).toStartWith("GATEWAY_MASTER_KEY is not set");
-    const unreachable = await refusal(launch({ GATEWAY_MASTER_KEY: MASTER_KEY }));
-    expect(unreachable).toContain("127.0.0.1:9");
-    expect(unreachable).not.toContain("hidden");
+    const gateway = grounds.launch({ dataDir: grounds.newDataDir(), environment });
+    expect(await refusal(gateway)).toStartWith("GATEWAY_MASTER_KEY is not set");
   },
   TIMEOUT_MS,
 );

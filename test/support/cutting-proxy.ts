@@ -27,6 +27,10 @@ export interface CuttingProxy {
    */
   arm(trouble: Trouble, text: string, name?: string): void;
   disarm(): void;
+  /** New connections reach the server after this time, as if it took so long to accept them. */
+  delayConnections(delayMs: number): void;
+  /** When a client first could use a connection since the last `breakDown`, by `performance.now()`. */
+  readonly firstReadyAtMs: number | undefined;
   /** Cuts every connection; new ones are refused until `restore`. */
   breakDown(): void;
   restore(): void;
@@ -68,13 +72,24 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   let isStopping = false;
   let cuts = 0;
   let refusals = 0;
+  let delayMs = 0;
+  let firstReadyAtMs: number | undefined;
 
-  const listener = createServer((client) => {
+  const listener = createServer({ pauseOnConnect: true }, (client) => {
     if (isBroken) {
       refusals++;
       client.destroy();
       return;
     }
+    if (delayMs === 0) return forwardAll(client);
+    client.on("error", () => {});
+    waiting.add(client);
+    setTimeout(() => {
+      if (waiting.delete(client) && !client.destroyed) forwardAll(client);
+    }, delayMs);
+  });
+  const waiting = new Set<Socket>();
+  const forwardAll = (client: Socket): void => {
     const server = connect(Number(target.port || 5432), target.hostname);
     const pair: Pair = { client, server, startup: "", isSilent: false, held: [] };
     pairs.add(pair);
@@ -121,6 +136,7 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
       }
     });
     server.on("data", (data) => {
+      if (isReady(Buffer.from(data))) firstReadyAtMs ??= performance.now();
       if (!isReplyLost) forward(client, Buffer.from(data));
       else if (isReady(Buffer.from(data))) cut();
     });
@@ -129,13 +145,17 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
       socket.on("close", end);
       socket.setNoDelay(true);
     }
-  });
+    client.resume();
+  };
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const url = new URL(databaseUrl);
   url.hostname = "127.0.0.1";
   url.port = String((listener.address() as { port: number }).port);
 
   const cutAll = () => {
+    firstReadyAtMs = undefined;
+    for (const client of waiting) client.destroy();
+    waiting.clear();
     for (const { client, server } of [...pairs]) {
       cuts++;
       client.destroy();
@@ -159,6 +179,12 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     },
     disarm() {
       armed = undefined;
+    },
+    delayConnections(newDelayMs) {
+      delayMs = newDelayMs;
+    },
+    get firstReadyAtMs() {
+      return firstReadyAtMs;
     },
     breakDown() {
       isBroken = true;

@@ -175,7 +175,6 @@ async function answersAsGateway(config: GatewayConfig): Promise<boolean> {
 }
 
 const DATABASE_CHECK = "database";
-const OLDEST_MAJOR_VERSION = 15;
 
 /** What else is looked at in a database of the current schema. */
 type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
@@ -205,13 +204,8 @@ export async function checkDatabase(
 
 async function look(sql: Database, address: string, lookFurther: FurtherLook): Promise<Finding[]> {
   const version = await readServerVersion(sql);
-  const found = `${address}, Postgres ${version.text}`;
-  if (version.major < OLDEST_MAJOR_VERSION) {
-    return [
-      wrong(DATABASE_CHECK, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`),
-    ];
-  }
-  return [ok(DATABASE_CHECK, found), ...(await lookAtSchema(sql, lookFurther))];
+  const found = ok(DATABASE_CHECK, `${address}, Postgres ${version.text}`);
+  return [found, ...(await lookAtSchema(sql, lookFurther))];
 }
 
 async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {

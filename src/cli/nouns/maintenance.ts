@@ -94,7 +94,7 @@ const run: Command = {
     const settings = readOperatorSettings(environment, cwd);
     const applied = await withServer(settings, log, async (sql, target) => {
       const { pending } = await readMigrationState(sql);
-      await migrate(target);
+      await migrate(target, log);
       return pending;
     });
     const text =
