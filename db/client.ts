@@ -242,7 +242,9 @@ export function inOneSnapshot<Result>(
 
 /**
  * A commit repeats the same few statements: planning them each time costs more than running them.
- * A plan that is kept must not be one that was made for empty tables, so it takes indexes throughout.
+ * A plan that is kept must not be one that was made for empty tables, so it takes indexes throughout. That does not
+ * keep a join from reading a whole index for each batch if it was planned while the table was small: statements on
+ * the paths of money and events find their rows by loops or by lateral subqueries with LIMIT.
  */
 export const LEDGER_SETTINGS: Record<string, string> = {
   plan_cache_mode: "force_generic_plan",

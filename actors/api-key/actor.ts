@@ -51,8 +51,14 @@ export interface KeyUpdate {
   readonly author?: Author | undefined;
 }
 
+/** A period whose budget causes a 402. */
+export interface RefusingPeriod extends NewPeriod {
+  /** True if at least 95 % of the budget is spent. */
+  readonly isNearlySpent: boolean;
+}
+
 /** One for all: most keys never exhaust a budget. */
-const NONE: ReadonlySet<string> = new Set();
+const NONE: ReadonlyMap<string, boolean> = new Map();
 
 /** One API key: who may do what with it, and what it may still spend. */
 export const apiKeyActor = defineActor({
@@ -92,12 +98,19 @@ export const apiKeyActor = defineActor({
 
     ...spenderVerbs<ApiKeyRecord>(),
 
-    /** A refusal that spend alone explains: emits the events of these periods unless they went out. */
-    exhausted(state: ApiKeyState, periods: readonly NewPeriod[]): Turn<ApiKeyState, undefined> {
-      const fresh = periods.filter((period) => !state.exhausted.has(period.id));
+    /** Emits the events of a 402 that the budgets of these periods cause, unless they are known to be out. */
+    exhausted(
+      state: ApiKeyState,
+      periods: readonly RefusingPeriod[],
+    ): Turn<ApiKeyState, undefined> {
+      const fresh = periods.filter(({ id, isNearlySpent }) => {
+        const before = state.exhausted.get(id);
+        return before === undefined || (isNearlySpent && !before);
+      });
       if (fresh.length === 0) return { state, reply: undefined };
+      const noted = fresh.map(({ id, isNearlySpent }) => [id, isNearlySpent] as const);
       return {
-        state: { ...state, exhausted: new Set([...state.exhausted, ...fresh.map(({ id }) => id)]) },
+        state: { ...state, exhausted: new Map([...state.exhausted, ...noted]) },
         reply: undefined,
         effects: [budgetExhaustedEffect(fresh)],
       };

@@ -41,8 +41,11 @@ export interface SpenderFacts<Record extends Spender> extends Periods {
   /** Held by requests that were admitted in the day, and in the month. */
   readonly dayHeldNano: bigint;
   readonly monthHeldNano: bigint;
-  /** Accounts for which budget.exhausted is known to have been emitted. */
-  readonly exhausted: ReadonlySet<string>;
+  /**
+   * Accounts for which budget.exhausted is known to have been emitted; true if at least 95 % of the budget was spent
+   * then, so that the threshold of 100 % is known to have been emitted too.
+   */
+  readonly exhausted: ReadonlyMap<string, boolean>;
 }
 
 export interface SpenderState<Record extends Spender> extends SpenderFacts<Record> {
@@ -128,7 +131,7 @@ export function rollPeriods<Record extends Spender>(
     dayHeldNano: 0n,
     month,
     monthHeldNano: month === state.month ? state.monthHeldNano : 0n,
-    exhausted: new Set(),
+    exhausted: new Map(),
   });
 }
 

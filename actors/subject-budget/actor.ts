@@ -15,7 +15,7 @@ import type { ActorRegistry } from "../runtime/registry.ts";
 type SubjectBudgetState = SpenderState<Spender>;
 
 const PERIODS: PeriodNames = { day: subjectDayAccountId, month: subjectMonthAccountId };
-const NONE: ReadonlySet<string> = new Set();
+const NONE: ReadonlyMap<string, boolean> = new Map();
 /** One that was deleted binds nothing more; requests that began under it still end in its accounts. */
 const DELETED: Spender = { isActive: true, dailyBudgetNano: null, monthlyBudgetNano: null };
 

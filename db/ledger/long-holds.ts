@@ -160,6 +160,6 @@ function around(name: string, also: Omit<StatementEffect, "run"> | undefined) {
     kind: "statement" as const,
     name: also === undefined ? name : `${name}+${also.name}`,
     tables: ["accounts", "attempts", "holds", "transactions", "outbox", ...(also?.tables ?? [])],
-    events: ["budget.threshold", "budget.exhausted", ...(also?.events ?? [])],
+    events: ["budget.threshold", ...(also?.events ?? [])],
   };
 }

@@ -305,7 +305,7 @@ export function updateKeyEffect(
     kind: "statement",
     name: "key-update",
     tables: TABLES,
-    events: [event.type, "budget.threshold", "budget.exhausted"],
+    events: [event.type, "budget.threshold"],
     async run(sql) {
       if (keptScopes.length > 0) await assertKept(sql, keyId, keptScopes);
       const updated =
@@ -348,7 +348,7 @@ export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEff
   };
 }
 
-/** A refusal that spend alone explains has reached the budget of these periods. */
+/** Emits the events of a 402 that the budgets of these periods cause. */
 export function budgetExhaustedEffect(periodAccounts: readonly NewPeriod[]): StatementEffect {
   return {
     kind: "statement",

@@ -1,6 +1,8 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { PeriodHeadroom } from "../../actors/periods/state.ts";
 import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
 import { type RateDecision, type RateWindows, tokenWindow } from "../cluster/interface.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
@@ -133,10 +135,33 @@ export class CallAdmission {
     const [day, month] = [utcDay(nowMs).start, utcMonth(nowMs).start];
     const left = await read(findMoneyLeft(key.organizationId, key.id, day, month));
     if (left === undefined) throw invalidKey();
-    assertBudget("daily", key.dailyBudgetNano, left.spentTodayNano);
-    assertBudget("monthly", key.monthlyBudgetNano, left.spentThisMonthNano);
+    await this.#assertBudgets(key, [
+      usedUpPeriod("day", dayAccountId(key.id, day), day, key.dailyBudgetNano, left.spentTodayNano),
+      usedUpPeriod(
+        "month",
+        monthAccountId(key.id, month),
+        month,
+        key.monthlyBudgetNano,
+        left.spentThisMonthNano,
+      ),
+    ]);
     assertCredit(left);
     return headers;
+  }
+
+  /** Throws 402 if a period is used up. */
+  async #assertBudgets(
+    { id: keyId, organizationId }: ApiKeyRecord,
+    periods: readonly (UsedUpPeriod | undefined)[],
+  ): Promise<void> {
+    const usedUp = periods.filter((period) => period !== undefined);
+    const [first] = usedUp;
+    if (first === undefined) return;
+    await this.#dependencies.money.noteUsedUp({ organizationId, keyId }, usedUp);
+    throw new GatewayError(
+      "budget_exhausted",
+      `The ${first.kind === "day" ? "daily" : "monthly"} budget of this API key is used up, so its request body was not read.`,
+    );
   }
 
   /** Throws 429. */
@@ -291,12 +316,18 @@ function invalidKey(): GatewayError {
   return new GatewayError("invalid_api_key", "The API key is not valid.");
 }
 
-function assertBudget(period: string, budgetNano: bigint | null, spentNano: bigint): void {
-  if (budgetNano === null || spentNano < budgetNano) return;
-  throw new GatewayError(
-    "budget_exhausted",
-    `The ${period} budget of this API key is used up, so its request body was not read.`,
-  );
+type UsedUpPeriod = Omit<PeriodHeadroom, "freeNano">;
+
+/** Returns undefined if the period has no budget, or something of it is left. */
+function usedUpPeriod(
+  kind: "day" | "month",
+  accountId: string,
+  periodStart: string,
+  budgetNano: bigint | null,
+  spentNano: bigint,
+): UsedUpPeriod | undefined {
+  if (budgetNano === null || spentNano < budgetNano) return undefined;
+  return { kind, accountId, periodStart, budgetNano, unspentNano: budgetNano - spentNano };
 }
 
 /** On the plan `byok` calls are not charged here: they go to the organization's own provider accounts. */

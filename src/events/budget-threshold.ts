@@ -24,7 +24,8 @@ export const SAMPLE_BUDGET = {
 
 export const budgetThreshold = defineEvent({
   type: "budget.threshold",
-  summary: "A key has spent 50, 80 or 100 percent of a budget; once for each period and threshold.",
+  summary:
+    "A key has spent 50, 80 or 100 percent of a budget; once for each period and threshold. 100 is also sent with a 402 that the budget causes if at least 95 percent are spent.",
   payload: budgetPayload,
   sample: { ...SAMPLE_BUDGET, threshold_percent: 80, spent_usd: 8 },
 });

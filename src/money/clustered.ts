@@ -23,7 +23,7 @@ import type {
 } from "./interface.ts";
 import { notHeld } from "./pending-charge.ts";
 import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
-import { tellExhausted } from "./refusal.ts";
+import { emitExhausted } from "./refusal.ts";
 
 /** Between two tries to give a hold back. */
 const RETRY_MS = 1_000;
@@ -230,7 +230,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
         refused: (error, headroom) => {
           endDeadline();
           if (headroom === undefined) reject(error);
-          else void tellExhausted(this.dependencies, request, headroom).then(() => reject(error));
+          else void emitExhausted(this.dependencies, request, headroom).then(() => reject(error));
         },
       });
       this.holdQueue.submit(pending);

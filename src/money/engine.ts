@@ -13,6 +13,7 @@ import type {
   Hold,
   HoldRequest,
   LongHoldRequest,
+  MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
 import {
@@ -22,6 +23,7 @@ import {
   SettleDeadline,
   settlementOf,
 } from "./pending-charge.ts";
+import { emitExhaustedOf } from "./refusal.ts";
 import { Refunds, type UndeliveredNotes } from "./undelivered.ts";
 
 /** What either engine is made from. */
@@ -80,6 +82,10 @@ export abstract class MoneyEngine implements ChargeOwner {
   /** The charge is durable. */
   abstract charged(settlement: Settlement): void;
   abstract notCharged(settlement: Settlement): void;
+
+  noteUsedUp(...[key, periods]: Parameters<MoneyPort["noteUsedUp"]>): Promise<void> {
+    return emitExhaustedOf(this.dependencies, key, periods);
+  }
 
   postLater(charge: PendingCharge): void {
     this.ledger.postLater(charge);

@@ -1,3 +1,4 @@
+import type { PeriodHeadroom } from "../../actors/periods/state.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { AlsoEnded } from "../../db/ledger/long-holds.ts";
 import type { RequestAccounts, UsageFigures } from "../../db/ledger/rows.ts";
@@ -133,6 +134,11 @@ export interface MoneyPort extends LongHolds {
    * rejects, nothing was posted. Rejects with a plain Error, a fault of the program, where nothing is held.
    */
   settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
+  /** Emits budget.exhausted of a key's periods whose budgets reject a request before it asks for a hold. Never rejects. */
+  noteUsedUp(
+    key: Pick<HoldRequest, "organizationId" | "keyId">,
+    periods: readonly Omit<PeriodHeadroom, "freeNano">[],
+  ): Promise<void>;
   /** Gives back what nothing was delivered for. What has a checkpoint stays held: it has to be settled. */
   release(hold: Hold): void;
   /** Number of holds that are neither settled nor released. */

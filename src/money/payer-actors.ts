@@ -101,15 +101,6 @@ export class PayerActors {
     };
   }
 
-  areLoaded(request: Spending): boolean {
-    const { subjects = [] } = request;
-    return (
-      this.#key(request) !== undefined &&
-      this.#organization(request) !== undefined &&
-      subjects.every(({ budgetId }) => this.#subjectBudget(budgetId) !== undefined)
-    );
-  }
-
   /**
    * Holds so much of all of them, in one step. Undefined, with nothing held, where one of them has not so much
    * free, or the key may not be used.

@@ -89,16 +89,21 @@ function isShortPeriod({ unspentNano }: PeriodHeadroom, request: HoldRequest): b
 }
 
 /**
- * The periods of the key whose spend refuses the request, so that their budgets count as reached. One
- * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
+ * Returns the periods whose budgets cause the 402 of a request: those that have too little left by spend or, if none of
+ * its limits has, by spend and holds. Returns none for a request that does not fit into a whole budget of which
+ * something is left: its size causes the 402.
  */
-function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+  const { limits } = headroom.key;
   const ofBudget = budgetOf(request);
-  return headroom.key.limits.filter(
-    (period) =>
-      isShortPeriod(period, request) &&
-      (period.budgetNano === 0n || decideHold(ofBudget, period.budgetNano).isHeld),
+  const isTooLarge = limits.some(
+    ({ budgetNano, unspentNano }) => unspentNano > 0n && !decideHold(ofBudget, budgetNano).isHeld,
   );
+  if (isTooLarge) return [];
+  if (isShortBySpend(headroom, request)) {
+    return limits.filter((period) => isShortPeriod(period, request));
+  }
+  return limits.filter(({ freeNano }) => !decideHold(ofBudget, freeNano).isHeld);
 }
 
 /** True where the request would be refused even if nothing were held: waiting cannot help. */
@@ -233,25 +238,40 @@ function periodHeadroom(
   };
 }
 
-/**
- * Emits budget.exhausted for the periods whose spend alone refuses the request, once each. If that fails the
- * request is still refused, and the next refusal emits it.
- */
-export async function tellExhausted(
-  { keys, onBackgroundError }: { keys: ApiKeyActors; onBackgroundError(error: unknown): void },
+/** Emits budget.exhausted for the periods that refuse the request, once for each, before its 402 is sent. */
+export function emitExhausted(
+  dependencies: EmittingDependencies,
   request: HoldRequest,
   headroom: Headroom,
 ): Promise<void> {
-  const periods = exhaustedPeriods(headroom, request).map((period) => ({
-    id: period.accountId,
-    kind: period.kind,
-    organizationId: request.organizationId,
-    keyId: request.keyId,
-    periodStart: period.periodStart,
+  return emitExhaustedOf(dependencies, request, refusingPeriods(headroom, request));
+}
+
+export interface EmittingDependencies {
+  readonly keys: ApiKeyActors;
+  onBackgroundError(error: unknown): void;
+}
+
+/**
+ * Emits budget.exhausted for these periods of a key, once for each. If that fails the request is still rejected, and
+ * the next 402 emits it.
+ */
+export async function emitExhaustedOf(
+  { keys, onBackgroundError }: EmittingDependencies,
+  { organizationId, keyId }: Pick<HoldRequest, "organizationId" | "keyId">,
+  limits: readonly Omit<PeriodHeadroom, "freeNano">[],
+): Promise<void> {
+  if (limits.length === 0) return;
+  const periods = limits.map(({ accountId, kind, periodStart, budgetNano, unspentNano }) => ({
+    id: accountId,
+    kind,
+    organizationId,
+    keyId,
+    periodStart,
+    isNearlySpent: unspentNano <= budgetNano / 20n,
   }));
-  if (periods.length === 0) return;
   try {
-    await keys.get(request.keyId).ask("exhausted", periods);
+    await keys.get(keyId).ask("exhausted", periods);
   } catch (error) {
     onBackgroundError(error);
   }

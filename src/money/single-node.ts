@@ -16,13 +16,19 @@ import { type GrantedAmounts, PayerActors, type SingleNodeHold } from "./payer-a
 import { notHeld } from "./pending-charge.ts";
 import {
   decideAmounts,
+  emitExhausted,
   isShortBySpend,
   refusal,
   revoked,
   shortOf,
-  tellExhausted,
 } from "./refusal.ts";
-import { MAX_WAITING_REQUESTS, type ShortOf, WaitQueue, type WaitVerdict } from "./waiting-line.ts";
+import {
+  MAX_WAITING_REQUESTS,
+  type Refusal,
+  type ShortOf,
+  WaitQueue,
+  type WaitVerdict,
+} from "./waiting-line.ts";
 
 /**
  * Money where this process is the only writer: actors hold in memory against what the ledger has posted,
@@ -59,7 +65,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     const verdict = this.#look(request);
     if (verdict.kind === "held") return verdict.hold;
     if (verdict.kind === "short") return this.#wait(request, verdict.of);
-    return this.#refuse(request, verdict.error);
+    return this.#refuse(request, verdict);
   }
 
   async #holdWhen(settled: Promise<void>, request: HoldRequest): Promise<Hold> {
@@ -67,8 +73,8 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     return this.hold(request);
   }
 
-  async #refuse(request: HoldRequest, error: unknown): Promise<never> {
-    await this.#tellExhausted(request);
+  async #refuse(request: HoldRequest, { error, headroom }: Refusal): Promise<never> {
+    if (headroom !== undefined) await emitExhausted(this.dependencies, request, headroom);
     throw error;
   }
 
@@ -170,8 +176,8 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
       if (hold !== undefined) return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
-    if (isShortBySpend(headroom, request)) return { kind: "refused", error };
-    return { kind: "short", of: shortOf(headroom, request), error };
+    if (isShortBySpend(headroom, request)) return { kind: "refused", error, headroom };
+    return { kind: "short", of: shortOf(headroom, request), error, headroom };
   }
 
   /** Undefined where not all who pay have so much free, or the key may not be used. */
@@ -187,26 +193,20 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
       queue = new WaitQueue(this.dependencies.clock, {
         whenSettled: (waiting) => this.#payers.whenSettled(waiting),
         look: (waiting) => this.#look(waiting),
+        refuse: (waiting, refused) => this.#refuse(waiting, refused),
       });
       this.#queues.set(request.organizationId, queue);
     }
-    if (queue.length >= MAX_WAITING_REQUESTS)
-      throw refusal(this.#payers.headroom(request), request);
+    if (queue.length >= MAX_WAITING_REQUESTS) {
+      const headroom = this.#payers.headroom(request);
+      return this.#refuse(request, { error: refusal(headroom, request), headroom });
+    }
     try {
       return await queue.wait(request, shortOf);
-    } catch (error) {
-      await this.#tellExhausted(request);
-      throw error;
     } finally {
       if (queue.length === 0 && this.#queues.get(request.organizationId) === queue) {
         this.#queues.delete(request.organizationId);
       }
     }
-  }
-
-  /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
-  async #tellExhausted(request: HoldRequest): Promise<void> {
-    if (!this.#payers.areLoaded(request)) return;
-    await tellExhausted(this.dependencies, request, this.#payers.headroom(request));
   }
 }

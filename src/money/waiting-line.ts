@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
+import type { Headroom } from "./refusal.ts";
 
 /** A request short only because of other running holds waits this long at most. */
 export const MAX_WAIT_MS = 2_000;
@@ -96,25 +97,33 @@ class LaneCounts {
   }
 }
 
+/** Why a request gets no hold. */
+export interface Refusal {
+  readonly error: unknown;
+  /** What a 402 was worked out from. Undefined for other errors. */
+  readonly headroom?: Headroom;
+}
+
 /** What one look at a waiting request decides. */
 export type WaitVerdict =
   | { readonly kind: "held"; readonly hold: Hold }
-  | { readonly kind: "refused"; readonly error: unknown }
+  | ({ readonly kind: "refused" } & Refusal)
   /** Short for the time being. */
-  | { readonly kind: "short"; readonly of: ShortOf; readonly error: unknown };
+  | ({ readonly kind: "short"; readonly of: ShortOf } & Refusal);
 
 interface WaitingMoney {
   /** Undefined where what is known of the request's money is durable and up to date; else a promise of it. */
   whenSettled(request: HoldRequest): Promise<void> | undefined;
   /** Only where it is settled. */
   look(request: HoldRequest): WaitVerdict;
+  /** Rejects with the error, after what it causes is written. */
+  refuse(request: HoldRequest, refusal: Refusal): Promise<never>;
 }
 
 interface Entry {
   readonly request: HoldRequest;
   isLastLook: boolean;
-  resolve(hold: Hold): void;
-  reject(error: unknown): void;
+  resolve(hold: Hold | Promise<never>): void;
   cancelTimer(): void;
 }
 
@@ -142,12 +151,11 @@ export class WaitQueue {
   }
 
   wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       const entry: Entry = {
         request,
         isLastLook: false,
         resolve,
-        reject,
         cancelTimer: this.#clock.after(MAX_WAIT_MS, () => this.#lookLast(entry)),
       };
       this.#line.note(entry, shortOf);
@@ -170,7 +178,7 @@ export class WaitQueue {
       const verdict = this.#money.look(request);
       if (verdict.kind !== "short") {
         this.#line.remove(entry);
-        end(entry, verdict);
+        this.#end(entry, verdict);
         continue;
       }
       this.#line.note(entry, verdict.of);
@@ -219,15 +227,15 @@ export class WaitQueue {
 
   #leave(entry: Entry, verdict: WaitVerdict): void {
     if (!this.#line.remove(entry)) return;
-    end(entry, verdict);
+    this.#end(entry, verdict);
     this.drain();
   }
-}
 
-function end(entry: Entry, verdict: WaitVerdict): void {
-  entry.cancelTimer();
-  if (verdict.kind === "held") entry.resolve(verdict.hold);
-  else entry.reject(verdict.error);
+  #end(entry: Entry, verdict: WaitVerdict): void {
+    entry.cancelTimer();
+    if (verdict.kind === "held") entry.resolve(verdict.hold);
+    else entry.resolve(this.#money.refuse(entry.request, verdict));
+  }
 }
 
 function unsettled(): GatewayError {

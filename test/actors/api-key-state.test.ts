@@ -44,7 +44,7 @@ function state(over: Partial<ApiKeyRecord> = {}, nowMs = NOON): ApiKeyState {
     ...emptyPeriods(KEY_PERIODS, "key_1", nowMs),
     dayHeldNano: 0n,
     monthHeldNano: 0n,
-    exhausted: new Set(),
+    exhausted: new Map(),
   });
 }
 
@@ -245,6 +245,7 @@ describe("the actor of a key", () => {
     organizationId: "org_1",
     keyId: "key_1",
     periodStart: "2026-03-14",
+    isNearlySpent: false,
   };
 
   test("emits that a budget is exhausted once for each period", () => {
@@ -255,6 +256,15 @@ describe("the actor of a key", () => {
     expect(verbs.exhausted(first.state, [period, month]).effects).toHaveLength(1);
     const tomorrow = rollPeriods(first.state, NOON + DAY_MS);
     expect(verbs.exhausted(tomorrow, [period]).effects).toHaveLength(1);
+  });
+
+  test("asks for the threshold of 100 % at a later 402, once, when the budget is nearly spent", () => {
+    const first = verbs.exhausted(state(), [period]);
+    const spent = { ...period, isNearlySpent: true };
+    const second = verbs.exhausted(first.state, [spent]);
+    expect(second.effects).toHaveLength(1);
+    expect(verbs.exhausted(second.state, [spent]).effects).toBeUndefined();
+    expect(verbs.exhausted(second.state, [period]).effects).toBeUndefined();
   });
 
   test("changes what is asked, and nothing of a key that is gone", () => {

@@ -68,7 +68,8 @@ async function eventsOf({ keyId }: Payer): Promise<string[]> {
   );
 }
 
-const ALL = ["daily 50", "daily 80", "daily 100", "daily exhausted"];
+const THRESHOLDS = ["daily 50", "daily 80", "daily 100"];
+const ALL = [...THRESHOLDS, "daily exhausted"];
 
 describe("budget events of a key and its period", () => {
   test("come with the charge that reaches them, each once, and not a nano-USD before", async () => {
@@ -82,8 +83,10 @@ describe("budget events of a key and its period", () => {
     await spend(payer, 1n, 1_999n);
     expect(await eventsOf(payer)).toEqual(ALL.slice(0, 2));
     await spend(payer, 1n);
-    expect(await eventsOf(payer)).toEqual(ALL);
+    expect(await eventsOf(payer)).toEqual(THRESHOLDS);
     await spend(payer, 0n);
+    expect(await eventsOf(payer)).toEqual(THRESHOLDS);
+    await refuse(payer);
     await refuse(payer);
     expect(await eventsOf(payer)).toEqual(ALL);
   });
@@ -91,7 +94,7 @@ describe("budget events of a key and its period", () => {
   test("come in their order where one charge reaches several, day and month each by its own budget", async () => {
     const payer = await payerWith({ dailyBudgetNano: BUDGET, monthlyBudgetNano: 2n * BUDGET });
     await spend(payer, BUDGET);
-    expect(await eventsOf(payer)).toEqual([...ALL, "monthly 50"]);
+    expect(await eventsOf(payer)).toEqual([...THRESHOLDS, "monthly 50"]);
   });
 
   test("say what was spent of which budget, and when its period ends", async () => {
@@ -118,21 +121,41 @@ describe("budget events of a key and its period", () => {
     expect(await eventsOf(payer)).toEqual(["daily 50", "daily 50"]);
   });
 
-  test("come with a refusal where nothing may be spent at all, once", async () => {
+  test("that nothing may be spent of say with the first 402 that it is exhausted, and no threshold", async () => {
     const payer = await payerWith({ dailyBudgetNano: 0n });
     await spend(payer, 0n);
     expect(await eventsOf(payer)).toEqual([]);
     await Promise.all([refuse(payer), refuse(payer), refuse(payer)]);
-    expect(await eventsOf(payer)).toEqual(ALL);
+    expect(await eventsOf(payer)).toEqual(["daily exhausted"]);
   });
 
-  test("that a refusal passes over come before its own, so that none comes below a higher one", async () => {
+  test("of thresholds are not brought forward by a 402: they come with the charges that cross them", async () => {
     const payer = await payerWith({ dailyBudgetNano: BUDGET });
-    await spend(payer, 7_000n);
+    await spend(payer, 200n);
     await refuse(payer);
-    expect(await eventsOf(payer)).toEqual(ALL);
-    await spend(payer, 1_500n);
-    expect(await eventsOf(payer)).toEqual(ALL);
+    expect(await eventsOf(payer)).toEqual(["daily exhausted"]);
+    const [row] = await books.sql`SELECT data FROM outbox WHERE data->>'key_id' = ${payer.keyId}`;
+    expect(row!.data).toMatchObject({ budget_usd: 0.00001, spent_usd: 0.0000002 });
+    await spend(payer, 4_800n);
+    await refuse(payer);
+    expect(await eventsOf(payer)).toEqual(["daily exhausted", "daily 50"]);
+    await spend(payer, 3_000n);
+    expect(await eventsOf(payer)).toEqual(["daily exhausted", "daily 50", "daily 80"]);
+    await spend(payer, 2_000n);
+    expect(await eventsOf(payer)).toEqual(["daily exhausted", ...THRESHOLDS]);
+  });
+
+  test("say that 100 % are spent with a 402 from 95 % on, and not a nano-USD before", async () => {
+    const payer = await payerWith({ dailyBudgetNano: BUDGET });
+    await spend(payer, 9_499n);
+    await refuse(payer);
+    expect(await eventsOf(payer)).toEqual(["daily 50", "daily 80", "daily exhausted"]);
+    await spend(payer, 1n);
+    expect(await eventsOf(payer)).toHaveLength(3);
+    await refuse(payer);
+    await refuse(payer);
+    await spend(payer, 500n);
+    expect(await eventsOf(payer)).toEqual(["daily 50", "daily 80", "daily exhausted", "daily 100"]);
   });
 
   test("come with the change of a budget that makes it reached, and not again when it is raised", async () => {
@@ -142,10 +165,12 @@ describe("budget events of a key and its period", () => {
     await change(payer, { dailyBudgetNano: BUDGET });
     expect(await eventsOf(payer)).toEqual(ALL.slice(0, 1));
     await change(payer, { dailyBudgetNano: 6_000n });
-    expect(await eventsOf(payer)).toEqual(ALL);
+    expect(await eventsOf(payer)).toEqual(THRESHOLDS);
+    await refuse(payer);
     await change(payer, { dailyBudgetNano: 2n * BUDGET });
     await spend(payer, BUDGET);
     await change(payer, { dailyBudgetNano: 5n });
+    await refuse(payer);
     expect(await eventsOf(payer)).toEqual(ALL);
   });
 
@@ -177,7 +202,7 @@ test("under concurrent charges, refusals and changes of the budget each event co
     })(),
   ]);
   await refuse(payer);
-  const expected = [...ALL, ...ALL.map((event) => event.replace("daily", "monthly"))];
+  const expected = [...ALL, ...THRESHOLDS.map((event) => event.replace("daily", "monthly"))];
   expect((await eventsOf(payer)).sort()).toEqual(expected.sort());
   expect(await faultsOf(books.sql)).toEqual([]);
 }, 60_000);

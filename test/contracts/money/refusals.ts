@@ -29,7 +29,7 @@ export function describeRefusals(hands: MoneyHands): void {
       },
     );
 
-    test("counts as having reached a budget where its spend explains it, and not where it was too large anyway", async () => {
+    test("reports the budget that causes it as exhausted, once, and nothing if the request is larger than the budget", async () => {
       const eventsOf = async ({ keyId }: Payer) => {
         const rows = await hands.owned.sql`
           SELECT type FROM outbox WHERE data->>'key_id' = ${keyId} AND type = 'budget.exhausted'`;
@@ -45,9 +45,49 @@ export function describeRefusals(hands: MoneyHands): void {
       expect(await codeOf(hands.hold(requestOf(payer, 401)))).toBe("budget_exhausted");
       expect(await codeOf(hands.hold(requestOf(payer, 401)))).toBe("budget_exhausted");
       expect(await eventsOf(payer)).toBe(1);
+      const held = await hands.payerOf(RICH, { dailyBudgetNano: 1_000n });
+      const running = await hands.hold(requestOf(held, 900));
+      const waiting = codeOf(hands.hold(requestOf(held, 200)));
+      expect(await hands.passing(waiting, 100)).toBe("budget_exhausted");
+      expect(await eventsOf(held)).toBe(1);
+      hands.money.release(running);
       const none = await hands.payerOf(RICH, { dailyBudgetNano: 0n });
       expect(await codeOf(hands.hold(requestOf(none, 1)))).toBe("budget_exhausted");
       expect(await eventsOf(none)).toBe(1);
+    });
+
+    test("fires thresholds by spend alone, each with the charge that crosses it, and 100 also from 95 % on", async () => {
+      const payer = await hands.payerOf(RICH, { dailyBudgetNano: 1_000n });
+      const events: string[] = [];
+      const expectNew = async (...fresh: string[]) => {
+        events.push(...fresh);
+        const rows = await hands.owned.sql<{ what: string }[]>`
+          SELECT type || ' ' || (data->>'threshold_percent') || ' at ' || (data->>'spent_usd') AS what
+          FROM outbox WHERE data->>'key_id' = ${payer.keyId} AND type LIKE 'budget.%' ORDER BY id`;
+        expect(rows.map(({ what }) => what)).toEqual(events);
+      };
+      const spend = async (tokens: number) =>
+        hands.money.settle(await hands.hold(requestOf(payer, tokens)), figures(BigInt(tokens)));
+      const refuse = async (tokens: number) =>
+        expect(await codeOf(hands.hold(requestOf(payer, tokens)))).toBe("budget_exhausted");
+      await spend(20);
+      await refuse(1_001);
+      await expectNew();
+      await refuse(990);
+      await expectNew("budget.exhausted 100 at 0.00000002");
+      await spend(480);
+      await expectNew("budget.threshold 50 at 0.0000005");
+      await spend(449);
+      await expectNew("budget.threshold 80 at 0.000000949");
+      await refuse(100);
+      await expectNew();
+      await spend(1);
+      await expectNew();
+      await refuse(100);
+      await refuse(100);
+      await expectNew("budget.threshold 100 at 0.00000095");
+      await spend(50);
+      await expectNew();
     });
 
     test("says what is missing, and what would help", async () => {

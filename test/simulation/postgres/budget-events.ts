@@ -6,7 +6,7 @@ const EVENTS = [
   { bit: 1, percent: 50, type: "budget.threshold" },
   { bit: 2, percent: 80, type: "budget.threshold" },
   { bit: 4, percent: 100, type: "budget.threshold" },
-  { bit: 4, percent: 100, type: "budget.exhausted" },
+  { bit: 8, percent: 100, type: "budget.exhausted" },
 ] as const;
 
 /** As emit_budget_events: each event of a period at most once, as the bits of its account remember. */
@@ -42,13 +42,15 @@ export function* emitBudgetEvents(
   }
 }
 
+/** Thresholds go by spend alone, but for 100 % with a 402. */
 function reached(
   { posted_nano: posted }: AccountRow,
   budget: bigint,
   isExhausted: boolean,
 ): number {
+  const exhausted = isExhausted ? 8 : 0;
   const isAt = (nano: bigint): boolean => posted > 0n && posted >= nano;
-  if (isExhausted || isAt(budget)) return 7;
-  if (isAt(budget - budget / 5n)) return 3;
-  return isAt(budget - budget / 2n) ? 1 : 0;
+  if (isAt(budget - (isExhausted ? budget / 20n : 0n))) return 7 | exhausted;
+  if (isAt(budget - budget / 5n)) return 3 | exhausted;
+  return (isAt(budget - budget / 2n) ? 1 : 0) | exhausted;
 }
