@@ -95,7 +95,7 @@ export interface ErrorDetails {
   /** Further response headers, such as the rate limit's. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Further members of the error that the caller gets. */
-  readonly fields?: Readonly<Record<string, string>>;
+  readonly fields?: Readonly<Record<string, unknown>>;
 }
 
 export class GatewayError extends Error {
@@ -103,7 +103,7 @@ export class GatewayError extends Error {
   readonly param: string | null;
   readonly retryAfterSeconds: number | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
-  readonly fields: Readonly<Record<string, string>> | undefined;
+  readonly fields: Readonly<Record<string, unknown>> | undefined;
 
   constructor(code: ErrorCode, publicMessage: string, details: ErrorDetails = {}) {
     super(publicMessage, details.cause === undefined ? undefined : { cause: details.cause });

@@ -476,6 +476,11 @@ describe("streams that go wrong", () => {
         { content: "hi", isDone: true, finishReason: "stop" },
       ],
       [
+        "a second message_start is an error",
+        [start(), ...said("half"), start(), ...said("another"), ...end("end_turn")],
+        { content: "half", isDone: false, code: "provider_error" },
+      ],
+      [
         "an error event in mid-stream is sent in the stream",
         [
           start(),

@@ -384,13 +384,15 @@ describe("a stream that fails", () => {
     });
   });
 
-  test("costs what it has reported although it begins a second time", async () => {
+  test("ends with an error at a second beginning, and costs what it has reported", async () => {
     const told = { type: "message_delta", delta: {}, usage: { output_tokens: 300 } };
     anthropic.answerWith(() =>
       inPieces(framed([start, ...text(0, "some words"), told, start]), () => 50),
     );
     const response = await send({ stream: true });
-    await response.text();
+    const types = messageEvents(await response.text()).map(({ type }) => type);
+    expect(types.filter((type) => type === "message_start")).toHaveLength(1);
+    expect(types.at(-1)).toBe("error");
     expect(await billOfResponse(anthropic.gateway, response)).toMatchObject({
       promptTokens: 40,
       completionTokens: 300,
@@ -437,6 +439,20 @@ describe("a stream that fails", () => {
       error: { type: ourType, message: expect.any(String) },
       request_id: response.headers.get("request-id"),
     });
+  });
+});
+
+test.each([false, true])("details of a rejection are passed on (stream %p)", async (stream) => {
+  const details = { error_code: "image_dimensions_too_large", key: UPSTREAM_KEY };
+  const error = { type: "invalid_request_error", message: "too large", details };
+  anthropic.answerWith(() => Response.json({ type: "error", error }, { status: 400 }));
+  const response = await send({ stream });
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({
+    error: {
+      message: "too large",
+      details: { error_code: "image_dimensions_too_large", key: "[redacted]" },
+    },
   });
 });
 
