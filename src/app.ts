@@ -66,20 +66,36 @@ export function createApp(
           ? identified(cors.preflight(request, methods))
           : readable(
               request,
-              refuseMethod(request.method, path, methods, wireOf(wires.get(path), request)),
+              refuseMethod(request, path, methods, wireOf(wires.get(path), request)),
             ),
       { parse: "none" },
     );
   }
   const missing = new MissingRoutes(methodsByPath.keys());
   return app.onError(({ code, request }) => {
-    if (code !== "NOT_FOUND") return readable(request, refuse("internal", INTERNAL));
+    if (code !== "NOT_FOUND") {
+      const wire = wireBelow(wires, request);
+      return readable(request, refuse("internal", INTERNAL, {}, wire));
+    }
     // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
     const { pathname } = new URL(request.url);
-    return readable(request, refuse("route_not_found", missing.message(request.method, pathname)));
+    const message = missing.message(request.method, pathname);
+    return readable(request, refuse("route_not_found", message, {}, wireBelow(wires, request)));
   });
+}
+
+/** The wire of a path that is mounted nowhere: that of a mounted path above it. */
+function wireBelow(
+  wires: ReadonlyMap<string, RouteDefinition["wire"]>,
+  request: Request,
+): ClientWire | undefined {
+  const { pathname } = new URL(request.url, ANY_HOST);
+  for (const [path, wire] of wires) {
+    if (wire !== undefined && pathname.startsWith(`${path}/`)) return wireOf(wire, request);
+  }
+  return undefined;
 }
 
 /** Each method that a mounted path does not take, with those that it takes. */
@@ -130,19 +146,24 @@ function identified(response: Response): Response {
 
 const INTERNAL = "Something went wrong inside the gateway.";
 
+/** Clients that prefer a WebSocket, such as Codex, send plain requests after 426 and try again after anything else. */
 function refuseMethod(
-  method: string,
+  { method, headers }: Request,
   path: string,
   allowed: readonly string[],
   wire: ClientWire | undefined,
 ): Response {
+  if (headers.get("upgrade")?.toLowerCase() === "websocket") {
+    const message = `${path} has no WebSocket: send its requests by HTTP.`;
+    return refuse("websocket_unsupported", message, { upgrade: "HTTP/1.1" }, wire);
+  }
   const methods = allowed.join(", ");
   const message = `${path} does not take ${method}, but ${methods}.`;
   return refuse("method_not_allowed", message, { allow: methods }, wire);
 }
 
 function refuse(
-  code: "route_not_found" | "method_not_allowed" | "internal",
+  code: "route_not_found" | "method_not_allowed" | "websocket_unsupported" | "internal",
   message: string,
   headers: Readonly<Record<string, string>> = {},
   wire?: ClientWire,

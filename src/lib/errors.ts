@@ -63,6 +63,7 @@ export type ErrorCode =
   | "item_not_found"
   | "route_not_found"
   | "method_not_allowed"
+  | "websocket_unsupported"
   | "provider_timeout"
   | "name_taken"
   | "guardrail_in_use"

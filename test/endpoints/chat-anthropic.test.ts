@@ -542,11 +542,10 @@ describe("streams that go wrong", () => {
         { content: "hi", isDone: true, finishReason: "stop" },
       ],
       [
-        "deltas without the beginning of their block, and a second beginning, are read",
+        "deltas without the beginning of their block are read",
         [
           start(),
           delta(5, { type: "text_delta", text: "h" }),
-          start(),
           delta(5, { type: "text_delta", text: "i" }),
           { type: "content_block_stop", index: 7 },
           ...end("end_turn"),

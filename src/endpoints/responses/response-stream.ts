@@ -152,8 +152,8 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
 }
 
 export function outputOptions({ requestId, request }: AdmittedResponse): OutputOptions {
-  const { customTools, showsSummary } = request.facts;
-  return { name: nameOfResponse(requestId), showsSummary, customTools };
+  const { customTools, namespaced, showsSummary } = request.facts;
+  return { name: nameOfResponse(requestId), showsSummary, customTools, namespaced };
 }
 
 /** Calls the candidate. */
