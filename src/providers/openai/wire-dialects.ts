@@ -239,6 +239,8 @@ export const MISCONFIGURED_CODES = new Set([
 
 /** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
 export const WISH_COMPLAINT = /^no endpoints found that support\b/i;
+/** As LiteLLM says, with status 400, that it has no such model: another endpoint may have it. */
+export const MODEL_COMPLAINT = /\binvalid model name passed in model=/i;
 export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
