@@ -485,6 +485,17 @@ describe("counting tokens", () => {
     expect(tokens).toBeLessThan(1_050);
   });
 
+  test.each([404, 405, 501])(
+    "estimates where the server has no such route (%i)",
+    async (status) => {
+      anthropic.answerWith(() => Response.json({ detail: "Not Found" }, { status }));
+      const response = await count({ model: ADAPTIVE });
+      expect(response.status).toBe(200);
+      const { input_tokens: tokens } = (await response.json()) as { input_tokens: number };
+      expect(tokens).toBeWithin(3, 50);
+    },
+  );
+
   test("passes on what Anthropic refuses", async () => {
     const body = { type: "error", error: { type: "invalid_request_error", message: "odd" } };
     anthropic.answerWith(() => Response.json(body, { status: 400 }));

@@ -20,7 +20,11 @@ import { plus } from "../../lib/exact-integer.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
+import {
+  type ChatAnswer,
+  type ClientCompletion,
+  ProviderFailure,
+} from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
 import type { AnswerReading } from "../../providers/thread-work.ts";
 import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
@@ -34,7 +38,7 @@ import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
-import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
+import { asksMiddleOut, planTransformed, promptLimit, shareByProvider } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
@@ -292,7 +296,11 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   }
 }
 
-function callProvider(
+/** Of a prompt that a provider finds too long by its own count, although it was cut by an estimate. */
+const MAX_SHORTER_TRIES = 2;
+
+/** Calls the candidate; with the transform middle-out again with less of the prompt if that is too long for it. */
+async function callProvider(
   call: ProviderCall,
   candidate: Candidate,
   admitted: AdmittedChat,
@@ -300,9 +308,20 @@ function callProvider(
   const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
   const addition = request.search?.addition;
-  const body = providerBody(request.fields, candidate, limit, plan.lacked, { addition });
-  call.body = request.echoes ? new EchoedBody(body) : body;
-  return candidate.provider.chat!(call);
+  for (let tries = 0, promptShare = 1; ; tries++) {
+    const options = { addition, promptShare };
+    const body = providerBody(request.fields, candidate, limit, plan.lacked, options);
+    call.body = request.echoes ? new EchoedBody(body) : body;
+    try {
+      return await candidate.provider.chat!(call);
+    } catch (error) {
+      const isTooLong = error instanceof ProviderFailure && error.isTooLong;
+      const mayCut = asksMiddleOut(request.fields) && tries < MAX_SHORTER_TRIES;
+      if (!isTooLong || !mayCut) throw error;
+      promptShare *= shareByProvider(error.message);
+      plan.transformed?.add(candidate);
+    }
+  }
 }
 
 function echoOf({ body }: ProviderCall): DebugEcho | undefined {

@@ -52,14 +52,19 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  { added, asItems, addition = "" }: Pick<BodyShape, "added" | "asItems" | "addition"> = {},
+  {
+    added,
+    asItems,
+    addition = "",
+    promptShare = 1,
+  }: Pick<BodyShape, "added" | "asItems" | "addition"> & { readonly promptShare?: number } = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
   const promptTokens = asksMiddleOut(request)
-    ? promptLimit(request, promptSize(request).transformedTokens, terms, addition)
+    ? cutTokens(request, terms, addition, promptShare)
     : undefined;
   const shape: BodyShape = {
     model,
@@ -71,6 +76,19 @@ export function providerBody(
     addition,
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
+}
+
+/** What a prompt is cut to. @param share of what would be sent otherwise. Returns undefined if it is sent whole. */
+function cutTokens(
+  request: ChatRequest,
+  terms: Candidate["terms"],
+  addition: string,
+  share: number,
+): number | undefined {
+  const { transformedTokens } = promptSize(request);
+  const limit = promptLimit(request, transformedTokens, terms, addition);
+  if (share === 1 || transformedTokens === undefined) return limit;
+  return Math.floor((limit ?? transformedTokens) * share);
 }
 
 /** What the gateway adds to a request whose tools it runs. */

@@ -148,6 +148,16 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
   ["sambanova", { ...PLAIN, reasoning: "effort" }],
 ]);
 
+/** The header that shows a key to a provider of OpenAI's wire; an access token is a bearer token for all of them. */
+export function openAiKeyHeader(
+  { keyHeader }: Pick<WireDialect, "keyHeader">,
+  key: string,
+  isToken = false,
+): Record<string, string> {
+  const isBearer = isToken || keyHeader === "authorization";
+  return isBearer ? { authorization: `Bearer ${key}` } : { [keyHeader]: key };
+}
+
 /** The dialect of a provider type; the plain one where nothing is known to differ. */
 export function wireDialect(type: string): WireDialect {
   return DIALECTS.get(type) ?? PLAIN;
