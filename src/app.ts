@@ -36,11 +36,11 @@ export function createApp(
     handler: { standardHostname: false },
   });
   /** A failure outside of the pipeline, which answers its own. */
-  const failed = (thrown: unknown): Response => {
+  const failed = (thrown: unknown, wire?: ClientWire): Response => {
     const requestId = newId("req");
     const error = new GatewayError("internal", INTERNAL, { cause: thrown });
     pipeline.onInternalError(error, requestId);
-    return errorResponse(error, requestId);
+    return errorResponse(error, requestId, {}, wire);
   };
   const cors = createCors(pipeline.corsOrigins);
   const readable = (request: Request, response: Response): Response =>
@@ -78,7 +78,7 @@ export function createApp(
         if (refused !== undefined) return refused;
         return isPreflight
           ? identified(cors.preflight(request, methods))
-          : readable(request, refuseMethod(request.method, path, methods, wire));
+          : readable(request, refuseMethod(request, path, methods, wire));
       },
       { parse: "none" },
     );
@@ -87,13 +87,26 @@ export function createApp(
   return app.onError(({ code, request, error }) => {
     const refused = refusedHost(request);
     if (refused !== undefined) return refused;
-    if (code !== "NOT_FOUND") return readable(request, failed(error));
+    if (code !== "NOT_FOUND") return readable(request, failed(error, wireBelow(wires, request)));
     // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
     const { pathname } = new URL(request.url);
-    return readable(request, refuse("route_not_found", missing.message(request.method, pathname)));
+    const message = missing.message(request.method, pathname);
+    return readable(request, refuse("route_not_found", message, {}, wireBelow(wires, request)));
   });
+}
+
+/** The wire of a path that is mounted nowhere: that of a mounted path above it. */
+function wireBelow(
+  wires: ReadonlyMap<string, RouteDefinition["wire"]>,
+  request: Request,
+): ClientWire | undefined {
+  const { pathname } = new URL(request.url, ANY_HOST);
+  for (const [path, wire] of wires) {
+    if (wire !== undefined && pathname.startsWith(`${path}/`)) return wireOf(wire, request);
+  }
+  return undefined;
 }
 
 /** Each method that a mounted path does not take, with those that it takes. */
@@ -144,12 +157,17 @@ function identified(response: Response): Response {
 
 const INTERNAL = "Something went wrong inside the gateway.";
 
+/** Clients that prefer a WebSocket, such as Codex, send plain requests after 426 and try again after anything else. */
 function refuseMethod(
-  method: string,
+  { method, headers }: Request,
   path: string,
   allowed: readonly string[],
   wire: ClientWire | undefined,
 ): Response {
+  if (headers.get("upgrade")?.toLowerCase() === "websocket") {
+    const message = `${path} has no WebSocket: send its requests by HTTP.`;
+    return refuse("websocket_unsupported", message, { upgrade: "HTTP/1.1" }, wire);
+  }
   const methods = allowed.join(", ");
   const message = `${path} does not take ${method}, but ${methods}.`;
   return refuse("method_not_allowed", message, { allow: methods }, wire);
@@ -166,7 +184,7 @@ function refusedHost({ headers }: Request, wire?: ClientWire): Response | undefi
 }
 
 function refuse(
-  code: "route_not_found" | "method_not_allowed",
+  code: "route_not_found" | "method_not_allowed" | "websocket_unsupported",
   message: string,
   headers: Readonly<Record<string, string>> = {},
   wire?: ClientWire,

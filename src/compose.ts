@@ -61,7 +61,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await connections.whenOpen();
 
   const workThread = createWorkThread(base.onError);
-  const provided = composeProviders(base, workThread, membership);
+  const provided = composeProviders(base, workThread, membership, (providerId) => {
+    if (config.modelListsSeconds > 0) lists.readAgain(providerId);
+  });
   const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;

@@ -33,7 +33,8 @@ export function answerHeaders(
   const dropped = droppedParameters(call.plan, candidate);
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
   const { transformed } = call.plan;
-  if (transformed !== undefined && (candidate === undefined || transformed.has(candidate))) {
+  const isTransformed = candidate === undefined ? transformed?.size : transformed?.has(candidate);
+  if (isTransformed) {
     headers[TRANSFORMS] = "middle-out";
   }
   if (candidate === undefined) return headers;

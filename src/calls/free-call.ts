@@ -14,7 +14,7 @@ type Arrived<Request> = Pick<
 
 /** What a free call asks for. */
 export interface FreeQuestion<Request, Answer> {
-  /** Whether the candidate can be asked; where the first one cannot, the answer is made here. */
+  /** Whether the candidate can be asked; if the first one cannot, or has no such route, the answer is made here. */
   isAnsweredBy(candidate: Candidate): boolean;
   /** Rejects with ProviderFailure. */
   ask(call: ProviderCall, candidate: Candidate, request: Request): Promise<Answer>;
@@ -71,8 +71,11 @@ export class FreeCall<Request extends AcceptedRequest, Answer> {
     clientSignal.addEventListener("abort", call);
     const deadline = this.#dependencies.deadlines.add(() => call.expire());
     try {
-      return await firstAnswer(candidates.filter(question.isAnsweredBy), (candidate) =>
-        onLiveConnection(call, candidate, () => question.ask(call, candidate, request)),
+      return await firstAnswer(
+        candidates.filter(question.isAnsweredBy),
+        (candidate) =>
+          onLiveConnection(call, candidate, () => question.ask(call, candidate, request)),
+        question,
       );
     } catch (cause) {
       if (!call.isExpired) throw cause;
@@ -103,20 +106,28 @@ class TimedCall extends ProviderCall implements EventListenerObject {
   }
 }
 
+/** Statuses of a server without the route. */
+const WITHOUT_ROUTE: ReadonlySet<number | undefined> = new Set([404, 405, 501]);
+
+/** The first answer of a candidate, or the gateway's own if the last one has no route for the question. */
 async function firstAnswer<Answer>(
   candidates: readonly Candidate[],
   ask: (candidate: Candidate) => Promise<Answer>,
+  { answerHere }: Pick<FreeQuestion<never, Answer>, "answerHere">,
 ): Promise<Answer> {
   let failure: unknown = unavailable();
+  let lacksRoute = false;
   for (const candidate of candidates) {
     try {
       return await ask(candidate);
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       failure = asCallerError(error, [candidate.endpointId]);
+      lacksRoute = WITHOUT_ROUTE.has(error.status);
       if (!PASSING.has(error.kind)) break;
     }
   }
+  if (lacksRoute) return answerHere();
   throw failure;
 }
 

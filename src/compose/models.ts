@@ -36,11 +36,13 @@ import type { Base } from "./base.ts";
 /**
  * The configured providers, the HTTP client that they share, their health, and the keys that organizations
  * bring for them.
+ * @param onRecovered called when a server of the operator's own answers again
  */
 export function composeProviders(
   base: Base,
   workThread: FairWorkThread,
   membership: ClusterMembership,
+  onRecovered: (providerId: string) => void,
 ) {
   const { config, sql, background, clock, wires } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
@@ -68,6 +70,7 @@ export function composeProviders(
     providers: new Map(ownServers.map((id) => [id, providers.get(id)!])),
     intervalMs: config.healthCheckSeconds * 1_000,
     isReporter: () => membership.peers().rank === 0,
+    onRecovered,
   });
   const definitions = new KnownDefinitions(base.read);
   return { httpClient, ownKeys, providerKeys, definitions, healthChecks, providers };

@@ -32,9 +32,13 @@ export const anthropicWire: ClientWire = {
   envelope(error, requestId) {
     const { status } = ERROR_TABLE[error.code];
     const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
-    const { message, param, code } = error;
-    // The last two are the gateway's own.
-    return { type: "error", error: { type, message, param, code }, request_id: requestId };
+    const { message, param, code, fields } = error;
+    // `param` and `code` are the gateway's own. `details`, if there are any, are among the fields.
+    return {
+      type: "error",
+      error: { type, message, param, code, ...fields },
+      request_id: requestId,
+    };
   },
 };
 

@@ -147,6 +147,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   item_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
+  websocket_unsupported: entry(426, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),
   name_taken: entry(409, "invalid_request_error"),
   guardrail_in_use: entry(409, "invalid_request_error"),

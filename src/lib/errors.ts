@@ -63,6 +63,7 @@ export type ErrorCode =
   | "item_not_found"
   | "route_not_found"
   | "method_not_allowed"
+  | "websocket_unsupported"
   | "provider_timeout"
   | "name_taken"
   | "guardrail_in_use"
@@ -95,7 +96,7 @@ export interface ErrorDetails {
   /** Further response headers, such as the rate limit's. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Further members of the error that the caller gets. */
-  readonly fields?: Readonly<Record<string, string>>;
+  readonly fields?: Readonly<Record<string, unknown>>;
 }
 
 export class GatewayError extends Error {
@@ -103,7 +104,7 @@ export class GatewayError extends Error {
   readonly param: string | null;
   readonly retryAfterSeconds: number | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
-  readonly fields: Readonly<Record<string, string>> | undefined;
+  readonly fields: Readonly<Record<string, unknown>> | undefined;
 
   constructor(code: ErrorCode, publicMessage: string, details: ErrorDetails = {}) {
     super(publicMessage, details.cause === undefined ? undefined : { cause: details.cause });

@@ -96,6 +96,7 @@ interface Refusal {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param: string | null;
+  readonly fields?: Readonly<Record<string, unknown>>;
 }
 
 interface PendingCall {
@@ -179,8 +180,8 @@ export class WorkThread {
     clearTimeout(pending.deadline);
     if ("result" in reply) pending.resolve(reply.result);
     else if ("refusal" in reply) {
-      const { code, message, param } = reply.refusal;
-      pending.reject(new GatewayError(code, message, { param }));
+      const { code, message, ...details } = reply.refusal;
+      pending.reject(new GatewayError(code, message, details));
     } else pending.reject(new Error(reply.fault));
     this.#endWhenIdle();
   }
@@ -241,8 +242,9 @@ export function serveCalls<Call>(
     } catch (error) {
       if (!(error instanceof GatewayError)) scope.postMessage({ id, fault: String(error) }, []);
       else {
-        const { code, message, param } = error;
-        scope.postMessage({ id, refusal: { code, message, param } }, []);
+        const { code, message, param, fields } = error;
+        const refusal: Refusal = { code, message, param, ...(fields !== undefined && { fields }) };
+        scope.postMessage({ id, refusal }, []);
       }
     }
   };

@@ -36,7 +36,9 @@ export class ProvidersModelLists {
   #published: string;
   #failures = 0;
   #isStopped = false;
-  #reading: Promise<void> | undefined;
+  /** The last of the readings, which run one after another. */
+  #reading: Promise<void> = Promise.resolve();
+  #isReadingAll = false;
 
   constructor(dependencies: ModelListsDependencies) {
     this.#dependencies = dependencies;
@@ -51,13 +53,28 @@ export class ProvidersModelLists {
   /** Asks at once, and again from time to time until it is stopped. */
   start(): void {
     this.#cancelNext?.();
-    this.#reading ??= this.#read().finally(() => {
-      this.#reading = undefined;
+    if (this.#isReadingAll) return;
+    this.#isReadingAll = true;
+    this.#reading = this.#reading.then(async () => {
+      const { providers } = this.#dependencies;
+      const failed = await this.#read(providers);
+      this.#failures = failed === 0 ? 0 : this.#failures + 1;
+      await this.#publish(failed < providers.length);
+      this.#isReadingAll = false;
       this.#schedule();
     });
   }
 
-  /** Resolves when the reading under way, if any, has ended. */
+  /** Reads the list of one provider: a server that was away may have come back with other models. */
+  readAgain(providerId: string): void {
+    const asked = this.#dependencies.providers.filter(({ id }) => id === providerId);
+    this.#reading = this.#reading.then(async () => {
+      const failed = await this.#read(asked);
+      await this.#publish(failed < asked.length);
+    });
+  }
+
+  /** Resolves when the readings that were begun have ended. */
   async settled(): Promise<void> {
     await this.#reading;
   }
@@ -67,27 +84,33 @@ export class ProvidersModelLists {
     this.#cancelNext?.();
   }
 
-  async #read(): Promise<void> {
-    const { providers, clock, keep, onError } = this.#dependencies;
+  /** Returns how many did not answer. */
+  async #read(providers: readonly ProviderConfig[]): Promise<number> {
+    const { clock } = this.#dependencies;
     let failed = 0;
     await Promise.all(
       providers.map(async (provider) => {
-        const models = await this.#asked(provider);
+        const models = this.#isStopped ? undefined : await this.#asked(provider);
         if (models === undefined) failed++;
         else this.#lists.set(provider.id, { models, readAtMs: clock.nowMs() });
       }),
     );
-    this.#failures = failed === 0 ? 0 : this.#failures + 1;
+    return failed;
+  }
+
+  /** @param isRead whether there is something to keep */
+  async #publish(isRead: boolean): Promise<void> {
+    const { keep, onError } = this.#dependencies;
     if (this.#isStopped) return;
     try {
-      await this.#publish();
-      if (failed < providers.length) await keep(this.#lists);
+      await this.#publishLists();
+      if (isRead) await keep(this.#lists);
     } catch (error) {
       onError(error);
     }
   }
 
-  async #publish(): Promise<void> {
+  async #publishLists(): Promise<void> {
     const lists = JSON.stringify([...this.lists]);
     if (lists === this.#published) return;
     try {

@@ -449,6 +449,8 @@ export class ProviderFailure extends Error {
   readonly isLasting: boolean;
   /** Of what was rejected: it is more than the model's context takes. */
   readonly isTooLong: boolean;
+  /** `error.details` of Anthropic's wire, such as `{error_code: "image_dimensions_too_large"}`. */
+  readonly details: Readonly<Record<string, unknown>> | undefined;
 
   constructor(
     kind: ProviderFailureKind,
@@ -458,6 +460,7 @@ export class ProviderFailure extends Error {
       retryAfterMs?: number;
       param?: string | null;
       isTooLong?: boolean;
+      details?: Readonly<Record<string, unknown>> | undefined;
       cause?: unknown;
       lostUsedConnection?: boolean;
       isLasting?: boolean;
@@ -472,6 +475,7 @@ export class ProviderFailure extends Error {
     this.lostUsedConnection = details.lostUsedConnection ?? false;
     this.isLasting = details.isLasting ?? false;
     this.isTooLong = details.isTooLong ?? false;
+    this.details = details.details;
   }
 
   /** The message as a log may tell it: what a provider says may quote the prompt. */

@@ -6,7 +6,7 @@ import {
 import { modelListUrl as coheresListUrl } from "./cohere/model-list.ts";
 import { MODEL_LIST_QUERY as GOOGLES_QUERY } from "./gemini/model-list.ts";
 import { ollamaAddresses } from "./ollama/addresses.ts";
-import { wireDialect } from "./openai/wire-dialects.ts";
+import { openAiKeyHeader, wireDialect } from "./openai/wire-dialects.ts";
 import { endpointUrl } from "./transport/request-head.ts";
 
 /** Where a provider of that type has its list of models. */
@@ -35,8 +35,7 @@ export function keyHeaders(type: string, apiKey: string | undefined): Record<str
   }
   if (wireOf(type) === "anthropic") return requestHeaders({ id: type, apiKey });
   if (wireOf(type) === "gemini") return { "x-goog-api-key": apiKey };
-  const { keyHeader } = wireDialect(type);
-  return { [keyHeader]: keyHeader === "authorization" ? `Bearer ${apiKey}` : apiKey };
+  return openAiKeyHeader(wireDialect(type), apiKey);
 }
 
 function wireOf(type: string): string | undefined {

@@ -11,7 +11,15 @@ export type ThreadOutcome =
   | { readonly result: unknown }
   | { readonly failure: Pick<ProviderFailure, (typeof PASSED_ON)[number]> };
 
-const PASSED_ON = ["kind", "message", "status", "retryAfterMs", "param", "isTooLong"] as const;
+const PASSED_ON = [
+  "kind",
+  "message",
+  "status",
+  "retryAfterMs",
+  "param",
+  "isTooLong",
+  "details",
+] as const;
 
 /** In the thread: what a function returns or fails with. */
 export function threadOutcome(run: () => unknown): ThreadOutcome {

@@ -79,6 +79,10 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok provider sandbox",
     "ok models of openai",
   ]);
+  const { detail } = checks.find(({ name }) => name === "models of openai")!;
+  expect(detail).toMatch(
+    /^\d+; \d+ left out: [\w.-]+ \([a-zA-Z][^)]+\), .*; all: models list --left-out$/,
+  );
   expect(JSON.stringify(checks)).toMatch(/Postgres 1[5-9]|Postgres [2-9]\d/);
   const people = await runCliProcess({ PORT: "0", ...sound }, "doctor");
   expect(people).toMatchObject({ exitCode: 0, stderr: "" });

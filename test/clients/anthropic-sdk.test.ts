@@ -5,6 +5,7 @@ import Anthropic, {
   RequestTimeoutError,
   ServiceUnavailableError,
 } from "@anthropic-ai/sdk";
+import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
 import { framed, messageOfStream, STREAMS, streamText } from "../support/anthropic-recordings.ts";
 import {
   ADAPTIVE,
@@ -18,16 +19,18 @@ import type { TestGateway } from "../support/gateway.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
 import { listRecordings, loadRecording } from "../upstream/recordings.ts";
 
+const { ThreadUnsupportedRequestError } = Anthropic.Messages;
 const MESSAGES: Anthropic.MessageParam[] = [{ role: "user", content: "hello" }];
+const LOOK_SCHEMA = {
+  type: "object",
+  properties: { at: { type: "string" } },
+  required: ["at"],
+  additionalProperties: false,
+} as const;
 const LOOK: Anthropic.Tool = {
   name: "look",
   description: "Looks.",
-  input_schema: {
-    type: "object",
-    properties: { at: { type: "string" } },
-    required: ["at"],
-    additionalProperties: false,
-  },
+  input_schema: { ...LOOK_SCHEMA, required: [...LOOK_SCHEMA.required] },
 };
 
 let replaying: ChatGateway;
@@ -115,6 +118,61 @@ describe("with the sandbox", () => {
     expect(answered.stop_reason).toBe("end_turn");
     expect(textOf(answered)).not.toBe("");
   });
+
+  test.each([true, false])(
+    "the SDK's tool runner goes on without a message thread, and keeps the conversation (stream %s)",
+    async (stream) => {
+      const places: string[] = [];
+      const runner = client.beta.messages.toolRunner({
+        ...ask,
+        stream,
+        tools: [
+          betaTool({
+            ...{ name: "look", description: "Looks.", inputSchema: LOOK_SCHEMA },
+            run({ at }) {
+              places.push(at);
+              return "It is blue.";
+            },
+          }),
+        ],
+      });
+      const message = await runner.runUntilDone();
+      expect(message.stop_reason).toBe("end_turn");
+      expect(places).toHaveLength(1);
+      const { messages } = runner.params;
+      expect(messages.map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant"]);
+      expect(JSON.stringify(messages[2])).toContain("It is blue.");
+    },
+  );
+
+  test.each(["create", "continue"] as const)(
+    "thread %s is 400, which names the thread",
+    async (type) => {
+      const thread =
+        type === "create"
+          ? { type }
+          : { type, previous_message_id: "msg_01XFDUDYJgAACzvnptvVoYEL" };
+      // A work thread reads the second body, and refuses it with the same details.
+      for (const content of ["hello", "long ".repeat(60_000)]) {
+        const messages = [{ role: "user" as const, content }];
+        const error = await client.beta.messages.create({ ...ask, messages, thread }).then(
+          () => expect.unreachable(),
+          (thrown: unknown) => thrown,
+        );
+        expect(error).toBeInstanceOf(ThreadUnsupportedRequestError);
+        expect(error).toMatchObject({
+          status: 400,
+          error: {
+            error: {
+              type: "invalid_request_error",
+              code: "unsupported_parameter",
+              details: { error_code: "thread_unsupported_request", unsupported: ["thread"] },
+            },
+          },
+        });
+      }
+    },
+  );
 
   test.each([true, false])("stops at a sequence, and names it (stream %p)", async (isStream) => {
     const body = {

@@ -476,6 +476,11 @@ describe("streams that go wrong", () => {
         { content: "hi", isDone: true, finishReason: "stop" },
       ],
       [
+        "a second message_start is an error",
+        [start(), ...said("half"), start(), ...said("another"), ...end("end_turn")],
+        { content: "half", isDone: false, code: "provider_error" },
+      ],
+      [
         "an error event in mid-stream is sent in the stream",
         [
           start(),
@@ -537,11 +542,10 @@ describe("streams that go wrong", () => {
         { content: "hi", isDone: true, finishReason: "stop" },
       ],
       [
-        "deltas without the beginning of their block, and a second beginning, are read",
+        "deltas without the beginning of their block are read",
         [
           start(),
           delta(5, { type: "text_delta", text: "h" }),
-          start(),
           delta(5, { type: "text_delta", text: "i" }),
           { type: "content_block_stop", index: 7 },
           ...end("end_turn"),

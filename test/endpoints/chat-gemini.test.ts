@@ -331,6 +331,35 @@ describe("an error", () => {
     expect(response.headers.get("retry-after")).toBe("35");
   });
 
+  test.each(["UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"])(
+    "%s is asked once, and 400 with Google's message",
+    async (reason) => {
+      const said = "The model called a tool that the request does not offer.";
+      const failed = {
+        candidates: [{ finishReason: reason, finishMessage: said }],
+        usageMetadata: USAGE,
+      };
+      for (const stream of [false, true]) {
+        let calls = 0;
+        script = () => {
+          calls++;
+          return stream ? frames(failed) : Response.json(failed);
+        };
+        const response = await chat(spare(), { stream });
+        expect(response.status).toBe(400);
+        const { error } = (await response.json()) as { error: { code: string; message: string } };
+        expect(error.code).toBe("provider_rejected");
+        expect(error.message).toContain(said);
+        expect(calls).toBe(1);
+      }
+      script = () => frames(answer([{ text: "said" }]), failed);
+      const response = await chat(spare(), { stream: true });
+      const read = await readStream(response);
+      expect(read.error!.error.message).toContain(said);
+      expect((await billOfResponse(gateway, response)).promptTokens).toBe(10);
+    },
+  );
+
   test("of an unknown model is the operator's, not the caller's", async () => {
     const { status, body } = geminiUnknownModel();
     script = () => Response.json(body, { status });
@@ -383,7 +412,6 @@ describe("garbage", () => {
       () => raw(event(text()), `data: ${"[".repeat(9_000)}${"]".repeat(9_000)}\r\n\r\n`),
     ],
     ["a malformed call", () => frames(text(), answer([], "MALFORMED_FUNCTION_CALL"))],
-    ["a call of no tool", () => frames(text(), answer([], "UNEXPECTED_TOOL_CALL"))],
   ];
   test.each(BROKEN)(
     "%s ends the stream with an error, and what came is charged",

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { withinLimit } from "../../src/endpoints/chat-completions/middle-out.ts";
+import { shareByProvider, withinLimit } from "../../src/endpoints/chat-completions/middle-out.ts";
 import type { ChatMessage } from "../../src/endpoints/chat-completions/request.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
@@ -123,5 +123,65 @@ describe("what is cut", () => {
     const { content } = kept[0]!;
     expect((content as string).isWellFormed()).toBe(true);
     expect((content as string).length).toBeLessThan(2_000);
+  });
+});
+
+describe("a prompt that the provider finds too long by its own count", () => {
+  const COUNTED =
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 10021 tokens.";
+  const ask = (model: string, more: Record<string, unknown>, padding = "") => {
+    const messages = [system, ...turns(12), last];
+    const body = { model: `test/${model}`, messages, max_tokens: 100, ...more };
+    return gateway.request("POST", "/v1/chat/completions", JSON.stringify(body) + padding);
+  };
+  const rejects = (message: string) => ({ do: "error", status: 400, message }) as const;
+  const bytesSent = (model: string) =>
+    gateway.upstream.servedOf(model).map(({ requestBody }) => {
+      const { messages } = requestBody as unknown as { messages: ChatMessage[] };
+      return JSON.stringify(messages).length;
+    });
+
+  test.each([
+    ["whole", false, ""],
+    ["streamed", true, ""],
+    ["long", false, PADDING],
+  ])("is cut by that count, and sent again (%s)", async (_form, stream, padding) => {
+    const model = gateway.modelThat(rejects(COUNTED), rejects(COUNTED), {
+      do: "complete",
+      content: "Short enough.",
+    });
+    const response = await ask(model, { stream, transforms: ["middle-out"] }, padding);
+    expect(response.status).toBe(200);
+    expect(response.headers.get(HEADER)).toBe("middle-out");
+    expect(await response.text()).toContain(stream ? "Sho" : "Short");
+    const [first, second, third] = bytesSent(model);
+    expect(second! / first!).toBeWithin(0.65, 0.8);
+    expect(third! / second!).toBeWithin(0.65, 0.8);
+  });
+
+  test("is 400 after three tries, and after one without the transform", async () => {
+    const model = gateway.modelThat(rejects(COUNTED));
+    const response = await ask(model, { transforms: ["middle-out"] });
+    await expectError(response, 400, "context_length_exceeded");
+    expect(bytesSent(model)).toHaveLength(3);
+    const other = gateway.modelThat(rejects(COUNTED));
+    await expectError(await ask(other, {}), 400, "context_length_exceeded");
+    expect(bytesSent(other)).toHaveLength(1);
+  });
+
+  test.each([
+    ["prompt is too long: 210,000 tokens > 200,000 maximum", 0.9],
+    [
+      "The input token count (1200000) exceeds the maximum number of tokens allowed (600000).",
+      0.475,
+    ],
+    ["request (5000 tokens) exceeds the available context size (4096 tokens)", 0.778],
+    [
+      "maximum context length is 4096 tokens, you requested 100000 tokens (5 in the completion)",
+      0.1,
+    ],
+    ["too long", 0.75],
+  ])("%s leaves a share of %d", (message, share) => {
+    expect(shareByProvider(message)).toBeCloseTo(share, 3);
   });
 });

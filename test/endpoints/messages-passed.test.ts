@@ -384,13 +384,15 @@ describe("a stream that fails", () => {
     });
   });
 
-  test("costs what it has reported although it begins a second time", async () => {
+  test("ends with an error at a second beginning, and costs what it has reported", async () => {
     const told = { type: "message_delta", delta: {}, usage: { output_tokens: 300 } };
     anthropic.answerWith(() =>
       inPieces(framed([start, ...text(0, "some words"), told, start]), () => 50),
     );
     const response = await send({ stream: true });
-    await response.text();
+    const types = messageEvents(await response.text()).map(({ type }) => type);
+    expect(types.filter((type) => type === "message_start")).toHaveLength(1);
+    expect(types.at(-1)).toBe("error");
     expect(await billOfResponse(anthropic.gateway, response)).toMatchObject({
       promptTokens: 40,
       completionTokens: 300,
@@ -440,6 +442,20 @@ describe("a stream that fails", () => {
   });
 });
 
+test.each([false, true])("details of a rejection are passed on (stream %p)", async (stream) => {
+  const details = { error_code: "image_dimensions_too_large", key: UPSTREAM_KEY };
+  const error = { type: "invalid_request_error", message: "too large", details };
+  anthropic.answerWith(() => Response.json({ type: "error", error }, { status: 400 }));
+  const response = await send({ stream });
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({
+    error: {
+      message: "too large",
+      details: { error_code: "image_dimensions_too_large", key: "[redacted]" },
+    },
+  });
+});
+
 describe("counting tokens", () => {
   const count = (body: Fields) =>
     anthropic.gateway.request("POST", "/v1/messages/count_tokens", { ...PROMPT, ...body });
@@ -468,6 +484,17 @@ describe("counting tokens", () => {
     expect(tokens).toBeGreaterThan(950);
     expect(tokens).toBeLessThan(1_050);
   });
+
+  test.each([404, 405, 501])(
+    "estimates where the server has no such route (%i)",
+    async (status) => {
+      anthropic.answerWith(() => Response.json({ detail: "Not Found" }, { status }));
+      const response = await count({ model: ADAPTIVE });
+      expect(response.status).toBe(200);
+      const { input_tokens: tokens } = (await response.json()) as { input_tokens: number };
+      expect(tokens).toBeWithin(3, 50);
+    },
+  );
 
   test("passes on what Anthropic refuses", async () => {
     const body = { type: "error", error: { type: "invalid_request_error", message: "odd" } };

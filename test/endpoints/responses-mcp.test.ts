@@ -147,10 +147,32 @@ test("only tools that are allowed are offered", async () => {
     [{ tool_names: ["fail", "add"], read_only: false }, ["shop__fail"]],
   ] as const) {
     const slug = gateway.modelThat(say("Nothing to do."));
-    await wholeOf(await respond({ model: `test/${slug}`, tools: [shop({ allowed_tools })] }));
+    const body = await wholeOf(
+      await respond({ model: `test/${slug}`, tools: [shop({ allowed_tools })] }),
+    );
     const offered = sentTo(slug)[0]!.tools.map(({ function: { name } }: Json) => name);
     expect(offered).toEqual([...names]);
+    const [list] = body.output as [Json];
+    expect(list.type).toBe("mcp_list_tools");
+    expect(list.tools.map(({ name }: Json) => `shop__${name}`)).toEqual([...names]);
   }
+});
+
+test("a list without a tool that is allowed later is asked for again", async () => {
+  const slug = gateway.modelThat(say("One."), say("Two."));
+  const tools = (allowed_tools: string[]) => [shop({ allowed_tools })];
+  const first = await wholeOf(await respond({ model: `test/${slug}`, tools: tools(["add"]) }));
+  const next = await wholeOf(
+    await respond({
+      model: `test/${slug}`,
+      ...{ previous_response_id: first.id, input: "Sure?", tools: tools(["add", "fail"]) },
+    }),
+  );
+  expect(typesOf(next)).toEqual(["mcp_list_tools", "message"]);
+  const offered = sentTo(slug)
+    .at(-1)!
+    .tools.map(({ function: { name } }: Json) => name);
+  expect(offered).toEqual(["shop__add", "shop__fail"]);
 });
 
 describe("a call that has to be approved", () => {

@@ -22,7 +22,12 @@ interface Asked {
 }
 
 function rendererOf({ showsSummary = false, customTools = [] }: Asked, output: GrowingBytes) {
-  const options = { name: NAME, showsSummary, customTools: new Set(customTools) };
+  const options = {
+    name: NAME,
+    showsSummary,
+    customTools: new Set(customTools),
+    namespaced: new Map(),
+  };
   const answer = { model: "test/m", nowSeconds: 1, echo: echoOf({ input: "hello" }) };
   return new ResponseRenderer({ ...options, ...answer }, output);
 }
@@ -305,7 +310,12 @@ describe("typed events as those of the Responses API", () => {
   test("a whole answer is what its stream amounts to", () => {
     const said = { reasoning: "Hm.", text: "Well.", finish: "tool_calls" as const };
     const toolCalls = [{ id: "a", name: "look", arguments: "{}" }];
-    const options = { name: NAME, showsSummary: true, customTools: new Set<string>() };
+    const options = {
+      name: NAME,
+      showsSummary: true,
+      customTools: new Set<string>(),
+      namespaced: new Map(),
+    };
     const { body } = outputOf({ ...said, toolCalls }, USAGE, options);
     const events = rendered(
       [

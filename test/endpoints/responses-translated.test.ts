@@ -259,7 +259,7 @@ describe("fields of a request", () => {
       stream_options: { include_obfuscation: true },
       tools: [
         { type: "web_search", external_web_access: true },
-        { type: "namespace", tools: [] },
+        { type: "namespace", name: "files", tools: [{ type: "hologram" }] },
       ],
       input: [
         { role: "user", content: "a" },

@@ -94,6 +94,99 @@ describe("a response", () => {
     expect(second.output).toMatchObject([{ content: [{ text: "Dark." }] }]);
   });
 
+  describe.each(["whole", "streamed", "long"] as const)(
+    "with namespaces of tools, as Codex offers those of servers (%s)",
+    (form) => {
+      const read = { type: "function", name: "read", parameters: { type: "object" } };
+      const long = { ...read, name: "a_tool_with_a_very_long_name_".repeat(3) };
+      const OFFERED = [
+        { namespace: "mcp__files__", name: "read" },
+        { namespace: "mcp__files__", name: "patch" },
+        { namespace: "mcp__files__", name: "odd näme" },
+        { namespace: "mcp__files", name: "read" },
+        { namespace: "mcp__other__", name: long.name },
+        { namespace: "mcp__other__", name: `${long.name}2` },
+      ];
+      const tools = [
+        { type: "function", name: "mcp__files__patch", parameters: { type: "object" } },
+        {
+          type: "namespace",
+          name: "mcp__files__",
+          description: "Files.",
+          tools: [read, { type: "custom", name: "patch" }, { ...read, name: "odd näme" }],
+        },
+        { type: "namespace", name: "mcp__files", tools: [read] },
+        {
+          type: "namespace",
+          name: "mcp__other__",
+          tools: [long, { ...long, name: `${long.name}2` }],
+        },
+      ];
+      // Too long for the event loop, and read by a thread.
+      const instructions = form === "long" ? "x ".repeat(200_000) : "Be brief.";
+      const ask = async (slug: string, input: Fields[]): Promise<Fields> => {
+        const body = { model: `test/${slug}`, tools, instructions, input };
+        const response = await respond({ ...body, stream: form === "streamed" });
+        expect(response.headers.get("x-gateway-dropped-parameters")).toBeNull();
+        if (form !== "streamed") {
+          expect(response.status).toBe(200);
+          return (await response.json()) as Fields;
+        }
+        // The published form has no custom tools.
+        const events = [...(await response.text()).matchAll(/^data: (\{.*)$/gm)].map(
+          ([, data]) => JSON.parse(data!) as Fields,
+        );
+        const done = events.filter(({ type }) => type === "response.output_item.done");
+        const { response: last } = events.at(-1) as { response: Fields };
+        expect(done.map(({ item }) => item)).toEqual(last.output as Fields[]);
+        return last;
+      };
+      const sentTo = (slug: string) =>
+        gateway.upstream.servedOf(slug).at(-1)!.requestBody as unknown as {
+          tools: { type: string; function: { name: string } }[];
+          messages: { tool_calls?: { function: { name: string } }[] }[];
+        };
+
+      test("models have a function for each, whose calls name namespace and tool", async () => {
+        const slug = gateway.modelThat({ do: "complete", content: "No call." });
+        const question = { role: "user", content: "hello" };
+        await ask(slug, [question]);
+        const names = sentTo(slug).tools.map((tool) => tool.function.name);
+        expect(names[0]).toBe("mcp__files__patch");
+        expect(names[1]).toBe("mcp__files__read");
+        expect(new Set(names).size).toBe(1 + OFFERED.length);
+        for (const name of names) expect(name).toMatch(/^[\w-]{1,64}$/);
+        for (const [at, { namespace, name }] of OFFERED.entries()) {
+          const called = names[at + 1]!;
+          const text = name === "patch" ? '{"input":"+ a"}' : "{}";
+          gateway.upstream.enqueue(slug, {
+            do: "complete",
+            toolCalls: [{ name: called, arguments: text }],
+          });
+          const { output } = await ask(slug, [question]);
+          const [call] = output as [Fields];
+          const type = name === "patch" ? "custom_tool_call" : "function_call";
+          expect(call).toMatchObject({ type, namespace, name });
+          if (name === "patch") expect(call.input).toBe("+ a");
+          // The conversation goes on under the same names.
+          const result = { type: `${type}_output`, call_id: call.call_id, output: "done" };
+          gateway.upstream.enqueue(slug, { do: "complete", content: "Done." });
+          await ask(slug, [question, call, result]);
+          const calls = sentTo(slug).messages.flatMap((message) => message.tool_calls ?? []);
+          expect(calls.map((one) => one.function.name)).toEqual([called]);
+        }
+        // A function of the caller's own is none of a namespace.
+        gateway.upstream.enqueue(slug, {
+          do: "complete",
+          toolCalls: [{ name: "mcp__files__patch", arguments: "{}" }],
+        });
+        const { output } = await ask(slug, [question]);
+        expect(output).toMatchObject([{ type: "function_call", name: "mcp__files__patch" }]);
+        expect((output as Fields[])[0]).not.toContainKey("namespace");
+      });
+    },
+  );
+
   test("that was cut by its limit is incomplete", async () => {
     const body = await wholeOf(
       await respond({ model: "sandbox/chat", input: "Hello there", max_output_tokens: 2 }),

@@ -62,6 +62,60 @@ test("a refused method is told with those that the path takes", async () => {
   expect(error.message).toBe("/v1/chat/completions does not take GET, but POST.");
 });
 
+test("a WebSocket is refused with 426, upon which Codex sends plain requests", async () => {
+  const response = await sendRaw(gateway, {
+    method: "GET",
+    path: "/v1/responses",
+    headers: [
+      ["upgrade", "websocket"],
+      ["sec-websocket-version", "13"],
+      ["sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="],
+    ],
+  });
+  expect(response.headers.get("upgrade")).toBe("HTTP/1.1");
+  await expectError(response, 426, "websocket_unsupported");
+});
+
+test("below Anthropic's path every error has Anthropic's envelope", async () => {
+  const key = { "x-api-key": gateway.secretKey };
+  const json = { ...key, "content-type": "application/json" };
+  const cases = [
+    ["POST", "/v1/messages/batches", 404, "not_found_error", key, undefined],
+    ["GET", "/v1/messages/batches/x/results", 404, "not_found_error", key, undefined],
+    ["DELETE", "/v1/messages/count_tokens", 405, "invalid_request_error", key, undefined],
+    ["POST", "/v1/messages", 401, "authentication_error", {}, "{}"],
+    [
+      "POST",
+      "/v1/messages",
+      415,
+      "invalid_request_error",
+      { ...key, "content-type": "text/x" },
+      "{}",
+    ],
+    ["POST", "/v1/messages/count_tokens", 400, "invalid_request_error", json, "{"],
+    ["POST", "/v1/messages?beta=maybe", 400, "invalid_request_error", json, MESSAGE],
+  ] as const;
+  for (const [method, path, status, type, headers, body] of cases) {
+    const response = await sendRaw(gateway, {
+      ...{ method, path, headers: Object.entries(headers) },
+      ...(body && { body }),
+    });
+    expect([path, response.status]).toEqual([path, status]);
+    expect(response.headers.get("request-id")).toStartWith("req_");
+    expect(await response.json()).toMatchObject({
+      type: "error",
+      error: { type },
+      request_id: response.headers.get("request-id"),
+    });
+  }
+});
+
+const MESSAGE = JSON.stringify({
+  model: "sandbox/chat",
+  max_tokens: 5,
+  messages: [{ role: "user", content: "Hello" }],
+});
+
 test.each([
   ["POST", "/chat/completions", "/v1/chat/completions", true],
   ["POST", "/v1/v1/chat/completions", "/v1/chat/completions", true],

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { EventReader } from "../../src/providers/anthropic/event-reader.ts";
 import { ClaudeStream } from "../../src/providers/bedrock/claude-stream.ts";
 import { converseAnswer } from "../../src/providers/bedrock/converse-answer.ts";
@@ -14,6 +16,7 @@ import { chunk, encodedMessage, event, events, exception } from "../support/aws-
 
 type Fields = Record<string, unknown>;
 
+const FIXTURES = join(import.meta.dir, "..", "fixtures");
 const CONTEXT = { nowMs: 0, apiKey: undefined };
 
 function pieces(...all: Uint8Array[]): PieceReader & { isCancelled: boolean } {
@@ -54,6 +57,27 @@ const delta = (contentBlockIndex: number, piece: Fields) => ({
 const end = (contentBlockIndex: number) => ({ contentBlockStop: { contentBlockIndex } });
 
 describe("a stream of Converse", () => {
+  test("has a call whose block states the type tool_use, or null", async () => {
+    const recorded = readFileSync(
+      join(FIXTURES, "vercel-ai/bedrock/amazon-bedrock-tool-call.1.chunks.txt"),
+      "utf8",
+    );
+    for (const type of ["tool_use", null]) {
+      const messages = recorded
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Fields)
+        .map((one) => {
+          const begun = one.contentBlockStart as { start: { toolUse: Fields } } | undefined;
+          if (begun !== undefined) begun.start.toolUse.type = type;
+          return one;
+        });
+      expect(await converse(events(...messages))).toContainEqual({
+        ...{ type: "tool_call", choice: 0, index: 0, id: "tool-use-id", name: "test-tool" },
+      });
+    }
+  });
+
   test("parallel calls keep their places, and input that is no JSON goes on as it is", async () => {
     const bytes = events(
       delta(0, { text: "I look." }),
@@ -208,6 +232,7 @@ describe("a whole answer of Converse", () => {
         { text: "See: " },
         { citationsContent: { content: [{ text: "this" }, { other: 1 }], citations: [] } },
         { toolUse: { toolUseId: "a", name: "look", input: { at: 1 } } },
+        { toolUse: { toolUseId: "b", name: "look", input: {}, type: "tool_use" } },
         { toolUse: { toolUseId: "s", name: "x", input: {}, type: "server_tool_use" } },
         { hologram: {} },
         null,
@@ -224,7 +249,7 @@ describe("a whole answer of Converse", () => {
         text: "See: this",
         reasoning: "Hm.",
         reasoningDetails: details as never,
-        toolCalls: [call],
+        toolCalls: [call, { id: "b", name: "look", arguments: "{}" }],
         finish: "tool_calls",
       },
     ]);

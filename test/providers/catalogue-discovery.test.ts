@@ -32,6 +32,9 @@ const provider = (type: string, baseUrl = "https://host.example/v1"): ProviderCo
 const one = (type: string, model: Record<string, unknown>) =>
   readModelList(type, { data: [model] })?.[0];
 
+const usableIn = (models: readonly DiscoveredModel[] = []) =>
+  models.filter(({ unusable }) => unusable === undefined).map(({ name }) => name);
+
 const build = (from: ProviderConfig, listed: readonly DiscoveredModel[] | undefined) =>
   buildCatalogue({
     providers: [from],
@@ -243,9 +246,9 @@ describe("the context length is read as each server tells it", () => {
 });
 
 describe("a list is hostile input", () => {
-  test("names that no id could hold are passed over, and of two of a name the first stands", () => {
+  test("names that no id could hold are unusable, and of two of a name the first stands", () => {
     const ids = ["ok", "", " x", "a b", "a\nb", "../x", "x".repeat(201), 5, null, "ok", "@cf/x"];
-    expect(readModelList("groq", { data: ids.map((id) => ({ id })) })?.map((m) => m.name)).toEqual([
+    expect(usableIn(readModelList("groq", { data: ids.map((id) => ({ id })) }))).toEqual([
       "ok",
       "@cf/x",
     ]);
@@ -452,6 +455,65 @@ describe("what a provider lists", () => {
   });
 });
 
+describe("names that are paths, as llama.cpp and vLLM have them by default", () => {
+  const box: ProviderConfig = {
+    ...provider("openai-compatible", "http://10.0.0.7/v1"),
+    id: "box",
+  };
+  const offered = async (...names: string[]) => {
+    const listed = readModelList(box.type, { data: names.map((id) => ({ id })) });
+    const catalogue = await build(box, listed);
+    return { catalogue, leftOut: catalogue.reports[0]!.leftOut };
+  };
+
+  test.each([
+    ["/models/Qwen3-8B-Q4_K_M.gguf", "Qwen3-8B-Q4_K_M.gguf"],
+    ["/srv/search/audio/llama-3/", "llama-3"],
+    ["./llama.gguf", "llama.gguf"],
+    ["../llama", "llama"],
+    ["~/llama", "llama"],
+    ["models/7B/llama.gguf", "llama.gguf"],
+    ["C:\\models\\llama 3\\llama.gguf", "llama.gguf"],
+  ])("%s is offered by its base name, and called by its path", async (path, name) => {
+    const { catalogue } = await offered(path);
+    expect(catalogue.models).toMatchObject([
+      { id: `box/${name}`, name, category: "chat", endpoints: [{ provider: "box", model: path }] },
+    ]);
+  });
+
+  test("a relative one keeps the name that it had", async () => {
+    const { catalogue } = await offered("models/7B/llama.gguf");
+    const resolved = createModelIndex(catalogue).resolve("box/models/7B/llama.gguf");
+    expect(resolved?.endpoints[0]?.model).toBe("models/7B/llama.gguf");
+  });
+
+  test("names of a vendor are none", async () => {
+    const { catalogue } = await offered("Qwen/Qwen3-8B");
+    expect(catalogue.models.map(({ id }) => id)).toEqual(["box/Qwen/Qwen3-8B"]);
+  });
+
+  test("of two with one base name the second is left out, and so is one whose name no id can hold", async () => {
+    const { catalogue, leftOut } = await offered(
+      "/a/llama",
+      "/b/llama",
+      "/c/mistral",
+      "mistral",
+      "a b",
+    );
+    expect(catalogue.models.map(({ id }) => id).toSorted()).toEqual(["box/llama", "box/mistral"]);
+    expect(leftOut.map(({ name }) => name).toSorted()).toEqual(["/b/llama", "/c/mistral", "a b"]);
+  });
+
+  test("are kept with their list", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "model-lists-"));
+    const models = readModelList(box.type, { data: [{ id: "/a/llama" }, { id: "a b" }] })!;
+    const kept = new Map([["box", { models, readAtMs: NOW.getTime() }]]);
+    await keepLists(folder, [box], kept);
+    expect(await readKeptLists(folder, [box], NOW.getTime())).toEqual(kept);
+    rmSync(folder, { recursive: true });
+  });
+});
+
 describe("kept lists", () => {
   const folder = mkdtempSync(join(tmpdir(), "model-lists-"));
   afterEach(() => {
@@ -553,6 +615,32 @@ describe("lists are read in the background", () => {
     lists.stop();
     clock.advance(36_000_000);
     expect(asked).toBe(6);
+  });
+
+  test("one of them again when its provider has come back, beside the hourly reading", async () => {
+    const asked: string[] = [];
+    const { clock, lists, changes } = reading(async ({ id }) => {
+      asked.push(id);
+      return [model(asked.length > 2 ? "new" : "old")];
+    });
+    lists.start();
+    lists.readAgain("groq");
+    lists.readAgain("nobody");
+    await lists.settled();
+    expect(asked).toEqual(["groq", "together", "groq"]);
+    expect(
+      changes
+        .at(-1)!
+        .get("groq")
+        ?.map(({ name }) => name),
+    ).toEqual(["new"]);
+    clock.advance(3_600_000);
+    await lists.settled();
+    expect(asked).toHaveLength(5);
+    lists.stop();
+    lists.readAgain("groq");
+    await lists.settled();
+    expect(asked).toHaveLength(5);
   });
 
   test("what a failing database did not take is brought again after a minute", async () => {

@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { AnswerReader } from "../../src/providers/gemini/answer-reader.ts";
 import { wholeResponse } from "../../src/providers/gemini/whole-answer.ts";
@@ -154,3 +154,69 @@ function expectEvent(event: ChatEvent): void {
     if (event.type === "tool_call") expect(JSON.parse(event.arguments!)).toBeObject();
   }
 }
+
+describe("arguments of a call that come in pieces", () => {
+  const call = (functionCall: object, more: object = {}) => ({
+    candidates: [{ content: { parts: [{ functionCall, ...more }] } }],
+  });
+  const piece = (jsonPath: string, value: object) => ({ jsonPath, ...value });
+  const more = (...partialArgs: object[]) => call({ partialArgs, willContinue: true });
+  const stop = { candidates: [{ finishReason: "STOP" }] };
+  const callsOf = (responses: readonly object[]) => {
+    const one = reader();
+    return responses
+      .flatMap((response) => one.read(response))
+      .filter((event) => event.type === "tool_call");
+  };
+
+  test("are put together by their paths, and come as one call", () => {
+    const calls = callsOf([
+      call({ name: "send", id: "c1", willContinue: true }, { thoughtSignature: "sig" }),
+      more(piece("$.to[0].name", { stringValue: "Ad", willContinue: true })),
+      more(
+        piece("$.to[0].name", { stringValue: "a" }),
+        piece("$.to[0].age", { numberValue: 36 }),
+        piece("$.to[1]", { nullValue: "NULL_VALUE" }),
+        piece("$['a key'].it", { boolValue: false }),
+        piece("$.__proto__.polluted", { stringValue: "no" }),
+      ),
+      call({}),
+      call({ name: "send", args: { to: [] } }),
+      stop,
+    ]);
+    expect(calls.map(({ index, id, name }) => ({ index, id, name }))).toEqual([
+      { index: 0, id: "c1", name: "send" },
+      { index: 1, id: expect.stringMatching(/^call_/), name: "send" },
+    ]);
+    expect(calls.map((one) => one.arguments)).toEqual([
+      '{"to":[{"name":"Ada","age":36},null],"a key":{"it":false},"__proto__":{"polluted":"no"}}',
+      '{"to":[]}',
+    ]);
+    expect(calls[0]!.extraContent).toBeDefined();
+    expect(({} as { polluted?: string }).polluted).toBeUndefined();
+  });
+
+  test("end with the next call, or with the answer", () => {
+    const calls = callsOf([
+      call({ name: "a", willContinue: true }),
+      more(piece("$.x", { numberValue: 1 })),
+      call({ name: "b", willContinue: true }),
+      more(piece("$.y", { stringValue: "" })),
+      stop,
+    ]);
+    expect(calls.map((one) => [one.name, one.arguments])).toEqual([
+      ["a", '{"x":1}'],
+      ["b", '{"y":""}'],
+    ]);
+  });
+
+  test.each(["x", "$", "$.to[5]", "$..x", `$${".a".repeat(65)}`])(
+    "a piece at the path %p breaks the answer",
+    (path) => {
+      const args = [piece("$.to[0]", { numberValue: 1 }), piece(path, { numberValue: 1 })];
+      expect(() => callsOf([call({ name: "a", willContinue: true }), more(...args)])).toThrow(
+        ProviderFailure,
+      );
+    },
+  );
+});

@@ -145,6 +145,13 @@ test.each([
   { error: { code: "model_decommissioned", message: "m", type: "invalid_request_error" } },
   { error: { code: "model_terms_required", message: "m", type: "invalid_request_error" } },
   { error: { code: "organization_restricted", message: "m", type: "invalid_request_error" } },
+  {
+    error: {
+      message:
+        "/chat/completions: Invalid model name passed in model=m. Call `/v1/models` to view available models for your key.",
+      ...{ type: "None", param: "None", code: "400" },
+    },
+  },
   { error: { code: "OperationNotSupported", message: "The chatCompletion operation does not" } },
 ])("status 400 with %p is our fault, not the caller's", (body) => {
   expect(mapped(400, body).kind).toBe("misconfigured");

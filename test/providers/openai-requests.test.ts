@@ -1,7 +1,15 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import type { ProviderSettings } from "../../src/providers/interface.ts";
+import { keyHeaders } from "../../src/providers/model-list-request.ts";
+import { requestHeaders } from "../../src/providers/openai/chat/chat-provider.ts";
 import { openAiBody } from "../../src/providers/openai/chat/shape-body.ts";
+import {
+  openAiKeyHeader,
+  type WireDialect,
+  wireDialect,
+} from "../../src/providers/openai/wire-dialects.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
@@ -276,4 +284,23 @@ test("reasoning goes back under the name by which the provider gave it", () => {
     expect(shaped(type, { messages: [both] })).toEqual({ messages: [answer(member)] });
   }
   for (const type of ["openrouter", "openai-compatible"]) expect(shaped(type, sent)).toEqual(sent);
+});
+
+test("calls and the list of models show a key in the same header, whichever a provider has", () => {
+  for (const keyHeader of ["authorization", "api-key", "x-third-key"] as const) {
+    const dialect = { ...wireDialect("openai"), keyHeader } as WireDialect;
+    const value = keyHeader === "authorization" ? "Bearer k" : "k";
+    const settings = { id: "p", apiKey: "k" } as ProviderSettings;
+    const {
+      "content-type": _,
+      "accept-encoding": __,
+      ...shown
+    } = requestHeaders(settings, dialect);
+    expect(shown).toEqual({ [keyHeader]: value });
+    expect(openAiKeyHeader(dialect, "k")).toEqual(shown);
+  }
+  for (const type of ["openai", "azure"]) {
+    const { keyHeader } = wireDialect(type);
+    expect(Object.keys(keyHeaders(type, "k"))).toEqual([keyHeader]);
+  }
 });

@@ -14,6 +14,8 @@ export interface HealthChecksDependencies {
   readonly intervalMs: number;
   /** Whether this instance reports for all of them; the others check for their own calls. */
   isReporter(): boolean;
+  /** Called when a server answers after checks that failed. */
+  onRecovered(providerId: string): void;
   onError(error: unknown): void;
 }
 
@@ -71,8 +73,9 @@ export class HealthChecks {
   async #check(id: string, provider: Pick<Provider, "checkKey">): Promise<void> {
     const isHealthy = await answers(provider);
     if (this.#isStopped) return;
-    if (isHealthy) this.#failures.delete(id);
-    else this.#failures.set(id, (this.#failures.get(id) ?? 0) + 1);
+    if (isHealthy) {
+      if (this.#failures.delete(id)) this.#dependencies.onRecovered(id);
+    } else this.#failures.set(id, (this.#failures.get(id) ?? 0) + 1);
     if (!this.#dependencies.isReporter()) this.#noted.delete(id);
     else if (isHealthy || this.isDown(id)) await this.#note(id, isHealthy);
   }

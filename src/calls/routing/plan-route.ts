@@ -52,8 +52,8 @@ export interface RoutePlan {
   readonly skipped?: readonly SkippedPlace[] | undefined;
   /** By candidate, what it lacks of the request; absent where none lacks anything. */
   readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
-  /** Candidates that get the prompt cut to what they take; absent where none does. */
-  readonly transformed?: ReadonlySet<Candidate>;
+  /** Candidates that get the prompt cut to what they take; absent if the request does not ask for that. */
+  readonly transformed?: Set<Candidate>;
 }
 
 export interface SkippedPlace {

@@ -7,12 +7,13 @@ const DEFAULT_RETRY_AFTER_SECONDS = 1;
 /** What a provider's failure is to the caller. */
 export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
   const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
+  const { details } = failure;
   switch (failure.kind) {
     case "rejected":
       return new GatewayError(
         failure.isTooLong ? "context_length_exceeded" : "provider_rejected",
         failure.message,
-        { param: failure.param, cause },
+        { param: failure.param, cause, ...(details !== undefined && { fields: { details } }) },
       );
     case "content_policy":
       return new GatewayError("content_policy_violation", failure.message, {

@@ -5,6 +5,7 @@ import { createAzureProvider } from "../../providers/azure/azure-provider.ts";
 import { createBedrockProvider } from "../../providers/bedrock/bedrock-provider.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { configuredCatalogue } from "../../providers/catalogue/configured-catalogue.ts";
+import type { LeftOut } from "../../providers/catalogue/provider-models.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
@@ -77,12 +78,21 @@ export async function checkCatalogue(
   }));
   const findings = catalogue.reports.map(({ provider, models: served, leftOut, reason }) => {
     const name = `${NAME} of ${provider}`;
-    if (served === 0) return warning(name, reason ?? "none");
-    const rest =
-      leftOut.length === 0 ? "" : `; ${leftOut.length} left out (models list --left-out)`;
-    return ok(name, `${served}${rest}`);
+    if (served === 0) return warning(name, `${reason ?? "none"}${leftOutWords(leftOut)}`);
+    return ok(name, `${served}${leftOutWords(leftOut)}`);
   });
   return { findings, targets };
+}
+
+const MAX_LEFT_OUT_NAMED = 3;
+
+function leftOutWords(leftOut: readonly LeftOut[]): string {
+  if (leftOut.length === 0) return "";
+  const named = leftOut
+    .slice(0, MAX_LEFT_OUT_NAMED)
+    .map(({ name, reason }) => `${name} (${reason})`);
+  const more = leftOut.length > MAX_LEFT_OUT_NAMED ? "; all: models list --left-out" : "";
+  return `; ${leftOut.length} left out: ${named.join(", ")}${more}`;
 }
 
 function namesAt(providerId: string, catalogue: Catalogue): string[] {

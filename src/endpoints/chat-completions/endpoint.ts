@@ -20,7 +20,11 @@ import { plus } from "../../lib/exact-integer.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
+import {
+  type ChatAnswer,
+  type ClientCompletion,
+  ProviderFailure,
+} from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
 import type { AnswerReading } from "../../providers/thread-work.ts";
 import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
@@ -35,7 +39,7 @@ import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
-import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
+import { asksMiddleOut, planTransformed, promptLimit, shareByProvider } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
@@ -301,7 +305,11 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   }
 }
 
-function callProvider(
+/** Of a prompt that a provider finds too long by its own count, although it was cut by an estimate. */
+const MAX_SHORTER_TRIES = 2;
+
+/** Calls the candidate; with the transform middle-out again with less of the prompt if that is too long for it. */
+async function callProvider(
   call: ProviderCall,
   candidate: Candidate,
   admitted: AdmittedChat,
@@ -310,10 +318,20 @@ function callProvider(
   const limit = sentLimit(admitted, candidate);
   const addition = request.search?.addition;
   const customAsFunctions = translatedTools(request, candidate) !== undefined;
-  const shape = { addition, customAsFunctions };
-  const body = providerBody(request.fields, candidate, limit, plan.lacked, shape);
-  call.body = request.echoes ? new EchoedBody(body) : body;
-  return candidate.provider.chat!(call);
+  for (let tries = 0, promptShare = 1; ; tries++) {
+    const shape = { addition, customAsFunctions, promptShare };
+    const body = providerBody(request.fields, candidate, limit, plan.lacked, shape);
+    call.body = request.echoes ? new EchoedBody(body) : body;
+    try {
+      return await candidate.provider.chat!(call);
+    } catch (error) {
+      const isTooLong = error instanceof ProviderFailure && error.isTooLong;
+      const mayCut = asksMiddleOut(request.fields) && tries < MAX_SHORTER_TRIES;
+      if (!isTooLong || !mayCut) throw error;
+      promptShare *= shareByProvider(error.message);
+      plan.transformed?.add(candidate);
+    }
+  }
 }
 
 /** Names of the custom tools for which the candidate gets functions; undefined if there are none. */

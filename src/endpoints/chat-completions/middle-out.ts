@@ -67,16 +67,40 @@ export function promptLimit(
   return tokens > limit ? limit : undefined;
 }
 
-/** The plan, which tells what candidates get the prompt cut to what they take. */
+/**
+ * The plan, which tells what candidates get the prompt cut to what they take. A candidate whose provider counts more
+ * tokens joins them when it is called.
+ */
 export function planTransformed(
   request: ChatRequest,
   { transformedTokens }: { readonly transformedTokens?: number | undefined },
   plan: RoutePlan,
 ): RoutePlan {
+  if (transformedTokens === undefined) return plan;
   const transformed = plan.candidates.filter(
     ({ terms }) => promptLimit(request, transformedTokens, terms) !== undefined,
   );
-  return transformed.length === 0 ? plan : { ...plan, transformed: new Set(transformed) };
+  return { ...plan, transformed: new Set(transformed) };
+}
+
+/** A number of tokens in a provider's message; those of one or two digits are no size of a prompt. */
+const COUNT = /\b\d{3,9}\b/g;
+/** Less than the counts say, since only some of them include the answer. */
+const MARGIN = 0.95;
+const SHARE_WITHOUT_COUNTS = 0.75;
+const [LEAST_SHARE, MOST_SHARE] = [0.1, 0.9];
+
+/**
+ * The share of a prompt that a provider will take which rejected it as too long, by the counts that its message states:
+ * "maximum context length is 8192 tokens. However, your messages resulted in 10021 tokens".
+ */
+export function shareByProvider(message: string): number {
+  const [first, second] = [...message.replaceAll(/(?<=\d),(?=\d{3})/g, "").matchAll(COUNT)].map(
+    ([digits]) => Number(digits),
+  );
+  if (first === undefined || second === undefined) return SHARE_WITHOUT_COUNTS;
+  const share = (Math.min(first, second) / Math.max(first, second)) * MARGIN;
+  return Math.min(MOST_SHARE, Math.max(LEAST_SHARE, share));
 }
 
 /** The messages of a request within so many tokens of the whole prompt, as far as that can be. */

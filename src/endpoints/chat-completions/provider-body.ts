@@ -53,14 +53,14 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  { added, asItems, addition = "", customAsFunctions }: ShapeOptions = {},
+  { added, asItems, addition = "", customAsFunctions, promptShare = 1 }: ShapeOptions = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
   const promptTokens = asksMiddleOut(request)
-    ? promptLimit(request, promptSize(request).transformedTokens, terms, addition)
+    ? cutTokens(request, terms, addition, promptShare)
     : undefined;
   const shape: BodyShape = {
     model,
@@ -75,7 +75,23 @@ export function providerBody(
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
 
-type ShapeOptions = Pick<BodyShape, "added" | "asItems" | "addition" | "customAsFunctions">;
+type ShapeOptions = Pick<BodyShape, "added" | "asItems" | "addition" | "customAsFunctions"> & {
+  /** Share of the prompt that a shorter try sends; 1 sends what fits the model. */
+  readonly promptShare?: number;
+};
+
+/** What a prompt is cut to. @param share of what would be sent otherwise. Returns undefined if it is sent whole. */
+function cutTokens(
+  request: ChatRequest,
+  terms: Candidate["terms"],
+  addition: string,
+  share: number,
+): number | undefined {
+  const { transformedTokens } = promptSize(request);
+  const limit = promptLimit(request, transformedTokens, terms, addition);
+  if (share === 1 || transformedTokens === undefined) return limit;
+  return Math.floor((limit ?? transformedTokens) * share);
+}
 
 /** What the gateway adds to a request whose tools it runs. */
 export interface AddedParts {

@@ -99,13 +99,29 @@ function assertTools({ tools }: MessagesBody): void {
 }
 
 /** What would be broken in silence if it was left out. */
-function assertServed({ inference_geo: place, tool_choice: choice }: MessagesBody): void {
+function assertServed({ inference_geo: place, tool_choice: choice, thread }: MessagesBody): void {
+  if (thread !== undefined && thread !== null) throw threadUnsupported();
   if (place !== undefined && place !== null && place !== "global") {
     throw unsupported("inference_geo", "has a price of its own, which the gateway does not know");
   }
   if (choice?.type === "tool" && choice.name === undefined) {
     throw invalid("tool_choice.name", "is required");
   }
+}
+
+/**
+ * The error that tells clients to send the whole conversation instead: the tool runners of Anthropic's SDKs do so by
+ * themselves. The gateway stores no conversations of this API, and cannot use those of Anthropic: the hold could not
+ * cover messages that it does not see, and all organizations share one account there.
+ */
+function threadUnsupported(): GatewayError {
+  const message =
+    "thread is not supported: send the full conversation in messages with every request, without thread.";
+  const details = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+  return new GatewayError("unsupported_parameter", message, {
+    param: "thread",
+    fields: { details },
+  });
 }
 
 function invalid(param: string, what: string): GatewayError {

@@ -81,6 +81,12 @@ export const messagesBody = Type.Object(
         { description: "Kept with the charge; `idempotency_key` does what the header does" },
       ),
     ),
+    thread: Type.Optional(
+      Type.Unknown({
+        description:
+          "Any value but null is 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation",
+      }),
+    ),
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),
     route_explain: optional(

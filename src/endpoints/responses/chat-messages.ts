@@ -1,6 +1,7 @@
 import { isFields } from "../../lib/json.ts";
 import { functionOfTool } from "../../tools/mcp/tool-names.ts";
 import type { ChatMessage, ContentPart } from "../chat-completions/request.ts";
+import type { NamespaceTools } from "./namespace-tools.ts";
 import { detailsIn } from "./reasoning-content.ts";
 import { type Item, type Part, typeOfItem } from "./request.ts";
 
@@ -27,13 +28,15 @@ interface Answer {
  * of tools one each, and media in outputs follow in a message of the user. Types of items and parts that have no
  * counterpart are left out and added to `untranslated`.
  * @param runHere functions by which the gateway runs tools for this request
+ * @param namespaces names the functions of calls
  */
 export function chatMessages(
   items: readonly Item[],
   untranslated: Set<string>,
   runHere: ReadonlySet<unknown>,
+  namespaces: NamespaceTools,
 ): ChatMessage[] {
-  const conversation = new Conversation(untranslated, runHere);
+  const conversation = new Conversation(untranslated, runHere, namespaces);
   for (const item of items) conversation.add(item);
   return conversation.end();
 }
@@ -48,10 +51,16 @@ class Conversation {
   #media: ContentPart[] = [];
 
   readonly #runHere: ReadonlySet<unknown>;
+  readonly #namespaces: NamespaceTools;
 
-  constructor(untranslated: Set<string>, runHere: ReadonlySet<unknown>) {
+  constructor(
+    untranslated: Set<string>,
+    runHere: ReadonlySet<unknown>,
+    namespaces: NamespaceTools,
+  ) {
     this.#untranslated = untranslated;
     this.#runHere = runHere;
+    this.#namespaces = namespaces;
   }
 
   add(item: Item): void {
@@ -61,10 +70,10 @@ class Conversation {
         else this.#addAsked(item);
         return;
       case "function_call":
-        this.#current().calls.push(callOf(item, item.arguments as string));
+        this.#addCall(item, item.arguments as string);
         return;
       case "custom_tool_call":
-        this.#current().calls.push(callOf(item, JSON.stringify({ input: item.input })));
+        this.#addCall(item, JSON.stringify({ input: item.input }));
         return;
       case "function_call_output":
       case "custom_tool_call_output":
@@ -105,6 +114,11 @@ class Conversation {
     this.#endMedia();
     this.#answer ??= { texts: [], calls: [], details: [], outputs: [], reasoning: "" };
     return this.#answer;
+  }
+
+  #addCall(item: Item, json: string): void {
+    const name = this.#namespaces.functionOf(item);
+    this.#current().calls.push(callOf({ call_id: item.call_id, name }, json));
   }
 
   /** A run of a tool that the model is offered again; what it said of one that shows no results is in its answer. */

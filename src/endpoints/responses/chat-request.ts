@@ -3,6 +3,7 @@ import { type ChatRequest, ITEM_FORM } from "../chat-completions/request.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { itemForm } from "./item-form.ts";
 import { turnItems } from "./item-references.ts";
+import { NAMESPACE, NamespaceTools } from "./namespace-tools.ts";
 import {
   chosenHere,
   isOffered,
@@ -20,6 +21,7 @@ export interface ChatTranslation {
   readonly request: ChatRequest;
   /** Names of fields, tools and types of items that are left out. */
   readonly untranslated: readonly string[];
+  readonly namespaces: NamespaceTools;
 }
 
 /** Members of the same name and meaning. */
@@ -82,7 +84,8 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   if (body.truncation === "auto") untranslated.add("truncation");
   if (asksObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
   const runHere = new Set((body.tools ?? []).filter(isRunHere).map(chosenHere));
-  const messages = chatMessages(turnItems(turn), untranslated, runHere);
+  const namespaces = new NamespaceTools(body);
+  const messages = chatMessages(turnItems(turn), untranslated, runHere, namespaces);
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
     ...kept(body),
@@ -91,12 +94,12 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
     [ITEM_FORM]: (leftOut) => itemForm(turn, leftOut),
     messages,
     ...(body.max_output_tokens && { max_tokens: body.max_output_tokens }),
-    ...toolFields(body, untranslated),
+    ...toolFields(body, untranslated, namespaces),
     ...textFields(body),
     ...logprobFields(body),
     ...reasoningFields(body),
   };
-  return { request, untranslated: [...untranslated] };
+  return { request, untranslated: [...untranslated], namespaces };
 }
 
 function kept(body: ResponsesBody): Fields {
@@ -113,18 +116,24 @@ function asksObfuscation({ stream_options: options }: ResponsesBody): boolean {
   return (options as Fields | null | undefined)?.include_obfuscation === true;
 }
 
-function toolFields(body: ResponsesBody, untranslated: Set<string>): Fields {
+function toolFields(
+  body: ResponsesBody,
+  untranslated: Set<string>,
+  namespaces: NamespaceTools,
+): Fields {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = body;
   const offered: Tool[] = [];
   for (const tool of tools ?? []) {
     if (isOffered(tool)) offered.push(tool);
     // What the gateway runs is offered when it is made: see `HostedTools`.
-    else if (!isRunHere(tool)) untranslated.add(`tools.${tool.type}`);
+    else if (!isRunHere(tool) && tool.type !== NAMESPACE) untranslated.add(`tools.${tool.type}`);
   }
+  for (const { tool } of namespaces.functions.values()) offered.push(tool);
+  if (namespaces.lacksSome) untranslated.add(`tools.${NAMESPACE}`);
   if (offered.length === 0 && tools?.some(isRunHere) !== true) return {};
   return {
     ...(offered.length > 0 && { tools: offered.map(functionOf) }),
-    ...(choice && { tool_choice: choiceOf(choice) }),
+    ...(choice && { tool_choice: choiceOf(choice, namespaces) }),
     ...(parallel === false && { parallel_tool_calls: false }),
   };
 }
@@ -149,12 +158,20 @@ function functionOf(tool: Tool): Fields {
   };
 }
 
-function choiceOf(choice: NonNullable<ResponsesBody["tool_choice"]>): string | Fields {
+function choiceOf(
+  choice: NonNullable<ResponsesBody["tool_choice"]>,
+  namespaces: NamespaceTools,
+): string | Fields {
   if (typeof choice === "string") return choice;
+  if (choice.type === NAMESPACE) {
+    return choiceOf({ type: "allowed_tools", mode: "required", tools: [choice] }, namespaces);
+  }
   if (choice.type !== "allowed_tools") return named(choice) ?? "required";
   const mode = choice.mode === "required" ? "required" : "auto";
   if (choice.mode === "none") return "none";
-  const tools = (choice.tools ?? []).map(named);
+  const tools = (choice.tools ?? []).flatMap((one) =>
+    one.type === NAMESPACE ? namespaces.namesIn(one.name).map(functionNamed) : [named(one)],
+  );
   // Whatever a server has: which tools those are is not known yet.
   if (tools.includes(undefined)) return mode;
   return { type: "allowed_tools", allowed_tools: { mode, tools } };
@@ -164,7 +181,11 @@ function choiceOf(choice: NonNullable<ResponsesBody["tool_choice"]>): string | F
 function named(choice: Pick<ToolChoice, "type" | "name">): Fields | undefined {
   const here = chosenHere(choice);
   if (here === null) return undefined;
-  return { type: "function", function: { name: here ?? choice.name } };
+  return functionNamed(here ?? choice.name);
+}
+
+function functionNamed(name: string | undefined): Fields {
+  return { type: "function", function: { name } };
 }
 
 function textFields({ text }: ResponsesBody): Fields {

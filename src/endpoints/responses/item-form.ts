@@ -68,8 +68,8 @@ function sentItem(item: Item, hasServers: boolean): Fields[] {
       return [{ type, call_id, name, arguments: json, ...(namespace ? { namespace } : {}) }];
     }
     case "custom_tool_call": {
-      const { call_id, name, input } = item;
-      return [{ type, call_id, name, input }];
+      const { call_id, name, input, namespace } = item;
+      return [{ type, call_id, name, input, ...(namespace ? { namespace } : {}) }];
     }
     case "function_call_output":
     case "custom_tool_call_output":

@@ -238,6 +238,8 @@ interface Call {
   /** What its output is to name. */
   readonly callId: string;
   readonly name: string;
+  /** The group that the tool is one of. */
+  readonly namespace?: string;
 }
 
 /** A call of a function, whose arguments are JSON. */
@@ -259,9 +261,8 @@ export class FunctionCallWriter implements ItemWriter {
   }
 
   json(status: ItemStatus | "in_progress"): string {
-    const name = JSON.stringify(this.#call.name);
     const json = JSON.stringify(this.#pieces.join(""));
-    return `{${callHead(this.#place, "function_call", this.#call)},"name":${name},"arguments":${json},"status":"${status}"}`;
+    return `{${callHead(this.#place, "function_call", this.#call)},"arguments":${json},"status":"${status}"}`;
   }
 
   end(status: ItemStatus): void {
@@ -307,8 +308,7 @@ export class CustomCallWriter implements ItemWriter {
   }
 
   #json(input: string, status: string): string {
-    const name = JSON.stringify(this.#call.name);
-    return `{${callHead(this.#place, "custom_tool_call", this.#call)},"name":${name},"input":${JSON.stringify(input)},"status":"${status}"}`;
+    return `{${callHead(this.#place, "custom_tool_call", this.#call)},"input":${JSON.stringify(input)},"status":"${status}"}`;
   }
 }
 
@@ -374,6 +374,7 @@ export class HostedToolWriter implements ItemWriter {
   }
 }
 
-function callHead({ id }: ItemPlace, type: string, { callId }: Call): string {
-  return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)}`;
+function callHead({ id }: ItemPlace, type: string, { callId, name, namespace }: Call): string {
+  const told = namespace === undefined ? "" : `,"namespace":${JSON.stringify(namespace)}`;
+  return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)},"name":${JSON.stringify(name)}${told}`;
 }

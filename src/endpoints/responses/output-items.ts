@@ -13,6 +13,8 @@ import {
   type SendEvent,
 } from "./item-writers.ts";
 
+import type { NamespacedTool } from "./namespace-tools.ts";
+
 type Fields = Readonly<Record<string, unknown>>;
 type EventOf<Type extends ChatEvent["type"]> = Extract<ChatEvent, { readonly type: Type }>;
 
@@ -22,7 +24,10 @@ export interface OutputOptions {
   readonly name: string;
   /** Whether reasoning is shown as its summary. */
   readonly showsSummary: boolean;
+  /** Names of functions whose input is text in place of JSON. */
   readonly customTools: ReadonlySet<string>;
+  /** Tools of namespaces, by the names of their functions. */
+  readonly namespaced: ReadonlyMap<string, NamespacedTool>;
 }
 
 /**
@@ -145,7 +150,11 @@ export class OutputItems {
       this.#endReasoning();
       const isCustom = this.#options.customTools.has(name);
       const place = this.#placeOf(isCustom ? "ctc" : "fc");
-      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(place, { callId: id, name });
+      const called = this.#options.namespaced.get(name) ?? { name };
+      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(place, {
+        callId: id,
+        ...called,
+      });
       this.#items.set(call, undefined);
       this.#calls.set(index, call);
     }

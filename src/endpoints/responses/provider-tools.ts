@@ -4,6 +4,7 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { exact, plus, times } from "../../lib/exact-integer.ts";
 import { costBound, type PromptSize } from "../chat-completions/cost-bound.ts";
+import { NAMESPACE } from "./namespace-tools.ts";
 import { isOfferedInPassing, isRunHere, type ResponsesBody, type Tool } from "./request.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
@@ -37,7 +38,7 @@ const TOOLS: Readonly<Record<string, ProviderTool>> = {
   computer: { isRun: false, terms: "tokens" },
   local_shell: { isRun: false, terms: "tokens" },
   apply_patch: { isRun: false, terms: "tokens" },
-  namespace: { isRun: false, terms: "tokens" },
+  [NAMESPACE]: { isRun: false, terms: "tokens" },
 };
 
 const COMPUTER: ReadonlySet<string> = new Set(["computer_use_preview", "computer"]);
@@ -117,6 +118,8 @@ export function providerToolLack(facts: ResponsesFacts, candidate: Candidate): L
   const asItems = goesAsItems(facts, candidate);
   for (const { type, param, isHint } of facts.ofProvider?.tools ?? []) {
     if (facts.runsHere === true && isRunHere({ type })) continue;
+    // A chat has its functions.
+    if (type === NAMESPACE) continue;
     if (asItems && isOnItsTerms(type, candidate)) continue;
     if (isHint) leftOut.push(`tools.${type}`);
     else barrier ??= { name: type, param };

@@ -3,6 +3,7 @@ import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import { assertCalled, turnItems } from "./item-references.ts";
+import { NAMESPACE, type NamespacedTool } from "./namespace-tools.ts";
 import { isSentToProvider, type ProviderToolUse, providerToolUse } from "./provider-tools.ts";
 import {
   customToolsOf,
@@ -27,7 +28,10 @@ export interface ResponsesFacts {
   readonly echo: string;
   /** Whether reasoning is shown as its summary. */
   readonly showsSummary: boolean;
+  /** Names of functions whose input is text in place of JSON. */
   readonly customTools: ReadonlySet<string>;
+  /** Tools of namespaces, by the names of their functions. */
+  readonly namespaced: ReadonlyMap<string, NamespacedTool>;
   /** Undefined where the request has none. */
   readonly hosted: HostedFacts | undefined;
   /** What it asks of tools that a provider runs; undefined where a chat has words for all of it. */
@@ -48,7 +52,7 @@ export interface HostedFacts {
   readonly tools: readonly (readonly [at: number, tool: Tool])[];
   readonly include: readonly string[];
   readonly maxRuns: number | undefined;
-  /** Names of the caller's own functions. */
+  /** Names of the caller's own functions, those of namespaces among them. */
   readonly offered: readonly string[];
   /** Those of the conversation that are of remote servers. */
   readonly items: readonly Item[];
@@ -63,7 +67,8 @@ const MAX_ECHO = 1_048_576;
 export function factsOf(turn: ResponsesTurn): ResponsesFacts {
   const { body } = turn;
   assertCalled(turn);
-  const { request: chat, untranslated } = chatRequestOf(turn);
+  const { request: chat, untranslated, namespaces } = chatRequestOf(turn);
+  const flat = [...namespaces.functions];
   assertChat(chat);
   const foreign = turnItems(turn).filter(isForeignItem);
   const echo = echoOf(body);
@@ -74,8 +79,9 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     size: withForeign(promptSize(chat), foreign, body.tools ?? []),
     echo,
     showsSummary: Boolean(body.reasoning?.summary),
-    customTools: customToolsOf(body),
-    hosted: hostedOf(body, foreign),
+    customTools: customToolsOf([...(body.tools ?? []), ...flat.map(([, { tool }]) => tool)]),
+    namespaced: new Map(flat.map(([key, { namespace, name }]) => [key, { namespace, name }])),
+    hosted: hostedOf(body, foreign, [...namespaces.functions.keys()]),
     ofProvider: providerToolUse(body, foreign.length > 0),
     isStored: body.store !== false,
     isBackground: body.background === true,
@@ -86,11 +92,13 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
 function hostedOf(
   { tools, include, max_tool_calls: maxRuns }: ResponsesBody,
   foreign: readonly Item[],
+  flat: readonly string[],
 ): HostedFacts | undefined {
   const all = [...(tools ?? []).entries()];
   const hosted = all.filter(([, tool]) => isRunHere(tool));
   if (hosted.length === 0) return undefined;
-  const offered = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
+  const named = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
+  const offered = [...named, ...flat];
   const items = foreign.filter(({ type }) => type?.startsWith("mcp_"));
   return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered, items };
 }
@@ -102,7 +110,9 @@ function withForeign(size: PromptSize, items: readonly Item[], tools: readonly T
   const sent = tools.filter(isSentToProvider);
   if (items.length + sent.length === 0) return size;
   const texts = items.filter(({ type }) => !PICTURES.has(type));
-  const bytes = [...texts, ...sent].map((one) => Buffer.byteLength(JSON.stringify(one)));
+  // The functions of a namespace are among those of the chat.
+  const told = sent.map((tool) => (tool.type === NAMESPACE ? { ...tool, tools: [] } : tool));
+  const bytes = [...texts, ...told].map((one) => Buffer.byteLength(JSON.stringify(one)));
   return {
     ...size,
     bytes: bytes.reduce((sum, more) => sum + more, size.bytes),

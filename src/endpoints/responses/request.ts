@@ -153,7 +153,7 @@ export function chosenHere({
 }
 
 /** The names of tools whose input is text in place of JSON. */
-export function customToolsOf({ tools }: ResponsesBody): ReadonlySet<string> {
-  const custom = (tools ?? []).filter(({ type }) => type === "custom");
+export function customToolsOf(tools: readonly Tool[]): ReadonlySet<string> {
+  const custom = tools.filter(({ type }) => type === "custom");
   return new Set(custom.map(({ name }) => name!));
 }

@@ -150,8 +150,8 @@ export function askFor(call: ProviderCall, candidate: Candidate, admitted: Admit
 }
 
 export function outputOptions({ requestId, request }: AdmittedResponse): OutputOptions {
-  const { customTools, showsSummary } = request.facts;
-  return { name: nameOfResponse(requestId), showsSummary, customTools };
+  const { customTools, namespaced, showsSummary } = request.facts;
+  return { name: nameOfResponse(requestId), showsSummary, customTools, namespaced };
 }
 
 /** Calls the candidate. */

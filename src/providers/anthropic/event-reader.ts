@@ -7,6 +7,7 @@ import {
   ProviderFailure,
   type ReasoningDetail,
 } from "../interface.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { eventOf } from "../transport/stream-event.ts";
 import { CarriedThinking } from "./carried-thinking.ts";
 import { annotationsOf } from "./citations.ts";
@@ -55,6 +56,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   /** Of the text so far, in UTF-16 code units. */
   #textLength = 0;
   #events: ChatEvent[] = [];
+  #hasBegun = false;
   #isOver = false;
   #isDrained = false;
 
@@ -127,6 +129,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     const event = eventOf(data);
     switch (event.type) {
       case "message_start":
+        this.#begin();
         if (isFields(event.message)) this.#takeUsage(event.message.usage, "begin");
         break;
       case "content_block_start":
@@ -150,6 +153,12 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
         break;
     }
   };
+
+  /** Throws ProviderFailure at a second beginning: what follows would be joined to another answer. */
+  #begin(): void {
+    if (this.#hasBegun) throw brokenAnswer("a second message_start");
+    this.#hasBegun = true;
+  }
 
   #beginBlock(index: unknown, block: Fields): void {
     const { type, text, thinking, data, input } = block;

@@ -57,6 +57,7 @@ function failureOf(
       message: message === "" ? undefined : message,
       retryAfterMs: waitMs,
       isTooLong: kind === "rejected" && (status === 413 || TOO_LONG.test(message)),
+      details: error.details,
     },
     context,
   );

@@ -18,13 +18,14 @@ const EVENT_NAME = /^[\w.-]{1,100}$/;
  * Relays the events of a stream as they came, with the id and the model of the gateway, and meters it. The last
  * `message_delta` is kept for the charge, and `message_stop` follows it. Events of types that are not known pass.
  *
- * Throws ProviderFailure at what is no event, and at an event too large.
+ * Throws ProviderFailure at what is no event, at an event too large, and at a second `message_start`.
  */
 export class MessageRewriter extends MessageStream<Uint8Array> {
   readonly #options: AnswerOptions;
   readonly #failureOf: (event: Fields) => ProviderFailure;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #usage = new ReportedUsage();
+  #hasMessage = false;
   #closing: Fields = {};
 
   constructor(
@@ -84,6 +85,8 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
   #begin(event: Fields): void {
     const { message } = event;
     if (!isFields(message)) throw broken("a message_start without a message");
+    if (this.#hasMessage) throw broken("a second message_start");
+    this.#hasMessage = true;
     this.startedChoices = 1;
     this.#takeUsage(message.usage, "begin");
     const { id, model } = this.#options;

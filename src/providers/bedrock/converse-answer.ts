@@ -37,6 +37,15 @@ export function finishReason(stopReason: unknown, calls: number): FinishReason {
   return reason === "tool_calls" && calls === 0 ? "stop" : reason;
 }
 
+/**
+ * Whether the caller runs the tool of a call. Bedrock runs those whose type is `server_tool_use`:
+ * https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html. It states `tool_use`, or no
+ * type, for the others.
+ */
+export function isOfCaller(type: unknown): boolean {
+  return type === undefined || type === null || type === "tool_use";
+}
+
 export function textDetail(
   index: number,
   piece: { readonly text?: string; readonly signature?: string },
@@ -117,8 +126,7 @@ function readReasoning(read: Read, { reasoningText, redactedContent }: Fields, i
 }
 
 function readCall(read: Read, { toolUseId, name, input, type }: Fields, answersByTool: boolean) {
-  // Of a tool that Bedrock ran itself.
-  if (type !== undefined) return;
+  if (!isOfCaller(type)) return;
   if (typeof toolUseId !== "string" || typeof name !== "string") {
     throw brokenAnswer("a call without id or name");
   }

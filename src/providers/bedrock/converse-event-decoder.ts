@@ -4,7 +4,7 @@ import type { ChatEvent } from "../interface.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
-import { finishReason, redactedDetail, textDetail } from "./converse-answer.ts";
+import { finishReason, isOfCaller, redactedDetail, textDetail } from "./converse-answer.ts";
 import { type EventMessage, EventStreamDecoder } from "./event-stream-decoder.ts";
 import { failureOfMessage } from "./failure-mapping.ts";
 import { reportedUsage } from "./reported-usage.ts";
@@ -88,8 +88,7 @@ export class ConverseDecoder implements StreamDecoder {
   };
 
   #beginCall(at: unknown, { toolUseId: id, name, type }: Fields): void {
-    // Of a tool that Bedrock runs itself.
-    if (type !== undefined) return;
+    if (!isOfCaller(type)) return;
     if (typeof id !== "string" || typeof name !== "string") {
       throw brokenAnswer("a call without id or name");
     }

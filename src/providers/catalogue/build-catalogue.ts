@@ -127,7 +127,8 @@ async function offersOf(input: CatalogueInput) {
   const leftOut = new Map<string, readonly LeftOut[]>();
   for (const provider of input.providers) {
     const own = isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id);
-    const builtIn = await completedBy(await builtInOf(input, provider.type), own ?? []);
+    const usable = (own ?? []).filter(({ unusable }) => unusable === undefined);
+    const builtIn = await completedBy(await builtInOf(input, provider.type), usable);
     const listed = listedOffers(builtIn, provider);
     const discovered = discoveredOffers(provider, listed.offers, own, listed.leftOut);
     offers.push(...discovered.offers);

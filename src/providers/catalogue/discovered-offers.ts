@@ -32,7 +32,15 @@ export function discoveredOffers(
   const offers = new Map(listed.map((offer) => [offer.model.endpoints[0]!.model, offer]));
   const leftOut = new Map(leftOutOfLists.map((one) => [one.name, one]));
   const isBorrowed = providerType(provider.type)?.pricesAreBorrowed === true;
+  const names = new Set((discovered ?? []).map(({ name }) => name));
   for (const model of discovered ?? []) {
+    const { baseName } = model;
+    if (baseName !== undefined && names.has(baseName)) {
+      const reason = `another model of this server has the name ${baseName}, too`;
+      leftOut.set(model.name, { name: model.name, reason });
+      continue;
+    }
+    if (baseName !== undefined) names.add(baseName);
     const known = offers.get(model.name);
     if (known !== undefined && !(isBorrowed && model.prices !== undefined)) continue;
     const terms = termsOf(provider, model);
@@ -43,17 +51,22 @@ export function discoveredOffers(
       continue;
     }
     leftOut.delete(model.name);
-    offers.set(model.name, { provider, model: toModel(provider, model, terms, known?.model) });
+    offers.set(model.name, {
+      provider,
+      model: toModel(provider, model, terms, known?.model),
+      ...(baseName !== undefined && { listedName: baseName }),
+    });
   }
   return { offers: [...offers.values()], leftOut: [...leftOut.values()] };
 }
 
 /** Its prices and limits, or why it is left out. */
 function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms | string {
+  if (model.unusable !== undefined) return model.unusable;
   const isLocal = isLocalServer(provider);
-  const { category, contextLength } = model;
+  const { category, contextLength, baseName = model.name } = model;
   const ranksHere = isLocal && category === "rerank";
-  const excluded = ranksHere ? undefined : exclusionReason(provider.type, model.name, "");
+  const excluded = ranksHere ? undefined : exclusionReason(provider.type, baseName, "");
   if (excluded !== undefined) return excluded;
   if (category !== "chat" && category !== "code" && category !== "embedding" && !ranksHere) {
     return `it is of the category ${category}, and its list does not state what that costs`;
@@ -89,7 +102,8 @@ function toModel(
   terms: ModelTerms,
   known: CatalogueModel | undefined,
 ): CatalogueModel {
-  const name = known?.name ?? model.name.slice(model.name.lastIndexOf("/") + 1);
+  const { baseName = model.name } = model;
+  const name = known?.name ?? baseName.slice(baseName.lastIndexOf("/") + 1);
   const displayName = providerType(provider.type)?.displayName ?? provider.id;
   const host = isSelfHosted(provider.type) ? provider.id : displayName;
   const own = known === undefined ? terms : { ...terms, capabilities: known.capabilities };

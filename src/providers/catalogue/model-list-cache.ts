@@ -85,12 +85,15 @@ function isDiscoveredModel(value: unknown): value is DiscoveredModel {
   const model = membersOf(value);
   if (model === undefined || typeof model.name !== "string") return false;
   const { prices, contextLength, maxOutputTokens, unmeteredKind, capabilities, created } = model;
+  const { baseName, unusable } = model;
   const stated = prices === undefined ? {} : membersOf(prices);
   return (
     CATEGORIES.includes(model.category) &&
     isCountOrAbsent(contextLength) &&
     isCountOrAbsent(maxOutputTokens) &&
-    (unmeteredKind === undefined || typeof unmeteredKind === "string") &&
+    [unmeteredKind, baseName, unusable].every(
+      (text) => text === undefined || typeof text === "string",
+    ) &&
     Array.isArray(capabilities) &&
     capabilities.every((one) => typeof one === "string") &&
     Number.isSafeInteger(created) &&

@@ -2,13 +2,17 @@ import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import { canonicalName } from "./canonical-name.ts";
+import { isModelName } from "./read-model-list.ts";
 
 /** A model as one enabled provider serves it. */
 export interface Offer {
   readonly provider: ProviderConfig;
   /** With one endpoint, which is the provider's. */
   readonly model: CatalogueModel;
-  /** What the lists call it, where the operator's name at the provider says nothing of what it is. */
+  /**
+   * What the lists call it, if the operator's name at the provider says nothing of what it is; the base name of a
+   * path, by which a server of the operator's own calls it.
+   */
   readonly listedName?: string;
 }
 
@@ -21,10 +25,16 @@ interface MergedOffers {
 
 const OFFERS_AT_A_TIME = 250;
 
-/** The model of `offer` as it is called at the provider, behind the names of the provider and of its type. */
+/**
+ * The model of `offer` as it is called at the provider, after the names of the provider and of its type. The last name
+ * of a server's own model is its id.
+ */
 export function providerNames({ provider, model, listedName }: Offer): string[] {
   const name = model.endpoints[0]!.model;
-  if (isSelfHosted(provider.type)) return [`${provider.id}/${name}`];
+  if (isSelfHosted(provider.type)) {
+    const names = listedName !== undefined && isModelName(name) ? [name] : [];
+    return [...names, listedName ?? name].map((one) => `${provider.id}/${one}`);
+  }
   const places = [provider.id, provider.type];
   const names = listedName === undefined ? [name] : [listedName, name];
   return [...new Set(names.flatMap((one) => places.map((place) => `${place}/${one}`)))];

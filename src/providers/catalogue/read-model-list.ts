@@ -1,9 +1,16 @@
+import { isSelfHosted } from "../../config/provider-types.ts";
 import type { ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 
 /** More than any provider lists; what stands behind them is not read. */
 export const MAX_LISTED_MODELS = 3_000;
 const NAME = /^[A-Za-z0-9@][A-Za-z0-9._:@+~/-]{0,199}$/;
+/** A file or folder: llama.cpp and vLLM call a model by its path unless they are told its name. */
+const PATH = /^(?:~?\/|\.{1,2}\/|[A-Za-z]:[\\/])|[\\/][^\\/]*\.gguf$/i;
+const MAX_PATH_CHARACTERS = 1_000;
+/** What a log line or a table may show. */
+const NOT_SHOWN = /[^\x20-\x7e]+/g;
+const MAX_SHOWN_CHARACTERS = 200;
 const MAX_TOKENS = 100_000_000;
 /** USD for a token; a list that says more is wrong. */
 const MAX_TOKEN_FEMTO = 10n ** 15n;
@@ -63,9 +70,14 @@ const PRICE_FORMS: Readonly<Record<string, PriceForm>> = {
   },
 };
 
+/** Whether an id can hold a model's name. */
+export function isModelName(name: string): boolean {
+  return NAME.test(name);
+}
+
 /**
- * The models of a provider's answer to `GET /models`, whatever stands in it: entries that are no models, or
- * have names that no id could hold, are passed over. Undefined where the answer is no list at all.
+ * The models of a provider's answer to `GET /models`, whatever stands in it: entries that are no models are passed
+ * over, those with names that no id could hold are unusable. Undefined if the answer is no list at all.
  */
 export function readModelList(typeName: string, answer: unknown): DiscoveredModel[] | undefined {
   const list = Array.isArray(answer) ? answer : membersOf(answer)?.data;
@@ -81,13 +93,17 @@ export function readModelList(typeName: string, answer: unknown): DiscoveredMode
 function readModel(typeName: string, entry: unknown): DiscoveredModel | undefined {
   const model = membersOf(entry);
   const name = model?.id;
-  if (model === undefined || typeof name !== "string" || !NAME.test(name)) return undefined;
-  const category = categoryOf(name, model);
+  if (model === undefined || typeof name !== "string" || name === "") return undefined;
+  const baseName = isSelfHosted(typeName) ? baseNameOf(name) : undefined;
+  const shownName = baseName ?? name;
+  if (!NAME.test(shownName)) return unusable(name);
+  const category = categoryOf(shownName, model);
   if (category === undefined) return undefined;
   const contextLength = contextLengthOf(model);
   const maxOutputTokens = maxOutputTokensOf(model);
   return {
     name,
+    ...(baseName !== undefined && { baseName }),
     category,
     ...(contextLength !== undefined && { contextLength }),
     ...(maxOutputTokens !== undefined && { maxOutputTokens }),
@@ -95,6 +111,21 @@ function readModel(typeName: string, entry: unknown): DiscoveredModel | undefine
     capabilities: capabilitiesOf(model),
     created: tokenCount(model.created, 253_402_300_799) ?? 0,
   };
+}
+
+/** The last part of a path. Returns undefined if the name is no path. */
+function baseNameOf(name: string): string | undefined {
+  if (!PATH.test(name) || name.length > MAX_PATH_CHARACTERS) return undefined;
+  return name
+    .split(/[\\/]/)
+    .filter((part) => part !== "")
+    .at(-1);
+}
+
+function unusable(name: string): DiscoveredModel {
+  const shown = name.slice(0, MAX_SHOWN_CHARACTERS).replaceAll(NOT_SHOWN, "?");
+  const reason = "no id can hold its name: give it another one at the server";
+  return { name: shown, category: "chat", unusable: reason, capabilities: [], created: 0 };
 }
 
 /** By what a model answers with, in OpenRouter's words, besides text. */
@@ -240,7 +271,12 @@ export function membersOf(value: unknown): Members | undefined {
 
 /** A model of a provider's own list, as far as the list describes it. In a form that JSON can hold. */
 export interface DiscoveredModel {
+  /** What the server calls it. */
   readonly name: string;
+  /** Its name here, if the server calls it by the path of its file. */
+  readonly baseName?: string;
+  /** Why it cannot be offered; absent if it can. */
+  readonly unusable?: string;
   readonly category: ModelCategory;
   readonly contextLength?: number;
   readonly maxOutputTokens?: number;

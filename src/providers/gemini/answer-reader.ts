@@ -3,8 +3,9 @@ import { type ChatEvent, ProviderFailure } from "../interface.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside } from "./failure-mapping.ts";
-import { endsInFailure, finishReasonOf } from "./finish-reason.ts";
+import { failureKindOf, finishReasonOf } from "./finish-reason.ts";
 import { groundingAnnotations } from "./grounding-annotations.ts";
+import { PartialCall } from "./partial-call.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { extraContent, signatureDetail, thoughtDetail } from "./signatures.ts";
 
@@ -18,6 +19,8 @@ interface CandidateState {
   text: string;
   images: number;
   calls: number;
+  /** The call whose arguments are still coming. */
+  partialCall: PartialCall | undefined;
   /** The index of the last detail of its reasoning, by which a client joins the pieces of one. */
   detail: number;
   isThinking: boolean;
@@ -96,6 +99,7 @@ export class AnswerReader {
     const annotations = groundingAnnotations(candidate.groundingMetadata, state.text);
     if (annotations.length > 0) events.push({ type: "text", choice, text: "", annotations });
     if (typeof finishReason !== "string" || finishReason === "") return events;
+    events.push(...this.#endCall(choice, state));
     return [...events, this.#finish(choice, state, finishReason, candidate.finishMessage)];
   }
 
@@ -136,8 +140,59 @@ export class AnswerReader {
     choice: number,
     state: CandidateState,
   ): ChatEvent[] {
-    const { id: given, name, args } = call;
-    if (typeof name !== "string" || name === "") return [];
+    const { id: given, name, args, partialArgs, willContinue } = call;
+    const isPartial = willContinue === true || Array.isArray(partialArgs);
+    const open = state.partialCall;
+    if (open?.continuesWith(call) === true) {
+      return this.#addToCall(open, call, signature, choice, state);
+    }
+    const ended = this.#endCall(choice, state);
+    if (typeof name !== "string" || name === "") return ended;
+    if (isPartial) {
+      const begun = new PartialCall(call);
+      state.partialCall = begun;
+      return [...ended, ...this.#addToCall(begun, call, signature, choice, state)];
+    }
+    const text = JSON.stringify(isFields(args) ? args : {});
+    return [...ended, ...this.#called({ id: given, name, text, signature }, choice, state)];
+  }
+
+  #addToCall(
+    open: PartialCall,
+    { partialArgs, willContinue }: Fields,
+    signature: string | undefined,
+    choice: number,
+    state: CandidateState,
+  ): ChatEvent[] {
+    open.signature ??= signature;
+    open.add(partialArgs);
+    return willContinue === true ? [] : this.#endCall(choice, state);
+  }
+
+  /** The call whose pieces have come. */
+  #endCall(choice: number, state: CandidateState): ChatEvent[] {
+    const { partialCall: call } = state;
+    state.partialCall = undefined;
+    if (call === undefined) return [];
+    const { id, name, signature } = call;
+    return this.#called({ id, name, text: call.arguments, signature }, choice, state);
+  }
+
+  #called(
+    {
+      id: given,
+      name,
+      text,
+      signature,
+    }: {
+      readonly id: unknown;
+      readonly name: string;
+      readonly text: string;
+      readonly signature: string | undefined;
+    },
+    choice: number,
+    state: CandidateState,
+  ): ChatEvent[] {
     const index = state.calls++;
     const isGiven = typeof given === "string" && given !== "";
     const id = isGiven ? given : `call_${this.#requestId.slice(-16)}_${choice}_${index}`;
@@ -147,7 +202,7 @@ export class AnswerReader {
       index,
       id,
       name,
-      arguments: JSON.stringify(isFields(args) ? args : {}),
+      arguments: text,
       ...(signature !== undefined && { extraContent: extraContent(signature) }),
     };
     return signature === undefined ? [called] : [signed(choice, state, signature, id), called];
@@ -156,10 +211,12 @@ export class AnswerReader {
   #finish(choice: number, state: CandidateState, reason: string, message: unknown): ChatEvent {
     state.isFinished = true;
     const isEmpty = state.text === "" && state.calls + state.images === 0;
-    if (endsInFailure(reason) || (reason === "OTHER" && isEmpty)) {
+    const kind =
+      failureKindOf(reason) ?? (reason === "OTHER" && isEmpty ? "unavailable" : undefined);
+    if (kind !== undefined) {
       const why = typeof message === "string" && message !== "" ? `: ${message}` : "";
       const what = `the model ended its answer with ${reason}${why}`.slice(0, 2_000);
-      return { type: "error", failure: new ProviderFailure("unavailable", what) };
+      return { type: "error", failure: new ProviderFailure(kind, what) };
     }
     return { type: "finish", choice, reason: finishReasonOf(reason, state.calls > 0) };
   }
@@ -177,7 +234,15 @@ export class AnswerReader {
   #stateOf(choice: number): CandidateState {
     let state = this.#candidates.get(choice);
     if (state === undefined) {
-      state = { text: "", images: 0, calls: 0, detail: -1, isThinking: false, isFinished: false };
+      state = {
+        text: "",
+        images: 0,
+        calls: 0,
+        partialCall: undefined,
+        detail: -1,
+        isThinking: false,
+        isFinished: false,
+      };
       this.#candidates.set(choice, state);
     }
     return state;

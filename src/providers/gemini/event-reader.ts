@@ -52,13 +52,11 @@ export class GeminiEventReader implements PieceReader<readonly ChatEvent[]> {
   #eventsOf(data: string): ChatEvent[] {
     // Some proxies end every stream as OpenAI does.
     if (this.#isOver || data === "[DONE]") return [];
-    let response: unknown;
     try {
-      response = parsedAnswer(textOfLatin1(data));
+      return this.#answer.read(parsedAnswer(textOfLatin1(data)));
     } catch (failure) {
       return [{ type: "error", failure: failure as ReturnType<typeof brokenAnswer> }];
     }
-    return this.#answer.read(response);
   }
 
   #end(): void {

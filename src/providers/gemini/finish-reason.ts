@@ -18,16 +18,21 @@ const FILTERED = new Set([
 const FAILED = new Set([
   "MALFORMED_FUNCTION_CALL",
   "MALFORMED_RESPONSE",
-  "UNEXPECTED_TOOL_CALL",
   "TOO_MANY_TOOL_CALLS",
-  "MISSING_THOUGHT_SIGNATURE",
   "NO_IMAGE",
   "IMAGE_OTHER",
 ]);
 
-/** Whether the reason is that the answer could not be made. */
-export function endsInFailure(reason: string): boolean {
-  return FAILED.has(reason);
+/**
+ * The request is at fault: it offers no such tool, or lacks the signature of a thought. Another try ends in the same
+ * way, and Google bills it too.
+ */
+const REJECTED = new Set(["UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"]);
+
+/** The kind of failure that the reason stands for. Returns undefined if there is an answer. */
+export function failureKindOf(reason: string): "rejected" | "unavailable" | undefined {
+  if (REJECTED.has(reason)) return "rejected";
+  return FAILED.has(reason) ? "unavailable" : undefined;
 }
 
 /** Whether the reason is a filter. */

@@ -6,6 +6,7 @@ import {
   CONTENT_POLICY_CODES,
   KEY_COMPLAINT,
   MISCONFIGURED_CODES,
+  MODEL_COMPLAINT,
   TOO_LONG_CODES,
   TOO_LONG_WORDS,
   WISH_COMPLAINT,
@@ -81,7 +82,8 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
     if (complaint.moderated) return "content_policy";
     if (complaint.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
     if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
-    if (KEY_COMPLAINT.test(complaint.message ?? "")) return "misconfigured";
+    const { message = "" } = complaint;
+    if (KEY_COMPLAINT.test(message) || MODEL_COMPLAINT.test(message)) return "misconfigured";
   }
   // Groq's word for more tokens at once than an account may send in a minute.
   if (status === 413 && complaint.codes.includes("rate_limit_exceeded")) return "rate_limited";

@@ -148,6 +148,16 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
   ["sambanova", { ...PLAIN, reasoning: "effort" }],
 ]);
 
+/** The header that shows a key to a provider of OpenAI's wire; an access token is a bearer token for all of them. */
+export function openAiKeyHeader(
+  { keyHeader }: Pick<WireDialect, "keyHeader">,
+  key: string,
+  isToken = false,
+): Record<string, string> {
+  const isBearer = isToken || keyHeader === "authorization";
+  return isBearer ? { authorization: `Bearer ${key}` } : { [keyHeader]: key };
+}
+
 /** The dialect of a provider type; the plain one where nothing is known to differ. */
 export function wireDialect(type: string): WireDialect {
   return DIALECTS.get(type) ?? PLAIN;
@@ -239,6 +249,8 @@ export const MISCONFIGURED_CODES = new Set([
 
 /** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
 export const WISH_COMPLAINT = /^no endpoints found that support\b/i;
+/** As LiteLLM says, with status 400, that it has no such model: another endpoint may have it. */
+export const MODEL_COMPLAINT = /\binvalid model name passed in model=/i;
 export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 export const TOO_LONG_CODES: ReadonlySet<string> = new Set([

@@ -1,3 +1,4 @@
+import { isFields, jsonValue } from "../../lib/json.ts";
 import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
 
 export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
@@ -39,12 +40,13 @@ interface FailureReport {
   readonly param?: string | null;
   readonly retryAfterMs?: number | undefined;
   readonly isTooLong?: boolean;
+  readonly details?: unknown;
 }
 
 /** The failure of a call that the provider answered with this status; credentials are redacted. */
 export function statusFailure(
   status: number,
-  { kind, message, param = null, retryAfterMs, isTooLong }: FailureReport,
+  { kind, message, param = null, retryAfterMs, isTooLong, details }: FailureReport,
   context: FailureContext,
 ): ProviderFailure {
   const said = message ?? `the provider answered with status ${status}`;
@@ -53,7 +55,20 @@ export function statusFailure(
     ...(retryAfterMs !== undefined && { retryAfterMs }),
     param: param === null ? null : publishable(param, context),
     ...(isTooLong !== undefined && { isTooLong }),
+    details: publishableDetails(details, context),
   });
+}
+
+/** Details of a failure without credentials. Returns undefined if they are no object, or longer than a message may be. */
+function publishableDetails(
+  details: unknown,
+  context: FailureContext,
+): Readonly<Record<string, unknown>> | undefined {
+  if (!isFields(details)) return undefined;
+  const text = JSON.stringify(details);
+  if (text.length > MAX_FAILURE_MESSAGE_CHARACTERS) return undefined;
+  const safe = jsonValue(publishable(text, context));
+  return isFields(safe) ? safe : undefined;
 }
 
 /** A provider may quote the key it was called with: that never leaves this file. */

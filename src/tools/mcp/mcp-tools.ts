@@ -104,7 +104,7 @@ async function openServer(open: OpenServer, opening: ToolOpening): Promise<Opene
 async function openedServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
   const { server, session } = open;
   const { items = [] } = opening;
-  const known = knownList(server.label, items);
+  const known = knownList(server, items);
   const listed = known ?? (await listTools(open, opening));
   const allowed = listed.filter((tool) => server.allows(tool));
   const tools = allowed.map((tool) => new McpGatewayTool(open, tool));
@@ -112,7 +112,7 @@ async function openedServer(open: OpenServer, opening: ToolOpening): Promise<Ope
   return {
     tools,
     items: [
-      ...(known === undefined ? [listItem(server, listed)] : []),
+      ...(known === undefined ? [listItem(server, allowed)] : []),
       ...runs.map(({ item }) => item),
     ],
     messages: runs.flatMap(({ messages }) => messages),
@@ -172,8 +172,14 @@ function listItem({ label }: RequestedServer, tools: readonly McpTool[]): ToolOu
   };
 }
 
-/** What the conversation holds already, so that the server need not be asked again. */
-function knownList(label: string, items: readonly Fields[]): McpTool[] | undefined {
+/**
+ * The list that the conversation holds already, so that the server need not be asked again. It has the tools that were
+ * allowed then: returns undefined if it lacks one that is allowed by its name now.
+ */
+function knownList(
+  { label, allowedNames }: RequestedServer,
+  items: readonly Fields[],
+): McpTool[] | undefined {
   const item = items.findLast(
     ({ type, server_label }) => type === "mcp_list_tools" && server_label === label,
   );
@@ -190,6 +196,8 @@ function knownList(label: string, items: readonly Fields[]): McpTool[] | undefin
       },
     ];
   });
+  const names = new Set(tools.map(({ name }) => name));
+  if (allowedNames.some((name) => !names.has(name))) return undefined;
   // A list that a client has written may be anything.
   return tools.length === item.tools.length && faultOf(tools) === undefined ? tools : undefined;
 }

@@ -76,6 +76,8 @@ interface Approval {
 /** A server as a request's entry of `tools` asks for it. */
 export interface RequestedServer extends McpServer {
   readonly description: string | undefined;
+  /** Names of the tools that the model may be offered; none if they are not stated by name. */
+  readonly allowedNames: readonly string[];
   /** Whether the model may be offered a tool. */
   allows(tool: McpTool): boolean;
   /** Whether the caller has to approve each of its calls. */
@@ -88,6 +90,7 @@ export function requestedServer(requested: RequestedTool, place: RequestedPlace)
   const { server_label: label, server_url: url, ...rest } = requested as Checked;
   const { authorization, headers, allowed_tools: allowed, require_approval: approval } = rest;
   const own = Object.entries(headers ?? {}).filter(([name]) => !OWN_HEADERS.test(name));
+  const filter = allowed && isNames(allowed) ? { tool_names: allowed } : (allowed ?? undefined);
   const sent: Record<string, string> = {};
   for (const [name, value] of own) sent[name.toLowerCase()] = value;
   if (authorization) sent.authorization = `Bearer ${authorization}`;
@@ -96,7 +99,8 @@ export function requestedServer(requested: RequestedTool, place: RequestedPlace)
     url,
     headers: sent,
     description: rest.server_description ?? undefined,
-    allows: (tool) => !allowed || isOf(tool, isNames(allowed) ? { tool_names: allowed } : allowed),
+    allowedNames: filter?.tool_names ?? [],
+    allows: (tool) => filter === undefined || isOf(tool, filter),
     needsApproval: (tool) => needsApproval(tool, approval ?? "always"),
   };
 }

@@ -90,6 +90,50 @@ test("a self-hosted server that is down is tried last, and one event reports it 
   await first.stop();
 }, 60_000);
 
+test("the list of a server that comes back is read again", async () => {
+  const listed = new Set(["early"]);
+  const serve = (port: number) =>
+    Bun.serve({
+      port,
+      hostname: "127.0.0.1",
+      fetch: () => Response.json({ data: [...listed].map((id) => ({ id })) }),
+    });
+  let server = serve(0);
+  const { port } = server;
+  const own = await startTestGateway({
+    environment: { GATEWAY_HEALTH_CHECK_SECONDS: "1", GATEWAY_MODEL_LISTS_SECONDS: "3600" },
+    configuration: {
+      providers: [
+        { id: "local", type: "openai-compatible", base_url: `http://127.0.0.1:${port}/v1` },
+      ],
+    },
+  });
+  try {
+    const lists = async (id: string) =>
+      (await own.request("GET", `/v1/models/${id}`)).status === 200;
+    await until("its models are known", () => lists("local/early"), 15_000);
+    await server.stop(true);
+    // Longer than two checks, of which at least one fails.
+    let failed = 0;
+    const away = Bun.serve({
+      port: port!,
+      hostname: "127.0.0.1",
+      fetch() {
+        failed++;
+        return new Response(null, { status: 503 });
+      },
+    });
+    await until("a check has failed", () => failed > 1, 15_000);
+    await away.stop(true);
+    listed.add("late");
+    server = serve(port!);
+    await until("its new model is known", () => lists("local/late"), 15_000);
+  } finally {
+    await own.stop();
+    await server.stop(true);
+  }
+}, 60_000);
+
 test("nothing is written in a round that finds nothing new", async () => {
   const time = new VirtualClock();
   let rounds = 0;
@@ -102,6 +146,7 @@ test("nothing is written in a round that finds nothing new", async () => {
     },
   };
   let statements = 0;
+  const recovered: string[] = [];
   const background = new Proxy(gateway.sql, {
     apply(sql, self, args) {
       statements++;
@@ -120,6 +165,7 @@ test("nothing is written in a round that finds nothing new", async () => {
   const checks = new HealthChecks({
     providers: new Map([["four", { checkKey }]]),
     ...{ background, clock, intervalMs: 10_000, isReporter: () => true },
+    onRecovered: (id) => recovered.push(id),
     onError: (error) => faults.push(error),
   });
   const check = async (times: number) => {
@@ -139,6 +185,7 @@ test("nothing is written in a round that finds nothing new", async () => {
   await check(7);
   // The last one because a minute has passed.
   expect(statements).toBe(4);
+  expect(recovered).toEqual(["four"]);
   checks.stop();
   expect(faults).toEqual([]);
 });

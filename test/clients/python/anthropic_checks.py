@@ -114,6 +114,24 @@ def tools():
         assert isinstance(block.input["city"], str)
 
 
+@check("anthropic", "tools: the tool runner goes on without a message thread")
+def tool_runner():
+    cities: list[str] = []
+
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """The weather of a city"""
+        cities.append(city)
+        return "rain"
+
+    runner = client.beta.messages.tool_runner(
+        model="sandbox/chat", max_tokens=1_000, messages=MESSAGES, tools=[get_weather]
+    )
+    answer = runner.until_done()
+    assert answer.stop_reason == "end_turn" and answer.content[0].text
+    assert len(cities) == 1, cities
+
+
 @check("anthropic", "messages: count_tokens")
 def count_tokens():
     counted = client.messages.count_tokens(model="sandbox/chat", messages=MESSAGES)

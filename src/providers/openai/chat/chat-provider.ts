@@ -45,7 +45,12 @@ import { openAiRerank } from "../rerank.ts";
 import { ResponsesWire } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
-import { speaksResponses, type WireDialect, wireDialect } from "../wire-dialects.ts";
+import {
+  openAiKeyHeader,
+  speaksResponses,
+  type WireDialect,
+  wireDialect,
+} from "../wire-dialects.ts";
 import {
   completionToStream,
   longCompletion,
@@ -253,10 +258,7 @@ export function requestHeaders(
   const headers: Record<string, string> = { ...JSON_HEADERS };
   if (settings.apiKey === undefined) return headers;
   assertKeyIsCarried(settings.id, settings.apiKey);
-  if (dialect.keyHeader === "api-key" && settings.keyIsToken !== true)
-    headers["api-key"] = settings.apiKey;
-  else headers.authorization = `Bearer ${settings.apiKey}`;
-  return headers;
+  return { ...headers, ...openAiKeyHeader(dialect, settings.apiKey, settings.keyIsToken) };
 }
 
 function isOpenAiItself(type: string, host: string): boolean {
