@@ -9,6 +9,8 @@ import {
   checkProviderVariables,
   enabledProviders,
   type ProviderConfig,
+  SANDBOX_MODERATION_MODEL,
+  SANDBOX_PROVIDER_ID,
 } from "./config/providers.ts";
 import {
   type ExternalServices,
@@ -54,8 +56,10 @@ export function readConfig(
   const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
+  const moderationModel =
+    settings.moderationModel ?? (file?.sandbox ? SANDBOX_MODERATION : undefined);
   if (providers !== undefined) {
-    faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
+    faults.attempt(() => checkModerationModel(moderationModel, providers), undefined);
   }
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   faults.throwAny();
@@ -64,6 +68,7 @@ export function readConfig(
     ...settings,
     ...accessKeys,
     ...external.services,
+    moderationModel,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: path,
     providers: providers!,
@@ -78,6 +83,9 @@ export function readConfig(
     ],
   });
 }
+
+/** Decides for guardrails if the operator has named no model: see the sandbox's documentation. */
+const SANDBOX_MODERATION = `${SANDBOX_PROVIDER_ID}/${SANDBOX_MODERATION_MODEL}`;
 
 /** A gateway that others reach gives credit away where payments are a test. */
 function givingAway(
