@@ -10,6 +10,8 @@ import {
   enabledProviders,
   isHosted,
   type ProviderConfig,
+  SANDBOX_MODERATION_MODEL,
+  SANDBOX_PROVIDER_ID,
 } from "./config/providers.ts";
 import {
   type ExternalServices,
@@ -92,8 +94,10 @@ function readParts(
   const file = faults.attempt(() => readConfigFile(environment, cwd, faults), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
+  const moderationModel =
+    settings.moderationModel ?? (file?.sandbox ? SANDBOX_MODERATION : undefined);
   if (providers !== undefined) {
-    faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
+    faults.attempt(() => checkModerationModel(moderationModel, providers), undefined);
   }
   const isForTrial = isTrial(settings, providers ?? []);
   const testPayments =
@@ -105,6 +109,7 @@ function readParts(
     ...settings,
     ...accessKeys,
     ...external.services,
+    moderationModel,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: file?.path,
     providers: providers ?? [],
@@ -126,6 +131,9 @@ function readParts(
     faultyIds: { ...faultyIds, providers: [...faultyIds.providers, ...broken] },
   };
 }
+
+/** Decides for guardrails if the operator has named no model: see the sandbox's documentation. */
+const SANDBOX_MODERATION = `${SANDBOX_PROVIDER_ID}/${SANDBOX_MODERATION_MODEL}`;
 
 /**
  * The models that can be judged by themselves: their providers have no fault, and what an alias stands for

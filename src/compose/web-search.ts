@@ -5,6 +5,7 @@ import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { createHttpClient } from "../providers/transport/http-client.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { PageReader } from "../tools/web-search/page-reader.ts";
+import { sandboxSearch } from "../tools/web-search/sandbox-search.ts";
 import { SearchBackend } from "../tools/web-search/search-backend.ts";
 import { WebSearch } from "../tools/web-search/web-search.ts";
 import { Extraction } from "../vector-stores/text/extraction.ts";
@@ -13,7 +14,7 @@ import { Extraction } from "../vector-stores/text/extraction.ts";
 const PAGE_BOUNDS = { maxMemoryBytes: 536_870_912, maxMs: 5_000 };
 
 export interface WebSearchParts {
-  /** Undefined where no search backend is configured. */
+  /** That of the sandbox if no search backend is configured; undefined without the sandbox. */
   readonly webSearch: WebSearch | undefined;
   close(): void;
 }
@@ -23,11 +24,15 @@ export function composeWebSearch(options: {
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
 }): WebSearchParts {
-  const { search } = options.config;
-  return search === undefined
-    ? { webSearch: undefined, close: () => {} }
-    : searchBy(search, options);
+  const { search, sandbox } = options.config;
+  if (search !== undefined) return searchBy(search, options);
+  if (!sandbox) return { webSearch: undefined, close: () => {} };
+  const dependencies = { backend: sandboxSearch, pages: NO_PAGES, onError: () => {} };
+  return { webSearch: new WebSearch(dependencies), close: () => {} };
 }
+
+/** The sandbox's results bring their texts: no page is read. */
+const NO_PAGES = { textOf: () => Promise.reject(new Error("the sandbox reads no pages")) };
 
 function searchBy(
   search: SearchConfig,

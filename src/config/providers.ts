@@ -10,6 +10,8 @@ import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-type
 
 /** The provider that is always there unless the file says `"sandbox": false`. */
 export const SANDBOX_PROVIDER_ID = "sandbox";
+/** The sandbox's name of the only model of its that moderates. */
+export const SANDBOX_MODERATION_MODEL = "moderation";
 
 /** An enabled provider. */
 export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
@@ -57,7 +59,7 @@ export function enabledProviders(
   return providers;
 }
 
-/** Throws ConfigError where what moderates is no model of a provider with OpenAI's interface. */
+/** Throws ConfigError if what moderates is no model of the sandbox or of a provider with OpenAI's interface. */
 export function checkModerationModel(
   stated: string | undefined,
   providers: readonly ProviderConfig[],
@@ -65,8 +67,11 @@ export function checkModerationModel(
   if (stated === undefined) return;
   const slash = stated.indexOf("/");
   const provider = providers.find(({ id }) => id === stated.slice(0, slash));
-  const isKnown = provider !== undefined && providerType(provider.type)?.wire === "openai";
-  if (isKnown && slash < stated.length - 1) return;
+  const wire = provider && providerType(provider.type)?.wire;
+  const model = stated.slice(slash + 1);
+  if (wire === "sandbox" ? model === SANDBOX_MODERATION_MODEL : wire === "openai" && model !== "") {
+    return;
+  }
   const accepted = "a configured provider with OpenAI's interface, / and the name of its model";
   throw refuse("GATEWAY_MODERATION_MODEL", stated, accepted);
 }

@@ -225,7 +225,7 @@ const SETTINGS = [
     name: "GATEWAY_MODERATION_MODEL",
     default: null,
     meaning:
-      "provider and model that decide for guardrails of type `moderation`, such as `openai/omni-moderation-latest`; the operator pays for it. The provider has OpenAI's interface, with `/moderations`",
+      "provider and model that decide for guardrails of type `moderation`, such as `openai/omni-moderation-latest`; the operator pays for it. The provider has OpenAI's interface, with `/moderations`; unset, `sandbox/moderation` decides, which knows the names of categories alone, or without the sandbox nothing does",
   },
   {
     name: "GATEWAY_CODE_INTERPRETER",
@@ -332,7 +332,8 @@ const SETTINGS = [
   {
     name: "GATEWAY_SEARCH_BACKEND",
     default: null,
-    meaning: "searches the web for models: `searxng`, `brave`, `tavily` or `exa`; unset, none does",
+    meaning:
+      "searches the web for models: `searxng`, `brave`, `tavily` or `exa`; unset, the sandbox answers with results of its own, or without the sandbox nothing does",
   },
   {
     name: "GATEWAY_SEARCH_URL",

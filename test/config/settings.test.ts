@@ -56,7 +56,7 @@ describe("without any variable", () => {
       healthCheckSeconds: 10,
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
-      moderationModel: undefined,
+      moderationModel: "sandbox/moderation",
       codeInterpreter: undefined,
       debugEcho: false,
       testPayments: true,

@@ -44,6 +44,15 @@ test("a model that takes no documents gets their text, whether the body is read 
   }
 });
 
+test.each(["pdf-text", "cloudflare-ai", null])("the engine %p reads them", async (engine) => {
+  const messages = messagesWith(pdfOf(["The harbour opens at six."]));
+  const response = await post({ messages, plugins: [{ id: "file-parser", pdf: { engine } }] });
+  expect(response.status).toBe(200);
+  await response.arrayBuffer();
+  const sent = JSON.stringify(gateway.upstream.served.at(-1)!.requestBody);
+  expect(sent).toContain("The harbour opens at six.");
+});
+
 test("without the plugin, and with the model's own reading, it is refused for that model", async () => {
   const messages = messagesWith(pdfOf(["The harbour opens at six."]));
   for (const plugins of [[], [{ id: "file-parser", pdf: { engine: "native" } }]]) {

@@ -70,7 +70,7 @@ beforeAll(async () => {
       GATEWAY_WEBHOOK_ALLOW_HTTP: "true",
     },
   });
-  bare = await startTestGateway({ configuration });
+  bare = await startTestGateway({ configuration: { ...configuration, sandbox: false } });
 });
 beforeEach(() => {
   said = "Kettles boil water.";

@@ -77,7 +77,12 @@ test("an answer of 32 MB in base64 does not hold the event loop for 50 ms", asyn
   const held = await shortestHoldMs(50, async () => {
     const hold = measureLoopHold();
     const { images } = await imagesOf(generated, 1, undefined as never, undefined as never);
-    const { buffer, start, end } = await renderImages(images, undefined, { prompt: "" } as never, false);
+    const { buffer, start, end } = await renderImages(
+      images,
+      undefined,
+      { prompt: "" } as never,
+      false,
+    );
     expect(end - start).toBeGreaterThan(32 * MEBIBYTE);
     expect(buffer.subarray(start, start + 20).toString()).toBe('[{"b64_json":"iVBORw');
     return hold.stop();

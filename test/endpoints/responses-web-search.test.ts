@@ -29,7 +29,7 @@ beforeAll(async () => {
       GATEWAY_WEBHOOK_ALLOW_HTTP: "true",
     },
   });
-  bare = await startChatGateway();
+  bare = await startChatGateway({ sandbox: false });
 });
 beforeEach(() => {
   searches.searches.length = 0;

@@ -122,7 +122,6 @@ describe("the collection", () => {
       { rules: [{ type: "pattern", pattern: "a", entities: ["email"] }] },
       "rules.0.entities",
     ],
-    ["moderation without a model", { rules: [{ type: "moderation" }] }, "rules.0.type"],
   ])("%s is refused when a guardrail is made", async (_, body, param) => {
     const response = await gateway.request(
       "POST",

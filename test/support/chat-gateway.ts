@@ -21,6 +21,8 @@ export interface ChatGatewayOptions {
   readonly primaryType?: string;
   readonly startingCreditUsd?: number;
   readonly clock?: Clock;
+  /** False switches the sandbox off. */
+  readonly sandbox?: boolean;
 }
 
 export interface ChatGateway extends TestGateway {
@@ -94,6 +96,7 @@ function configuration(baseUrl: string, options: ChatGatewayOptions) {
     [`primary/spare-${i}`],
   ]);
   return {
+    ...(options.sandbox === false && { sandbox: false }),
     providers: [
       {
         id: "primary",

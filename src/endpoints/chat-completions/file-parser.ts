@@ -17,7 +17,11 @@ import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 export const FILE_PARSER = "file-parser";
 const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled", "pdf"]);
-const ENGINES: ReadonlySet<unknown> = new Set(["pdf-text", "native", undefined]);
+/** OpenRouter's, without text recognition (`mistral-ocr`). It reads `pdf-text` by `cloudflare-ai`; here both are one. */
+const ENGINES: ReadonlySet<unknown> = new Set([
+  ...["pdf-text", "cloudflare-ai", "native"],
+  ...[undefined, null],
+]);
 const MAX_DOCUMENTS = 10;
 
 /** A document within a request. */

@@ -160,17 +160,28 @@ function tokenLogprob(token: string, probability: number) {
   return { token, logprob: Math.log(probability), bytes: [...UTF8.encode(token)] };
 }
 
-/** Usage in OpenAI's shape, in the tokens of tokens.ts. The prompt is the messages, tool calls and tools. */
+/** A shorter prompt is not cached. */
+const LEAST_CACHED_TOKENS = 64;
+
+/**
+ * Usage in OpenAI's shape, in the tokens of tokens.ts. The prompt is the messages, tool calls and tools. What stands
+ * before the last answer of the conversation counts as read from a cache, whether that answer was given here or not, so
+ * that the same request has the same usage.
+ */
 export function usageOf(request: SandboxRequest, choices: readonly PlannedChoice[]) {
-  const promptTokens = request.messages.reduce(
-    (sum, message) =>
-      sum +
+  const lastAnswer = request.messages.findLastIndex(({ role }) => role === "assistant");
+  let promptTokens = countTokens(request.toolsJson);
+  let cachedTokens = 0;
+  for (const [at, message] of request.messages.entries()) {
+    // Where an earlier answer was given to all before it, that was a prompt already.
+    if (at === lastAnswer) cachedTokens = promptTokens;
+    promptTokens +=
       MESSAGE_OVERHEAD_TOKENS +
       countTokens(message.text) +
       countTokens(message.toolCallsJson) +
-      message.mediaParts * MEDIA_PART_TOKENS,
-    countTokens(request.toolsJson),
-  );
+      message.mediaParts * MEDIA_PART_TOKENS;
+  }
+  if (cachedTokens < LEAST_CACHED_TOKENS) cachedTokens = 0;
   const reasoningTokens = sumOf(choices, (choice) => choice.reasoningTokens.length);
   const answerTokens = sumOf(
     choices,
@@ -184,7 +195,7 @@ export function usageOf(request: SandboxRequest, choices: readonly PlannedChoice
     prompt_tokens: promptTokens,
     completion_tokens: completionTokens,
     total_tokens: promptTokens + completionTokens,
-    prompt_tokens_details: { cached_tokens: 0, audio_tokens: 0 },
+    prompt_tokens_details: { cached_tokens: cachedTokens, audio_tokens: 0 },
     completion_tokens_details: {
       reasoning_tokens: reasoningTokens,
       audio_tokens: 0,

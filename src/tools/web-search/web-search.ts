@@ -3,7 +3,7 @@ import type { SearchBackend } from "./search-backend.ts";
 import type { SearchOptions } from "./search-options.ts";
 
 interface WebSearchDependencies {
-  readonly backend: SearchBackend;
+  readonly backend: Pick<SearchBackend, "find" | "priceFemto">;
   readonly pages: Pick<PageReader, "textOf">;
   readonly pagesTimeoutMs?: number;
   onError(error: unknown, requestId: string): void;
