@@ -24,7 +24,7 @@ export async function storeAnswerSteps(
   sealed: Uint8Array,
   sealingId: string,
 ): Promise<{ readonly sealingId: string; readonly isStored: boolean }> {
-  // The locked claim makes whoever frees it wait: no later call of the key finds these steps changed.
+  // The locked claim keeps it from being freed meanwhile: no later call of the key finds these steps changed.
   const [row] = await sql<{ sealing_id: string | null; is_stored: boolean }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
     claim AS MATERIALIZED (

@@ -214,7 +214,7 @@ export async function failPayment(
     readonly reference: string | undefined;
   },
 ): Promise<boolean> {
-  // The locked row makes whoever declares this instance dead wait, and with it the next owner of the payment.
+  // The locked row makes a reaper of this instance wait, and with it the next owner of the payment.
   const failed = await sql`
     WITH owner AS MATERIALIZED (
       SELECT id FROM instances

@@ -297,6 +297,8 @@ export interface StreamForm<Request extends AcceptedRequest> {
    * charges nothing.
    */
   readonly isDeliveredWhole?: boolean;
+  /** True if the gateway has ended the answer for a reason of its own, so that its client is charged nothing. */
+  isWaived?(): boolean;
   /**
    * Follows an answer that failed after its first byte; undefined where its connection is cut instead. `answer`
    * is undefined where no event had come.

@@ -170,7 +170,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   /**
-   * What an answer failed with after its first step, which its client is told. Throws it if nothing is to be charged:
+   * The error of an answer that failed after its first step. Throws it if nothing is to be charged:
    * the gateway stops, or the next call under the idempotency key may do better.
    */
   failureIn(answer: Answer): GatewayError | undefined {
@@ -227,8 +227,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   /**
-   * Resolves when the charge is durable, and with it what is kept of the answer. If only the client has left, the answer
-   * is kept under its idempotency key all the same.
+   * Resolves when the charge is durable, and with it what is kept of the answer. It is kept under its idempotency key
+   * also if the client has left.
    */
   settle(
     outcome: WholeOutcome,

@@ -9,7 +9,7 @@ import { seededRandom } from "../upstream/random.ts";
 import { look } from "./books.ts";
 import { type ClusteredGrounds, openClusteredGrounds } from "./clustered-grounds.ts";
 import { firstKeys, type GatewayProcess, Grounds, isStopped } from "./gateway-process.ts";
-import { auditLoops, LoopLoad, prepareLoops } from "./tool-loops.ts";
+import { auditLoops, LOOPS, LoopLoad, prepareLoops } from "./tool-loops.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.ts";
 
 /*
@@ -75,8 +75,8 @@ async function expectExact(
   const { violations, ...counted } = found;
   console.log(JSON.stringify({ seed: SEED, ...figures, loops: load.loops.length, ...counted }));
   expect(violations).toEqual([]);
-  for (const form of ["whole", "keyed", "streamed", "background", "batched"]) {
-    expect(counted.answered[form] ?? 0).toBeGreaterThan(0);
+  for (const features of LOOPS) {
+    expect(counted.answered[features.join("+")] ?? 0).toBeGreaterThan(0);
   }
   // Some were in the middle, or nothing was shown.
   expect(counted.resumed).toBeGreaterThan(0);
@@ -95,7 +95,10 @@ test(
     await start();
     const { secret_key: secretKey } = firstKeys(dataDir);
     const storeId = await vectorStoreOf({ baseUrl: urls[0]!, secretKey }, texts);
-    const load = new LoopLoad({ workers: WORKERS, secretKey, storeId, random, urls: () => urls });
+    const load = new LoopLoad({
+      ...{ workers: WORKERS, kinds: LOOPS, secretKey, storeId, random },
+      urls: () => urls,
+    });
     const figures = { kill: 0, stop: 0, pause: 0 };
     for (let at = 0; at < DISASTERS; at++) {
       await Bun.sleep(between(BETWEEN_MS));
@@ -135,7 +138,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
       const storeId = await vectorStoreOf({ baseUrl: instances[0]!.baseUrl, secretKey }, texts);
       let away: number | undefined;
       const load = new LoopLoad({
-        ...{ workers: 2 * WORKERS, secretKey, storeId, random },
+        ...{ workers: 2 * WORKERS, kinds: LOOPS, secretKey, storeId, random },
         urls: () => clustered!.urls(away),
       });
       const figures = { kill: 0, stop: 0, pause: 0 };

@@ -15,34 +15,72 @@ const LINES_OF_BATCH = 4;
 const RETRY_MS = 40;
 const POLL_MS = 100;
 const PATIENCE_MS = 120_000;
-const MODEL = "test/loop";
+/** Whose model calls a tool in each step, and one that answers at once. */
+const LOOP_MODEL = "loop";
+const PLAIN_MODEL = "plain-answer";
 
 /** Tells the upstream what to do, and writes the gateway's configuration. */
 export async function prepareLoops(upstream: UpstreamProcess, configPath: string): Promise<void> {
-  await upstream.behave("loop", {
+  await upstream.behave(PLAIN_MODEL, {
+    do: "complete",
+    content: "word ".repeat(20),
+    events: 20,
+    firstDelayMs: STEP_MS,
+    delayMs: 5,
+  });
+  await upstream.behave(LOOP_MODEL, {
     do: "complete",
     toolCalls: [{ name: "file_search", arguments: '{"query":"harbour"}' }],
     firstDelayMs: STEP_MS,
   });
   const provider = { id: "upstream", type: "openai-compatible", base_url: upstream.baseUrl };
-  const model = {
-    ...{ id: MODEL, category: "chat", context_length: 128_000, max_output_tokens: 4_096 },
+  const models = [LOOP_MODEL, PLAIN_MODEL].map((name) => ({
+    ...{ id: `test/${name}`, category: "chat", context_length: 128_000, max_output_tokens: 4_096 },
     ...{ input_cost_per_token: 2e-6, output_cost_per_token: 1e-6 },
     capabilities: ["streaming", "function_calling"],
-    endpoints: [{ provider: "upstream", model: "loop" }],
-  };
+    endpoints: [{ provider: "upstream", model: name }],
+  }));
   const providers = [{ ...provider, api_key: "sk-upstream" }];
-  writeFileSync(configPath, JSON.stringify({ providers, models: [model] }));
+  writeFileSync(configPath, JSON.stringify({ providers, models }));
 }
 
-/** How a loop of tools is asked for. */
-const FORMS = ["whole", "keyed", "streamed", "background", "keyed-background", "batched"] as const;
-export type LoopForm = (typeof FORMS)[number];
+/** What a request of the Responses API may have, alone or together with another. */
+const FEATURES = [
+  "tools",
+  "stream",
+  "background",
+  "key",
+  "cache",
+  "guardrail",
+  "budget",
+  "batch",
+] as const;
+export type Feature = (typeof FEATURES)[number];
 
-/** One loop of tools, and what its client knows of it in the end. */
+/** A line of a batch has neither of these. */
+const NOT_IN_BATCHES: ReadonlySet<Feature> = new Set(["stream", "background", "key", "cache"]);
+
+/** All pairs that one request can have. */
+export const PAIRS: readonly (readonly Feature[])[] = FEATURES.flatMap((one, at) =>
+  FEATURES.slice(at + 1)
+    .filter((other) => other !== "batch" || !NOT_IN_BATCHES.has(one))
+    .map((other) => [one, other]),
+);
+
+/** Loops of tools, in each way to ask for them. */
+export const LOOPS: readonly (readonly Feature[])[] = [
+  ["tools"],
+  ["tools", "key"],
+  ["tools", "stream"],
+  ["tools", "background"],
+  ["tools", "background", "key"],
+  ["tools", "batch"],
+];
+
+/** One request, and what its client knows of it in the end. */
 interface Loop {
   readonly tag: string;
-  readonly form: LoopForm;
+  readonly features: ReadonlySet<Feature>;
   tries: number;
   /** Undefined if the connection broke before a whole answer, or an error, had come. */
   end: "answered" | "failed" | "refused" | undefined;
@@ -53,14 +91,20 @@ interface Loop {
 
 interface LoopLoadOptions {
   readonly workers: number;
+  /** Sent in turn. */
+  readonly kinds: readonly (readonly Feature[])[];
   readonly secretKey: string;
+  /** With a budget that nothing exceeds. */
+  readonly limitedKey?: string;
+  /** Name of a guardrail that finds nothing. */
+  readonly guardrail?: string;
   readonly storeId: string;
   readonly random: () => number;
   /** Those that are there now. */
   urls(): readonly string[];
 }
 
-/** Clients that ask for loops of tools in every form, one after the other, until the load is closed. */
+/** Clients that send requests of each kind, one after the other, until the load is closed. */
 export class LoopLoad {
   readonly loops: Loop[] = [];
   readonly #options: LoopLoadOptions;
@@ -80,54 +124,75 @@ export class LoopLoad {
   }
 
   async #work(at: number): Promise<void> {
+    const { kinds } = this.#options;
     for (let turn = 0; !this.#isClosed; turn++) {
-      const form = FORMS[(at + turn) % FORMS.length]!;
-      if (form === "batched") await this.#batch();
-      else await this.#one(this.#begun(form));
+      const features = new Set(kinds[(at + turn) % kinds.length]!);
+      if (features.has("batch")) await this.#batch(features);
+      else await this.#one(this.#begun(features));
     }
   }
 
-  #begun(form: LoopForm): Loop {
-    const tag = `${form}-${this.#count++}`;
-    const loop: Loop = { tag, form, tries: 0, end: undefined, costUsd: undefined, faults: [] };
+  #begun(features: ReadonlySet<Feature>): Loop {
+    const tag = `${nameOf(features)}-${this.#count++}`;
+    const loop: Loop = { tag, features, tries: 0, end: undefined, costUsd: undefined, faults: [] };
     this.loops.push(loop);
     return loop;
   }
 
-  #body(tag: string): Json {
-    const { storeId } = this.#options;
+  #body({ tag, features }: Loop): Json {
+    const { storeId, guardrail } = this.#options;
     const tools = [{ type: "file_search", vector_store_ids: [storeId] }];
-    return { model: MODEL, input: "hello", user: tag, max_tool_calls: STEPS - 1, tools };
+    return {
+      ...{ model: `test/${PLAIN_MODEL}`, input: "hello", user: tag },
+      ...(features.has("tools") && {
+        ...{ model: `test/${LOOP_MODEL}`, max_tool_calls: STEPS - 1, tools },
+      }),
+      ...(features.has("stream") && { stream: true }),
+      ...(features.has("background") && { background: true }),
+      ...(features.has("guardrail") && { guardrail }),
+    };
+  }
+
+  #keyOf(features: ReadonlySet<Feature>): string {
+    const { secretKey, limitedKey } = this.#options;
+    return features.has("budget") ? limitedKey! : secretKey;
   }
 
   async #one(loop: Loop): Promise<void> {
-    const { form, tag } = loop;
-    const isBackground = form === "background" || form === "keyed-background";
-    const isKeyed = form === "keyed" || form === "keyed-background";
-    const body = {
-      ...this.#body(tag),
-      ...(form === "streamed" && { stream: true }),
-      ...(isBackground && { background: true }),
+    const { features, tag } = loop;
+    const isBackground = features.has("background");
+    const isKeyed = features.has("key");
+    const body = this.#body(loop);
+    const headers: Record<string, string> = {
+      authorization: `Bearer ${this.#keyOf(features)}`,
+      ...(isKeyed && { "idempotency-key": tag }),
+      ...(features.has("cache") && { "x-gateway-cache": "on" }),
     };
-    const headers: Record<string, string> = isKeyed ? { "idempotency-key": tag } : {};
     const began = performance.now();
     for (;;) {
       loop.tries++;
       const answer = await this.#call("POST", "/v1/responses", body, headers);
       if (answer?.status === 200) {
-        if (form === "streamed") return noteStream(loop, answer.text);
-        const response = JSON.parse(answer.text) as Json;
-        if (!isBackground) return noteResponse(loop, response);
-        const ended = await this.#ended(response.id as string);
-        noteResponse(loop, ended);
-        if (isKeyed) await this.#sameAgain(loop, body, headers, response.id as string);
-        return;
+        if (!isBackground && !features.has("stream")) {
+          return noteResponse(loop, JSON.parse(answer.text) as Json);
+        }
+        if (!isBackground) noteStream(loop, answer.text);
+        else {
+          const [, id] = /"id":"(resp_[0-9a-f]+)"/.exec(answer.text) ?? [];
+          if (id !== undefined) {
+            noteResponse(loop, await this.#ended(id));
+            const isWhole = isKeyed && !features.has("stream");
+            if (isWhole) await this.#sameAgain(loop, body, headers, id);
+          }
+        }
+        if (loop.end !== undefined || !isKeyed) return;
       }
       if (!isKeyed) {
         if (answer !== undefined) loop.end = "refused";
         return;
       }
-      if (answer !== undefined && answer.status < 500 && answer.status !== 409) {
+      const isRefused = answer !== undefined && answer.status >= 400 && answer.status < 500;
+      if (isRefused && answer.status !== 409) {
         loop.faults.push(`${tag}: ${answer.status} ${answer.text}`);
         return;
       }
@@ -154,10 +219,12 @@ export class LoopLoad {
     }
   }
 
-  async #batch(): Promise<void> {
-    const loops = Array.from({ length: LINES_OF_BATCH }, () => this.#begun("batched"));
-    const lines = loops.map(({ tag }) => {
-      const line = { custom_id: tag, method: "POST", url: "/v1/responses", body: this.#body(tag) };
+  async #batch(features: ReadonlySet<Feature>): Promise<void> {
+    const loops = Array.from({ length: LINES_OF_BATCH }, () => this.#begun(features));
+    const headers = { authorization: `Bearer ${this.#keyOf(features)}` };
+    const lines = loops.map((loop) => {
+      const body = this.#body(loop);
+      const line = { custom_id: loop.tag, method: "POST", url: "/v1/responses", body };
       return `${JSON.stringify(line)}\n`;
     });
     const file = new File([lines.join("")], "requests.jsonl");
@@ -171,7 +238,7 @@ export class LoopLoad {
       endpoint: "/v1/responses",
       completion_window: "24h",
     };
-    const created = await this.#call("POST", "/v1/batches", order);
+    const created = await this.#call("POST", "/v1/batches", order, headers);
     if (created?.status !== 200) {
       // Whether it was created is not known: it is no part of the proof.
       this.loops.splice(this.loops.indexOf(loops[0]!), LINES_OF_BATCH);
@@ -252,17 +319,24 @@ export class LoopLoad {
   }
 }
 
+function nameOf(features: ReadonlySet<Feature>): string {
+  return [...features].join("+");
+}
+
 function noteResponse(loop: Loop, response: Json): void {
-  // The model never stops to call tools.
-  loop.end = response.status === "incomplete" ? "answered" : "failed";
+  const hasTools = loop.features.has("tools");
+  // The model of loops never stops to call tools.
+  const isAnswered = response.status === (hasTools ? "incomplete" : "completed");
+  loop.end = isAnswered ? "answered" : "failed";
   loop.costUsd = response.usage?.cost;
-  if (loop.end === "answered" && response.output.length !== STEPS - 1) {
+  if (isAnswered && response.output.length !== (hasTools ? STEPS - 1 : 1)) {
     loop.faults.push(`${loop.tag} has ${response.output.length} items`);
   }
 }
 
 function noteStream(loop: Loop, text: string): void {
-  const [, ended] = /"type":"response\.incomplete".*"cost":([\d.e-]+)/.exec(text) ?? [];
+  const whole = /"type":"response\.(?:incomplete|completed)".*"cost":([\d.e-]+)/;
+  const [, ended] = whole.exec(text) ?? [];
   if (ended === undefined || !text.endsWith("data: [DONE]\n\n")) return;
   loop.end = "answered";
   loop.costUsd = Number(ended);
@@ -301,8 +375,9 @@ export async function auditLoops(
     );
     const fault = faultOf(loop, paid);
     if (fault !== undefined) violations.push(fault);
-    if (loop.end === "answered") answered[loop.form] = (answered[loop.form] ?? 0) + 1;
-    if (loop.form !== "keyed" && loop.form !== "batched") continue;
+    const name = nameOf(loop.features);
+    if (loop.end === "answered") answered[name] = (answered[name] ?? 0) + 1;
+    if (name !== "tools+key" && name !== "tools+batch") continue;
     const steps = (calls.get(loop.tag) ?? []).map(stepOf);
     if (steps.length > STEPS && steps.indexOf(1) >= 0) {
       if (steps.lastIndexOf(0) > steps.indexOf(1)) {
@@ -319,21 +394,25 @@ function stepOf({ requestBody }: Served): number {
   return (messages.length - 1) / 2;
 }
 
-function faultOf({ tag, form, end, costUsd }: Loop, paid: readonly Bill[]): string | undefined {
+function faultOf({ tag, features, end, costUsd, tries }: Loop, paid: readonly Bill[]) {
   const told = `${tag} ${end} ${costUsd}: ${JSON.stringify(paid, textOfInteger)}`;
-  if (paid.length > 1) return `charged ${paid.length} times: ${told}`;
-  const [bill] = paid;
-  if (form === "keyed-background" && end === undefined) return `never ended: ${told}`;
-  if ((form === "keyed" || form === "batched") && end !== "answered") {
-    return `not answered: ${told}`;
-  }
-  if (end === "answered" || costUsd !== undefined) {
-    const isExact = bill !== undefined && Number(bill.chargeNano) / 1e9 === costUsd;
+  const isStream = features.has("stream");
+  const isInsisted = features.has("key") || features.has("batch");
+  // What a stream has delivered before its instance died stays charged, and its repetition is a new call.
+  const most = isStream && features.has("key") ? tries : 1;
+  if (paid.length > most) return `charged ${paid.length} times: ${told}`;
+  if (isInsisted && end === undefined) return `never ended: ${told}`;
+  const mayFail = features.has("background");
+  if (isInsisted && !mayFail && end !== "answered") return `not answered: ${told}`;
+  if (costUsd !== undefined) {
+    const costs = paid.map(({ chargeNano }) => Number(chargeNano) / 1e9);
+    const isExact = costUsd === 0 ? paid.length === 0 : costs.includes(costUsd);
     return isExact ? undefined : `not charged what it says: ${told}`;
   }
-  if (bill === undefined || form === "streamed") return undefined;
+  if (end === "answered") return `answered without a cost: ${told}`;
+  if (paid.length === 0 || isStream) return undefined;
   // It was charged as a whole, and its instance died before the answer had left.
-  const isWhole = end === undefined && bill.status === 200;
+  const isWhole = end === undefined && paid[0]!.status === 200;
   return isWhole ? undefined : `charged for nothing: ${told}`;
 }
 

@@ -148,6 +148,23 @@ describe("a background response", () => {
     await expectError(await send({ model, previous_response_id: id }), 400, GONE);
   });
 
+  test("whose events cannot be written any more costs nothing, unless they are followed as a stream", async () => {
+    for (const stream of [false, true]) {
+      const model = `test/${gateway.modelThat(ENDLESS)}`;
+      const response = await send({ model, stream });
+      const requestId = response.headers.get("x-gateway-request-id")!;
+      const id = requestId.replace("req_", "resp_");
+      void response.text().catch(() => undefined);
+      await whenStatus(id, "in_progress");
+      // As for an instance that was declared dead.
+      await gateway.sql`UPDATE background_responses SET state = 'failed' WHERE id = ${id}`;
+      const bill = await until("it is settled", () => billOf(gateway, requestId));
+      if (stream) expect(bill.chargeNano).toBeGreaterThan(0n);
+      else expect(bill.chargeNano).toBe(0n);
+      expect(await found(id)).toMatchObject({ status: "failed" });
+    }
+  });
+
   test("that is cancelled before its provider answers costs nothing", async () => {
     const model = `test/${gateway.modelThat({ do: "stall" })}`;
     const { id } = await begin({ model });

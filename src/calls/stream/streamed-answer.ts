@@ -258,7 +258,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     // The provider did its part; its endpoint must not count this call as running without end.
     this.#upstream.end(true);
     // What a provider had produced for a client that went away is charged; otherwise nothing left here.
-    if (this.#charge.hasBegun && this.#isGone) await this.#charge.settleQuietly(499);
+    if (this.#charge.hasBegun && this.#isGone) await this.#chargeLeft();
     // A checkpoint may still be written: what ends it is written after it, and no caller waits.
     else if (this.#hasEndedWait && this.#charge.isWriting) void this.#charge.waiveQuietly();
     else this.#charge.release();
@@ -392,7 +392,13 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const usage = this.#relay!.usageBehindAnswer();
     if (usage !== undefined) await usage;
     this.#stopProvider();
-    await this.#charge.settleQuietly(499);
+    await this.#chargeLeft();
+  }
+
+  #chargeLeft(): Promise<void> {
+    return this.#form.isWaived?.() === true
+      ? this.#charge.waiveQuietly()
+      : this.#charge.settleQuietly(499);
   }
 
   #stopProvider(): void {

@@ -55,6 +55,11 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     this.keepalive = background === undefined ? ": keepalive\n\n" : "";
   }
 
+  /** If a background response is lost to its events, nothing of it is shown either. */
+  isWaived(): boolean {
+    return this.isDeliveredWhole && this.#background!.failure !== undefined;
+  }
+
   choices(): number {
     return 1;
   }
