@@ -42,7 +42,7 @@ import {
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
-import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
+import { bodyHash, idempotencyKeyOf, storedKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { KnownOwnKeys, OwnKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
@@ -394,7 +394,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       const metadataKey = request.fields.metadata?.idempotency_key;
       const idempotencyKey = idempotencyKeyOf(call.idempotencyHeader, metadataKey);
       if (idempotencyKey === undefined) return undefined;
-      place = { keyId: caller.key.id, idempotencyKey };
+      place = { keyId: caller.key.id, idempotencyKey: storedKeyOf(idempotencyKey) };
     }
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     const claim = { ...place, bodyHash: hash, requestId };

@@ -132,8 +132,11 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       clock,
       isTrustedProxy,
       singleSignOn,
-      onRefused: ({ message, cause }: SignInRefused) =>
-        telemetry.log.warn({ reason: reasonOf(cause) ?? message }, "single sign-on refused"),
+      onRefused: ({ message, cause, claims }: SignInRefused) =>
+        telemetry.log.warn(
+          { reason: reasonOf(cause) ?? message, claims },
+          "single sign-on refused",
+        ),
     },
     config,
     telemetry,

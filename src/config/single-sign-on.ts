@@ -1,7 +1,7 @@
 import { refuse } from "./config-error.ts";
 import type { EnvironmentReader } from "./environment.ts";
 
-/** Who has the value in the claim of the ID token may sign in, with the authority that it gives. */
+/** Who has the value in the claim may sign in, with the authority that it gives. */
 export interface AccessRule {
   /** As the setting states it. */
   readonly text: string;
@@ -18,6 +18,8 @@ export interface SingleSignOnConfig {
   /** On the button: "Sign in with …". */
   readonly name: string;
   readonly scopes: string;
+  /** An address counts although the issuer does not say whether it is verified. */
+  readonly vouchesForEmail: boolean;
   /** The first that fits counts. */
   readonly access: readonly AccessRule[];
 }
@@ -35,6 +37,7 @@ export function readSingleSignOn(reader: EnvironmentReader): SingleSignOnConfig 
   const name = reader.matching("GATEWAY_OIDC_NAME", NAME, "1 to 64 characters");
   const scopes = reader.matching("GATEWAY_OIDC_SCOPES", SCOPES, "scopes with spaces between");
   const access = readAccess(reader);
+  const vouching = readVouching(reader);
   if (issuer === undefined) return undefined;
   return reader.check(() => {
     if (!SECURE.test(issuer)) {
@@ -47,8 +50,23 @@ export function readSingleSignOn(reader: EnvironmentReader): SingleSignOnConfig 
       throw refuse("GATEWAY_OIDC_CLIENT_SECRET", "", "the client's secret at GATEWAY_OIDC_ISSUER");
     }
     if (access.length === 0) throw refuse("GATEWAY_OIDC_ACCESS", "", RULE_FORM);
-    return { issuer, clientId, clientSecret, name, scopes, access };
+    const vouchesForEmail = vouching.includes(withoutSlash(issuer));
+    return { issuer, clientId, clientSecret, name, scopes, vouchesForEmail, access };
   }, undefined);
+}
+
+const withoutSlash = (url: string): string => url.replace(/\/+$/, "");
+
+function readVouching(reader: EnvironmentReader): string[] {
+  const name = "GATEWAY_OIDC_VERIFIED_EMAIL_ISSUERS";
+  return reader.check(
+    () =>
+      reader.list(name).map((text) => {
+        if (!SECURE.test(text)) throw refuse(name, text, "comma-separated https addresses");
+        return withoutSlash(text);
+      }),
+    [],
+  );
 }
 
 const RULE_FORM =

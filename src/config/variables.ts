@@ -35,7 +35,13 @@ const SETTINGS = [
     name: "GATEWAY_OIDC_ACCESS",
     default: null,
     meaning:
-      "who may sign in, and as what: comma-separated `claim=value:operator` or `claim=value:org_…` over claims of the ID token; the first that fits counts",
+      "who may sign in, and as what: comma-separated `claim=value:operator` or `claim=value:org_…` over claims of the ID token or of UserInfo; the first that fits counts",
+  },
+  {
+    name: "GATEWAY_OIDC_VERIFIED_EMAIL_ISSUERS",
+    default: null,
+    meaning:
+      "comma-separated issuers that vouch for their addresses: `email` counts there although `email_verified` is absent",
   },
   {
     name: "GATEWAY_OIDC_NAME",

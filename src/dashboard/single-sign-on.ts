@@ -9,7 +9,7 @@ import {
   customFetch,
   discovery,
   enableNonRepudiationChecks,
-  type IDToken,
+  fetchUserInfo,
 } from "openid-client";
 import type { SubjectRules } from "../../db/queries/dashboard-sessions.ts";
 import type { AccessRule, SingleSignOnConfig } from "../config/single-sign-on.ts";
@@ -17,6 +17,16 @@ import type { EgressClientOptions } from "../egress/client.ts";
 import { createEgressFetch } from "../egress/fetch.ts";
 import { SUBJECT_PREFIX } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
+import {
+  type Claims,
+  claimNames,
+  isMet,
+  isUnverified,
+  lacksClaims,
+  mergeClaims,
+} from "./sign-on-claims.ts";
+
+type SubjectClaims = Claims & { readonly sub: string };
 
 /** Who has signed in at the identity provider, and by which rule. */
 export interface Subject {
@@ -29,11 +39,14 @@ export interface Subject {
 /** Why a sign-in failed; the message is for who tried. */
 export class SignInRefused extends Error {
   readonly status: 403 | 502;
+  /** Names of the claims that came, if they met no rule. */
+  readonly claims: readonly string[] | undefined;
 
-  constructor(status: 403 | 502, message: string, cause?: unknown) {
+  constructor(status: 403 | 502, message: string, cause?: unknown, claims?: readonly string[]) {
     super(message, { cause });
     this.name = "SignInRefused";
     this.status = status;
+    this.claims = claims;
   }
 }
 
@@ -102,14 +115,17 @@ export class SingleSignOn {
   async finish(answer: URL, secret: string): Promise<Subject> {
     const { state, nonce, verifier } = derived(secret);
     const claims = await this.#claims(answer, { state, nonce, verifier });
-    const rule = this.#dependencies.config.access.find((one) => isMet(one, claims));
+    const { issuer, access, vouchesForEmail } = this.#dependencies.config;
+    const rule = access.find((one) => isMet(one, claims, vouchesForEmail));
     if (rule === undefined) {
+      const isNotVerified = access.some((one) => isUnverified(one, claims));
       throw new SignInRefused(
         403,
         "Your account has no access to this gateway. Ask its operator for it.",
+        isNotVerified ? new Error("email_verified is not true") : undefined,
+        claimNames(claims),
       );
     }
-    const { issuer } = this.#dependencies.config;
     const digest = createHash("sha256").update(`${issuer}\n${claims.sub}`).digest("hex");
     const name = [claims.email, claims.preferred_username, claims.name, claims.sub].find(
       (one): one is string => typeof one === "string" && one !== "",
@@ -137,7 +153,7 @@ export class SingleSignOn {
     return this.#dependencies.config.issuer;
   }
 
-  async #claims(answer: URL, expected: ReturnType<typeof derived>): Promise<IDToken> {
+  async #claims(answer: URL, expected: ReturnType<typeof derived>): Promise<SubjectClaims> {
     let configuration: Configuration;
     try {
       configuration = await this.#configuration();
@@ -151,7 +167,12 @@ export class SingleSignOn {
         expectedNonce: expected.nonce,
         idTokenExpected: true,
       });
-      return tokens.claims()!;
+      const idToken = tokens.claims()!;
+      const { access } = this.#dependencies.config;
+      const hasUserInfo = configuration.serverMetadata().userinfo_endpoint !== undefined;
+      if (!hasUserInfo || !lacksClaims(idToken, access)) return idToken;
+      const userInfo = await this.#userInfo(configuration, tokens.access_token, idToken.sub);
+      return { ...mergeClaims(idToken, userInfo), sub: idToken.sub };
     } catch (error) {
       if (causes(error).some((one) => one instanceof IssuerUnreachable)) throw unreachable(error);
       const message =
@@ -159,6 +180,16 @@ export class SingleSignOn {
           ? "The identity provider did not let you sign in."
           : "The answer of the identity provider could not be verified. Sign in again.";
       throw new SignInRefused(403, message, error);
+    }
+  }
+
+  /** Empty if the issuer refuses to give it: the ID token alone counts then. */
+  async #userInfo(configuration: Configuration, token: string, subject: string): Promise<Claims> {
+    try {
+      return await fetchUserInfo(configuration, token, subject);
+    } catch (error) {
+      if (causes(error).some((one) => one instanceof IssuerUnreachable)) throw error;
+      return {};
     }
   }
 
@@ -190,13 +221,6 @@ const SHOWN_DIGITS = 32;
 function derived(secret: string) {
   const of = (use: string) => createHash("sha256").update(`${use} ${secret}`).digest("base64url");
   return { state: of("state"), nonce: of("nonce"), verifier: of("verifier") };
-}
-
-/** An address that its holder has not proved to be theirs gives no access. */
-function isMet({ claim, value }: AccessRule, claims: IDToken): boolean {
-  if (claim === "email" && claims.email_verified === false) return false;
-  const stated = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
-  return Array.isArray(stated) ? stated.includes(value) : stated === value;
 }
 
 function unreachable(cause: unknown): SignInRefused {

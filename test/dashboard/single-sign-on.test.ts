@@ -16,7 +16,7 @@ beforeAll(async () => {
       GATEWAY_OIDC_CLIENT_SECRET: issuer.clientSecret,
       GATEWAY_OIDC_NAME: "Acme",
       GATEWAY_TRUSTED_PROXIES: "127.0.0.0/8",
-      GATEWAY_OIDC_ACCESS: `groups=admins:operator,groups=lost:org_0,groups=team:${ORGANIZATION}`,
+      GATEWAY_OIDC_ACCESS: `groups=admins:operator,groups=lost:org_0,groups=team:${ORGANIZATION},email=ada@acme.test:${ORGANIZATION}`,
     },
   });
   // The settings name an organization by its id, which is known once there is one.
@@ -30,6 +30,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   issuer.isDown = false;
+  issuer.userInfo = undefined;
   attempts++;
 });
 
@@ -168,6 +169,67 @@ test("an operator's rule gives an operator's session", async () => {
 test("who has no rule, or one of an organization that is not there, is refused", async () => {
   await expectRefused(await signedIn({ groups: ["others"] }), 403, "no access");
   await expectRefused(await signedIn({ groups: ["lost"] }), 403, "not on this gateway");
+});
+
+const VOUCHED = { email: "ada@acme.test" };
+test.each([[undefined], [false], ["false"], ["TRUE"], [1], [null]])(
+  "an address whose email_verified is %p gives no access, and the log names the claims without values",
+  async (verified) => {
+    await expectRefused(await signedIn({ ...VOUCHED, email_verified: verified }), 403, "no access");
+    const line = gateway.logLines.findLast((one) => one.includes("single sign-on refused"))!;
+    const { reason, claims } = JSON.parse(line) as { reason: string; claims: string[] };
+    expect(reason).toContain("email_verified is not true");
+    expect(claims).toContainValues(["email", "iss", "sub"]);
+    expect(line).not.toContain("ada@acme.test");
+  },
+);
+
+test.each([[true], ["true"]])("an address whose email_verified is %p counts", async (verified) => {
+  expect((await signedIn({ ...VOUCHED, email_verified: verified })).status).toBe(302);
+});
+
+test("claims that the ID token lacks come from UserInfo, of the same person alone", async () => {
+  issuer.userInfo = { sub: "user-1", groups: ["team"] };
+  expect((await signedIn({})).status).toBe(302);
+  issuer.userInfo = { sub: "user-1", ...VOUCHED, email_verified: true };
+  expect((await signedIn({})).status).toBe(302);
+  attempts++;
+  for (const [claims, userInfo] of [
+    [{}, { sub: "another", groups: ["team"] }],
+    [{}, { sub: "user-1", ...VOUCHED }],
+    [{ email_verified: true }, { sub: "user-1", ...VOUCHED }],
+    [VOUCHED, { sub: "user-1", email: "other@acme.test", email_verified: true }],
+    [{ groups: ["none"] }, { sub: "user-1", groups: ["team"] }],
+  ]) {
+    issuer.userInfo = userInfo;
+    await expectRefused(await signedIn(claims!), 403, "no access");
+    attempts++;
+  }
+});
+
+test("an issuer that vouches for its addresses need not say that they are verified", async () => {
+  const vouching = await startTestGateway({
+    environment: {
+      GATEWAY_OIDC_ISSUER: issuer.url,
+      GATEWAY_OIDC_CLIENT_ID: issuer.clientId,
+      GATEWAY_OIDC_CLIENT_SECRET: issuer.clientSecret,
+      GATEWAY_OIDC_ACCESS: "email=ada@acme.test:operator",
+      GATEWAY_OIDC_VERIFIED_EMAIL_ISSUERS: `https://login.example.com,${issuer.url}/`,
+    },
+  });
+  try {
+    const signIn = async (claims: Record<string, unknown>) => {
+      const options = { redirect: "manual" } as const;
+      const begin = await fetch(`${vouching.baseUrl}/dashboard/sign-on`, options);
+      const back = issuer.authorize(begin.headers.get("location")!, claims);
+      const cookie = bare(cookieOf(begin, "gateway_sign_on")!);
+      return (await fetch(back, { ...options, headers: { cookie } })).status;
+    };
+    expect(await signIn(VOUCHED)).toBe(302);
+    expect(await signIn({ ...VOUCHED, email_verified: false })).toBe(403);
+  } finally {
+    await vouching.stop();
+  }
 });
 
 test("an answer with another state, or to another browser, signs no one in", async () => {

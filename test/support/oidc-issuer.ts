@@ -19,6 +19,8 @@ export interface OidcIssuer {
   isDown: boolean;
   /** What its page does once someone has signed in there: the address that the browser is sent back to. */
   authorize(page: string, claims: Record<string, unknown>, fault?: TokenFault): URL;
+  /** What its UserInfo answers; undefined: it has none. */
+  userInfo: Readonly<Record<string, unknown>> | undefined;
   stop(): Promise<void>;
 }
 
@@ -78,6 +80,7 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
           issuer: url,
           authorization_endpoint: `${url}/authorize`,
           token_endpoint: `${url}/token`,
+          userinfo_endpoint: `${url}/userinfo`,
           jwks_uri: `${url}/jwks`,
           id_token_signing_alg_values_supported: ["RS256"],
           response_types_supported: ["code"],
@@ -87,6 +90,10 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
       }
       if (pathname === "/jwks") return Response.json({ keys: [jwk] });
       if (pathname === "/token") return token(request);
+      if (pathname === "/userinfo" && issuer.userInfo !== undefined) {
+        const isHolder = request.headers.get("authorization") === "Bearer access";
+        return isHolder ? Response.json(issuer.userInfo) : new Response(null, { status: 401 });
+      }
       return new Response(null, { status: 404 });
     },
   });
@@ -96,6 +103,7 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
     clientId,
     clientSecret,
     isDown: false,
+    userInfo: undefined,
     authorize(page, claims, fault) {
       const asked = new URL(page).searchParams;
       const code = crypto.randomUUID();

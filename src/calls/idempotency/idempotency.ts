@@ -213,6 +213,17 @@ export function idempotencyKeyOf(header: string | null, metadataKey: unknown): s
   return key;
 }
 
+/** Keys under which releases up to 0.1 called lines of batches and chunks of files, next to those of clients. */
+const OF_FORMER_RELEASE = /^(?:client:)*(?:batch|vsf)_[0-9a-f]+:\d+$/;
+
+/**
+ * The name under which a client's key is stored. A key that reads as one of those gets a prefix, so that no client's
+ * answer is taken for that of a line or a chunk.
+ */
+export function storedKeyOf(clientKey: string): string {
+  return OF_FORMER_RELEASE.test(clientKey) ? `client:${clientKey}` : clientKey;
+}
+
 /** SHA-256 of the route and the body, hex. */
 export function bodyHash(route: string, bodyText: string): string {
   return createHash("sha256").update(route).update("\n").update(bodyText).digest("hex");
