@@ -149,7 +149,7 @@ function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatab
  */
 async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database): Promise<void> {
   try {
-    await within(
+    await within<unknown>(
       ANSWER_TIMEOUT_MS,
       origin === "configured" ? assertUsableBy(sql, target) : sql`SELECT 1`.execute(),
     );

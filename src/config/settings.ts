@@ -19,6 +19,7 @@ const POSTGRES_URL: DatabaseUrlForm = {
   faultOf(url) {
     try {
       takeTls(new URLSearchParams(url.search));
+      return undefined;
     } catch (error) {
       if (error instanceof DatabaseTlsError) return error.message;
       throw error;
