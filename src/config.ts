@@ -86,7 +86,7 @@ export function readConfig(
   });
 }
 
-/** True if nobody else reaches the gateway and nothing that it calls costs money. */
+/** True if only this machine reaches the gateway, and no call of a provider costs money. */
 function isTrial(
   { hostIsLoopback, publicUrl, trustedProxies }: Settings,
   providers: readonly ProviderConfig[],
