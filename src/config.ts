@@ -156,7 +156,7 @@ function checkableModels(
   return judgeable.filter(({ alias_of: target }) => target === undefined || !left.has(target));
 }
 
-/** True if nobody else reaches the gateway and nothing that it calls costs money. */
+/** True if only this machine reaches the gateway, and no call of a provider costs money. */
 function isTrial(
   { hostIsLoopback, publicUrl, trustedProxies }: Settings,
   providers: readonly ProviderConfig[],
