@@ -215,6 +215,7 @@ test("a streamed transcript comes as it is found, cut anywhere", async () => {
           language: "de",
           segments: [{ id: 0, start: 0, end: 1, text: "Grüße an alle." }],
           usage: undefined,
+          reportedMs: 1_000,
         },
       },
     ]);

@@ -71,6 +71,7 @@ test("transcripts have words, segments and speakers, and the file comes last", a
       { id: 1, start: 0.9, end: 1.1, text: "Yes?", speaker: "speaker_1" },
     ],
     usage: undefined,
+    reportedMs: 2_000,
   });
   expect(upstream.asked[0]!.path).toBe("/v1/stt");
   expect(Object.keys(await upstream.asked[0]!.form())).toEqual([
