@@ -165,6 +165,42 @@ describe("a background response", () => {
     }
   });
 
+  test("is not said to have failed while its charge is being written, though its time is up", async () => {
+    const hasty = await startChatGateway({
+      environment: { GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: "1500" },
+    });
+    try {
+      const model = `test/${hasty.modelThat({ do: "complete", content: "word" })}`;
+      const body = { model, input: "hello", background: true };
+      const read = async (id: string) =>
+        jsonOf(await hasty.request("GET", `/v1/responses/${id}`)) as Promise<Fields>;
+      let id = "";
+      await hasty.sql.begin(async (transaction) => {
+        await transaction`LOCK TABLE transactions IN SHARE ROW EXCLUSIVE MODE`;
+        id = String((await jsonOf(await hasty.request("POST", "/v1/responses", body))).id);
+        await until("its charge waits", async () => {
+          const [row] = await transaction`SELECT count(*)::int AS count FROM pg_locks
+            WHERE relation = 'transactions'::regclass AND NOT granted`;
+          return row!.count > 0;
+        });
+        const beganMs = performance.now();
+        await until("its time is up", async () => {
+          expect((await read(id)).status).not.toBe("failed");
+          return performance.now() - beganMs > 2_500;
+        });
+      });
+      const ended = await until("it is answered", async () => {
+        const response = await read(id);
+        expect(response.status).not.toBe("failed");
+        return response.status === "completed" && response;
+      });
+      const bill = (await billOf(hasty, requestOf(id)))!;
+      expect((ended.usage as Fields).cost).toBe(Number(bill.chargeNano) / 1e9);
+    } finally {
+      await hasty.stop();
+    }
+  });
+
   test("that is cancelled before its provider answers costs nothing", async () => {
     const model = `test/${gateway.modelThat({ do: "stall" })}`;
     const { id } = await begin({ model });

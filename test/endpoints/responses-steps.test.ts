@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { createBatch, endedBatch, linesOf, requestLine } from "../support/batches.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
@@ -184,6 +185,27 @@ describe("a whole answer with tools under an idempotency key", () => {
     const stored = await gateway.request("GET", `/v1/responses/${body.id}`);
     expect(stored.status).toBe(200);
   });
+});
+
+test("a line of a batch goes on from its steps after a passing failure, and is answered and charged once", async () => {
+  const slug = gateway.modelThat(search, unavailable, say("At six."));
+  const tools = [{ type: "file_search", vector_store_ids: [storeId] }];
+  const url = "/v1/responses";
+  const line = requestLine("a", { model: `test/${slug}`, input: "hello", tools }, url);
+  const { id } = await createBatch(gateway, line, { endpoint: url });
+  const ended = await endedBatch(gateway, id);
+  expect(ended).toMatchObject({ status: "completed", request_counts: { completed: 1, failed: 0 } });
+  const [answer] = await linesOf(gateway, ended.output_file_id);
+  const { body } = answer!.response;
+  expect(body.status).toBe("completed");
+  expect(body.output).toMatchObject([{ type: "file_search_call" }, { type: "message" }]);
+  const served = servedOf(slug);
+  expect(served.map(({ requestBody }) => requestBody.messages.length)).toEqual([1, 3, 3]);
+  const [bill, ...more] = await chargesOf(slug);
+  expect(more).toEqual([]);
+  expect(body.usage.cost).toBe(Number(bill!.chargeNano) / 1e9);
+  const left = await gateway.sql`SELECT 1 FROM answer_steps WHERE key_id = ${id}`;
+  expect(left).toHaveLength(0);
 });
 
 test("a response that failed after its first step tells what it is charged for, whole and streamed", async () => {

@@ -420,6 +420,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #expire(failure: GatewayError): GatewayError {
     const earlier = this.#upstream.failure;
     if (earlier !== undefined) return earlier;
+    // The charge that is being written decides: with it a background response is answered, whatever is said before.
+    if (this.#isSettling && this.#form.isDeliveredWhole === true) return failure;
     if (this.#endAnswered()) return failure;
     this.#upstream.fail(failure);
     this.#relay?.cancel();
