@@ -5,7 +5,7 @@ import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 /** More than any provider lists; what stands behind them is not read. */
 export const MAX_LISTED_MODELS = 3_000;
 const NAME = /^[A-Za-z0-9@][A-Za-z0-9._:@+~/-]{0,199}$/;
-/** A file or folder: llama.cpp and vLLM call a model by its path unless they are told its name. */
+/** A file or folder: llama.cpp and vLLM call a model by its path unless a setting names it. */
 const PATH = /^(?:~?\/|\.{1,2}\/|[A-Za-z]:[\\/])|[\\/][^\\/]*\.gguf$/i;
 const MAX_PATH_CHARACTERS = 1_000;
 /** What a log line or a table may show. */

@@ -1,4 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { noteHealthy, noteUnhealthy } from "../../../db/queries/provider-health.ts";
 import { HealthChecks } from "../../../src/calls/routing/health-checks.ts";
 import { endpointUnhealthy } from "../../../src/events/endpoint-unhealthy.ts";
@@ -91,6 +94,7 @@ test("a self-hosted server that is down is tried last, and one event reports it 
 }, 60_000);
 
 test("the list of a server that comes back is read again", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-lists-"));
   const listed = new Set(["early"]);
   const serve = (port: number) =>
     Bun.serve({
@@ -101,7 +105,11 @@ test("the list of a server that comes back is read again", async () => {
   let server = serve(0);
   const { port } = server;
   const own = await startTestGateway({
-    environment: { GATEWAY_HEALTH_CHECK_SECONDS: "1", GATEWAY_MODEL_LISTS_SECONDS: "3600" },
+    environment: {
+      DATA_DIR: folder,
+      GATEWAY_HEALTH_CHECK_SECONDS: "1",
+      GATEWAY_MODEL_LISTS_SECONDS: "3600",
+    },
     configuration: {
       providers: [
         { id: "local", type: "openai-compatible", base_url: `http://127.0.0.1:${port}/v1` },
@@ -131,6 +139,7 @@ test("the list of a server that comes back is read again", async () => {
   } finally {
     await own.stop();
     await server.stop(true);
+    rmSync(folder, { recursive: true });
   }
 }, 60_000);
 
