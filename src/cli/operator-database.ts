@@ -151,7 +151,7 @@ async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database
   try {
     await within<unknown>(
       ANSWER_TIMEOUT_MS,
-      origin === "configured" ? assertUsableBy(sql, target) : sql`SELECT 1`.execute(),
+      origin === "configured" ? assertUsableBy(sql, target) : sql`SELECT 1`.then(() => undefined),
     );
   } catch (error) {
     throw new GatewayError("database_unavailable", describeFailure(error), { cause: error });
