@@ -20,8 +20,6 @@ const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_00
 const TIMEOUT_MS = 180_000 + DISASTERS * 25_000;
 const PATIENCE_MS = 40_000;
 const KINDS = ["kill", "stop", "cut", "cancel"] as const;
-/** For requests of each pair to come to their end in peace. */
-const LAST_MS = 5_000;
 
 const random = seededRandom(SEED);
 const redisBinary = await findRedisBinary();
@@ -101,7 +99,6 @@ describe.skipIf(redisBinary === null)("two gateways", () => {
         await clustered.start(place);
         away = undefined;
       }
-      await Bun.sleep(LAST_MS);
       await load.close();
       await until(
         "no hold and no attempt is left",
@@ -120,7 +117,6 @@ describe.skipIf(redisBinary === null)("two gateways", () => {
         JSON.stringify({ seed: SEED, ...figures, requests: load.loops.length, ...counted }),
       );
       expect(violations).toEqual([]);
-      for (const pair of PAIRS) expect(counted.answered[pair.join("+")] ?? 0).toBeGreaterThan(0);
     },
     TIMEOUT_MS,
   );

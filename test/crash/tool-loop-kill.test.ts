@@ -23,8 +23,6 @@ const TIMEOUT_MS = 180_000 + DISASTERS * 25_000;
 const PATIENCE_MS = 40_000;
 const WORKERS = 12;
 const BETWEEN_MS = { least: 600, most: 2_400 };
-/** For loops of each form to come to their end in peace. */
-const LAST_MS = 3_000;
 /** Short, so that a stop finds loops in the middle. */
 const GRACE_MS = "120";
 const KINDS = ["kill", "stop", "pause"] as const;
@@ -59,7 +57,6 @@ async function expectExact(
   databaseUrl: string,
   figures: Record<string, unknown>,
 ): Promise<void> {
-  await Bun.sleep(LAST_MS);
   await load.close();
   await until(
     "no hold and no attempt is left",
@@ -75,9 +72,6 @@ async function expectExact(
   const { violations, ...counted } = found;
   console.log(JSON.stringify({ seed: SEED, ...figures, loops: load.loops.length, ...counted }));
   expect(violations).toEqual([]);
-  for (const features of LOOPS) {
-    expect(counted.answered[features.join("+")] ?? 0).toBeGreaterThan(0);
-  }
   // Some were in the middle, or nothing was shown.
   expect(counted.resumed).toBeGreaterThan(0);
 }

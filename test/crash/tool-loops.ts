@@ -117,8 +117,18 @@ export class LoopLoad {
     this.#workers = Array.from({ length: options.workers }, (_, at) => this.#work(at));
   }
 
-  /** Resolves when the last loops have ended. */
+  /** Resolves when requests of each kind have been answered, and the last ones have ended. */
   async close(): Promise<void> {
+    const names = this.#options.kinds.map((kind) => kind.join("+"));
+    await until(
+      "requests of each kind are answered",
+      () => {
+        const answered = this.loops.filter(({ end }) => end === "answered");
+        const those = new Set(answered.map(({ features }) => nameOf(features)));
+        return names.every((name) => those.has(name));
+      },
+      PATIENCE_MS,
+    );
     this.#isClosed = true;
     await Promise.all(this.#workers);
   }
