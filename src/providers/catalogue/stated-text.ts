@@ -31,7 +31,7 @@ const moderator = (
   price: { tokens },
 });
 
-/** Of Cohere's third version: 512 tokens, for all the same price. */
+/** An embedding model of Cohere's third version, which takes 512 tokens. */
 const thirdEmbedder = (name: string, displayName: string): StatedText => ({
   ...{ category: "embedding", name, displayName, contextLength: 512 },
   price: { tokens: 0.1 },
