@@ -33,6 +33,11 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
+  /**
+   * True if the sandbox searches the web and moderates unless something else is configured for that: on a trial
+   * install. Next to hosted providers its made-up results would be taken for real ones.
+   */
+  readonly sandboxStandsIn: boolean;
   /** Without Stripe, the test processor takes payments, and credits money for nothing. */
   readonly testPayments: boolean;
   /** The proxies that calls to providers go through. */
@@ -94,8 +99,9 @@ function readParts(
   const file = faults.attempt(() => readConfigFile(environment, cwd, faults), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
+  const sandboxStandsIn = file?.sandbox === true && !(providers ?? []).some(isHosted);
   const moderationModel =
-    settings.moderationModel ?? (file?.sandbox ? SANDBOX_MODERATION : undefined);
+    settings.moderationModel ?? (sandboxStandsIn ? SANDBOX_MODERATION : undefined);
   if (providers !== undefined) {
     faults.attempt(() => checkModerationModel(moderationModel, providers), undefined);
   }
@@ -110,6 +116,7 @@ function readParts(
     ...accessKeys,
     ...external.services,
     moderationModel,
+    sandboxStandsIn,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: file?.path,
     providers: providers ?? [],

@@ -231,7 +231,7 @@ const SETTINGS = [
     name: "GATEWAY_MODERATION_MODEL",
     default: null,
     meaning:
-      "provider and model that decide for guardrails of type `moderation`, such as `openai/omni-moderation-latest`; the operator pays for it. The provider has OpenAI's interface, with `/moderations`; unset, `sandbox/moderation` decides, which knows the names of categories alone, or without the sandbox nothing does",
+      "provider and model that decide for guardrails of type `moderation`, such as `openai/omni-moderation-latest`; the operator pays for it. The provider has OpenAI's interface, with `/moderations`; unset, `sandbox/moderation` decides, which knows only the names of categories; if a hosted provider is configured, or the sandbox is off, such guardrails cannot be created",
   },
   {
     name: "GATEWAY_CODE_INTERPRETER",
@@ -339,7 +339,7 @@ const SETTINGS = [
     name: "GATEWAY_SEARCH_BACKEND",
     default: null,
     meaning:
-      "searches the web for models: `searxng`, `brave`, `tavily` or `exa`; unset, the sandbox answers with results of its own, or without the sandbox nothing does",
+      "searches the web for models: `searxng`, `brave`, `tavily` or `exa`; unset, the sandbox answers with results of its own; if a hosted provider is configured, or the sandbox is off, requests for a search are 400",
   },
   {
     name: "GATEWAY_SEARCH_URL",

@@ -57,6 +57,7 @@ describe("without any variable", () => {
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
       moderationModel: "sandbox/moderation",
+      sandboxStandsIn: true,
       codeInterpreter: undefined,
       debugEcho: false,
       testPayments: true,
@@ -340,6 +341,20 @@ describe("each variable takes what is documented", () => {
       expect(read(environment)).toMatchObject(expected);
     });
   }
+});
+
+test("the sandbox searches and moderates on a trial install only, never next to a hosted provider", () => {
+  const standsIn = (environment: Record<string, string>) => {
+    const { sandboxStandsIn, moderationModel } = read(environment);
+    return { sandboxStandsIn, moderationModel };
+  };
+  const onTrial = { sandboxStandsIn: true, moderationModel: "sandbox/moderation" };
+  expect(standsIn({})).toEqual(onTrial);
+  expect(standsIn({ VLLM_BASE_URL: "http://127.0.0.1:8000/v1" })).toEqual(onTrial);
+  expect(standsIn({ OPENAI_API_KEY: "sk-1" })).toEqual({
+    sandboxStandsIn: false,
+    moderationModel: undefined,
+  });
 });
 
 describe("what is set without effect is told", () => {
