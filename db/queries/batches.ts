@@ -177,14 +177,18 @@ export async function beginLines(
     WHERE id = ${id} AND in_progress_at IS NULL`;
 }
 
-/** The input is not valid: no line was called. */
+/**
+ * The input is not valid: no line was called. Returns the batch as it is now, or undefined if it had ended before.
+ */
 export async function failBatch(
   sql: DatabaseTransaction,
   id: string,
   faults: readonly BatchFault[],
-): Promise<void> {
-  await sql`UPDATE batches SET status = 'failed', faults = ${JSON.stringify(faults)}::text::jsonb,
-    ended_at = clock_timestamp() WHERE id = ${id}`;
+): Promise<BatchRecord | undefined> {
+  const ended =
+    await sql`UPDATE batches SET status = 'failed', faults = ${JSON.stringify(faults)}::text::jsonb,
+    ended_at = clock_timestamp() WHERE id = ${id} AND ended_at IS NULL`;
+  return ended.count === 0 ? undefined : readBatch(sql as unknown as Database, id);
 }
 
 /** Every line has its result, and the files are written next. */
@@ -202,10 +206,17 @@ export async function finalizeBatch(
       SELECT FROM provider_batch_lines WHERE batch_id = ${id} AND request_id IS NOT NULL)`;
 }
 
-/** The files are written. What was kept of its lines is removed next. */
-export async function endBatch(sql: DatabaseTransaction, id: string): Promise<void> {
-  await sql`UPDATE batches SET status = coalesce(ends_as, 'cancelled'), attempts = 0,
+/**
+ * The files are written. What was kept of its lines is removed next. Returns the batch as it is now, or undefined if it
+ * had ended before.
+ */
+export async function endBatch(
+  sql: DatabaseTransaction,
+  id: string,
+): Promise<BatchRecord | undefined> {
+  const ended = await sql`UPDATE batches SET status = coalesce(ends_as, 'cancelled'), attempts = 0,
     ended_at = clock_timestamp() WHERE id = ${id} AND ended_at IS NULL`;
+  return ended.count === 0 ? undefined : readBatch(sql as unknown as Database, id);
 }
 
 /** The next attempt follows after a delay that doubles with each attempt that brought it nothing. */

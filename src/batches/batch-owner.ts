@@ -16,6 +16,9 @@ import {
   restBatch,
   restBatchFor,
 } from "../../db/queries/batches.ts";
+import { insertOutboxEvent } from "../../db/queries/outbox.ts";
+import { batchCompleted } from "../events/batch-completed.ts";
+import { batchFailed } from "../events/batch-failed.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import { type BatchEnd, type BatchRecord, isEnded } from "../lib/batch.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -169,10 +172,9 @@ export class BatchOwner {
   async #check(run: Run, batch: BatchRecord): Promise<void> {
     const input = await this.#readInput(batch);
     const checked = await checkInput(input, batch.endpoint);
-    await this.#runs.guarded(run, (sql) => {
-      return "faults" in checked
-        ? failBatch(sql, batch.id, checked.faults)
-        : beginLines(sql, batch.id, checked.total);
+    await this.#runs.guarded(run, async (sql) => {
+      if ("faults" in checked) await emitEnd(sql, await failBatch(sql, batch.id, checked.faults));
+      else await beginLines(sql, batch.id, checked.total);
     });
   }
 
@@ -252,7 +254,7 @@ export class BatchOwner {
     if (batch.errorFile !== null) {
       await this.#writeFile(batch, batch.errorFile, { name: "error", isFailed: true });
     }
-    await this.#runs.guarded(run, (sql) => endBatch(sql, batch.id));
+    await this.#runs.guarded(run, async (sql) => emitEnd(sql, await endBatch(sql, batch.id)));
   }
 
   async #writeFile(
@@ -326,4 +328,28 @@ class Run extends OwnedRun {
   #end(end: BatchEnd): void {
     if (!this.#ended.signal.aborted) this.#ended.abort(end);
   }
+}
+
+/** Writes the event of a batch that has ended in this transaction. A batch that was cancelled has none. */
+async function emitEnd(sql: DatabaseTransaction, batch: BatchRecord | undefined): Promise<void> {
+  if (batch === undefined || batch.status === "cancelled") return;
+  const { organizationId, total, completed, failed, status, faults } = batch;
+  const data = {
+    batch_id: batch.id,
+    key_id: batch.keyId,
+    endpoint: batch.endpoint,
+    request_counts: { total, completed, failed },
+    output_file_id: batch.outputFile,
+    error_file_id: batch.errorFile,
+  };
+  if (status === "completed") {
+    await insertOutboxEvent(sql, batchCompleted.build(newId("evt"), organizationId, data));
+    return;
+  }
+  const { code, message } = faults?.[0] ?? {
+    code: "batch_expired",
+    message: "The completion window ended before all lines were answered.",
+  };
+  const failure = { ...data, error: { code, message } };
+  await insertOutboxEvent(sql, batchFailed.build(newId("evt"), organizationId, failure));
 }

@@ -202,12 +202,12 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
 };
 
 function admittedHalf<Request extends AcceptedRequest, Answer>(
-  { title, statedLimit }: PaidEndpoint<Request, Answer>,
+  { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
   { requestId, startedMs, request, clientSignal, log }: ArrivedCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,
 ): AdmittedCall<Request> {
   return {
-    ...{ requestId, startedMs, request, clientSignal, log, plan, hold, fees, title },
+    ...{ requestId, startedMs, request, clientSignal, log, plan, hold, fees, route, title },
     statedLimit: statedLimit(request),
     explainsRoute: false,
     details: recordedDetails(request.fields),

@@ -172,7 +172,8 @@ export class CallCharge {
   }
 
   #eventOf(settled: SettlementFigures, errorCode?: string) {
-    return this.#dependencies.events?.ofCharge(this.#call.hold, settled, errorCode);
+    const { hold, route } = this.#call;
+    return this.#dependencies.events?.ofCharge({ hold, route }, settled, errorCode);
   }
 
   /** A charge that is not written here. */

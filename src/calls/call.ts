@@ -67,6 +67,8 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly statedLimit: number | undefined;
   /** Whether the caller asked how the call is routed. */
   readonly explainsRoute: boolean;
+  /** Method and path of its endpoint. */
+  readonly route: string;
   /** Begins the description of its transaction. */
   readonly title: string;
   /** Recorded with the charge. */

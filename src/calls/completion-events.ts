@@ -13,6 +13,13 @@ import type { GuardrailHit } from "../lib/request-facts.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 
+/** What a charge is for. */
+export interface ChargedCall {
+  readonly hold: Hold;
+  /** Method and path of its endpoint. */
+  readonly route: string;
+}
+
 /** The event that a charge is reported by, written with it. */
 export interface ChargeEvents {
   /**
@@ -20,7 +27,7 @@ export interface ChargeEvents {
    * @param errorCode set where the request failed although something of its answer is charged
    */
   ofCharge(
-    hold: Hold,
+    call: ChargedCall,
     figures: SettlementFigures,
     errorCode: string | undefined,
   ): StatementEffect | undefined | Promise<StatementEffect | undefined>;
@@ -60,8 +67,6 @@ interface CompletionEventsDependencies {
   onWritten(): void;
 }
 
-const ROUTE = "/v1/chat/completions";
-
 /**
  * completion.success and completion.error (spec 6.1). Where something is charged the event is
  * written with the charge; the others are written by themselves. A request has one event, whose id follows
@@ -75,24 +80,24 @@ export class CompletionEvents implements ChargeEvents {
   }
 
   ofCharge(
-    hold: Hold,
+    call: ChargedCall,
     figures: SettlementFigures,
     errorCode: string | undefined,
   ): StatementEffect | undefined | Promise<StatementEffect | undefined> {
     const { successSample, random } = this.#dependencies;
     if (errorCode === undefined && random() >= successSample) return undefined;
-    return this.#eventOfCharge(hold, figures, errorCode);
+    return this.#eventOfCharge(call, figures, errorCode);
   }
 
   #eventOfCharge(
-    hold: Hold,
+    call: ChargedCall,
     figures: SettlementFigures,
     errorCode: string | undefined,
   ): StatementEffect | undefined | Promise<StatementEffect | undefined> {
     const type = errorCode === undefined ? "completion.success" : "completion.error";
-    const wanted = this.#dependencies.subscriptions.wants(hold.organizationId, type);
+    const wanted = this.#dependencies.subscriptions.wants(call.hold.organizationId, type);
     const effect = (isWanted: boolean) =>
-      isWanted ? outboxEffect(this.#chargeEvent(hold, figures, errorCode)) : undefined;
+      isWanted ? outboxEffect(this.#chargeEvent(call, figures, errorCode)) : undefined;
     return wanted instanceof Promise ? wanted.then(effect) : effect(wanted);
   }
 
@@ -100,13 +105,15 @@ export class CompletionEvents implements ChargeEvents {
     this.#dependencies.onWritten();
   }
 
-  /** Receives every request when it has ended, and emits events for failed chat completions. */
-  noteFinished(request: RequestRecord): void {
+  /**
+   * Receives every request when it has ended, and emits the event of one that failed at a billed endpoint.
+   * @param isBilled whether its endpoint is one
+   */
+  noteFinished(request: RequestRecord, isBilled: boolean): void {
     const { status, errorCode, organizationId } = request;
     if (request.guardrailHits !== undefined) this.#noteGuardrail(request, request.guardrailHits);
     if (status < 400 && errorCode === undefined) return;
-    if (request.route !== ROUTE || request.method !== "POST" || organizationId === undefined)
-      return;
+    if (!isBilled || organizationId === undefined) return;
     const { subscriptions, write } = this.#dependencies;
     const emit = (isWanted: boolean) => {
       if (isWanted) write(this.#failureEvent(request, organizationId, errorCode ?? "internal"));
@@ -135,11 +142,16 @@ export class CompletionEvents implements ChargeEvents {
     else emit(wanted);
   }
 
-  #chargeEvent(hold: Hold, figures: SettlementFigures, errorCode: string | undefined): OutboxEvent {
+  #chargeEvent(
+    { hold, route }: ChargedCall,
+    figures: SettlementFigures,
+    errorCode: string | undefined,
+  ): OutboxEvent {
     const { requestId, organizationId } = hold;
     const common = {
       request_id: requestId,
       key_id: hold.keyId,
+      endpoint: route.slice(route.indexOf("/")),
       model: figures.model,
       provider: figures.provider,
       usage: usageOf(figures.promptTokens, figures.completionTokens),
@@ -158,6 +170,7 @@ export class CompletionEvents implements ChargeEvents {
       request_id: request.requestId,
       // Every request of an organization was made with one of its keys.
       key_id: request.keyId!,
+      endpoint: request.route,
       model: request.model ?? null,
       provider: request.provider ?? null,
       usage: promptTokens === undefined ? null : usageOf(promptTokens, completionTokens ?? 0),

@@ -304,6 +304,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       tokens,
       statedLimit,
       explainsRoute: request.fields.route_explain === true,
+      route: this.endpoint.route,
       title: this.endpoint.title,
       details: recordedDetails(request.fields),
       claim,

@@ -200,10 +200,11 @@ export function composeFailedRequests(
   { completionEvents }: Pick<AppParts["webhooks"], "completionEvents">,
 ): { readonly failedRequests: FailedRequests; note(request: RequestRecord): void } {
   const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
+  const routes = new Set(paid.map(({ method, path }) => `${method} ${path}`));
   const failedRequests = new FailedRequests({
     sql: background,
     steadyClock: steady(clock),
-    routes: new Set(paid.map(({ method, path }) => `${method} ${path}`)),
+    routes,
     statusOf: (code) => (ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal).status,
     onError,
   });
@@ -215,7 +216,7 @@ export function composeFailedRequests(
   return {
     failedRequests,
     note(request) {
-      completionEvents.noteFinished(request);
+      completionEvents.noteFinished(request, routes.has(`${request.method} ${request.route}`));
       failedRequests.note(request);
     },
   };

@@ -4,7 +4,8 @@ import { defineEvent } from "./definition.ts";
 
 export const completionError = defineEvent({
   type: "completion.error",
-  summary: "A completion failed, before or after a part of it was delivered.",
+  summary:
+    "A request to a billed endpoint failed, before or after a part of its answer was delivered.",
   payload: Type.Object(
     {
       ...COMPLETION_FIELDS,

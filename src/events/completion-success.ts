@@ -14,6 +14,8 @@ export const completionUsage = Type.Object(
 export const COMPLETION_FIELDS = {
   request_id: Type.String(),
   key_id: Type.String(),
+  /** Path of the endpoint. */
+  endpoint: Type.String(),
   status: Type.Integer(),
   cost_usd: Type.Number(),
   latency_ms: Type.Integer(),
@@ -22,6 +24,7 @@ export const COMPLETION_FIELDS = {
 export const SAMPLE_COMPLETION = {
   request_id: "req_test",
   key_id: "key_test",
+  endpoint: "/v1/chat/completions",
   model: "sandbox/chat",
   provider: "sandbox",
   latency_ms: 250,
@@ -30,7 +33,7 @@ export const SAMPLE_COMPLETION = {
 export const completionSuccess = defineEvent({
   type: "completion.success",
   summary:
-    "A completion succeeded. GATEWAY_COMPLETION_SUCCESS_SAMPLE is the share that is reported.",
+    "A request to a billed endpoint succeeded. GATEWAY_COMPLETION_SUCCESS_SAMPLE is the share that is reported.",
   payload: Type.Object(
     {
       ...COMPLETION_FIELDS,

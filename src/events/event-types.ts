@@ -1,3 +1,5 @@
+import { batchCompleted } from "./batch-completed.ts";
+import { batchFailed } from "./batch-failed.ts";
 import { budgetExhausted } from "./budget-exhausted.ts";
 import { budgetThreshold } from "./budget-threshold.ts";
 import { cachePurged } from "./cache-purged.ts";
@@ -30,6 +32,8 @@ const EVENTS = [
   endpointUnhealthy,
   fineTuningJobSucceeded,
   fineTuningJobFailed,
+  batchCompleted,
+  batchFailed,
   guardrailTriggered,
   cachePurged,
 ] as const;

@@ -1,5 +1,6 @@
 import { authored } from "../../db/authored.ts";
 import type { Database } from "../../db/client.ts";
+import { insertOutboxEvents } from "../../db/queries/outbox.ts";
 import {
   deleteProviderKey,
   insertProviderKey,
@@ -9,6 +10,7 @@ import {
 import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import type { OwnProviders } from "../calls/routing/own-providers.ts";
 import { type EgressGuard, EgressRefused, NameNotResolved } from "../egress/guard.ts";
+import { providerKeyInvalid } from "../events/provider-key-invalid.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -59,7 +61,16 @@ export class ProviderKeys {
   async add(organizationId: string, key: NewKey, author: Author): Promise<ProviderKeyRecord> {
     const { sql, keyring, clock, ownKeys } = this.#dependencies;
     const baseUrl = key.baseUrl === undefined ? null : await this.#checkedUrl(key.baseUrl);
-    await this.#assertTaken(key, baseUrl);
+    try {
+      await this.#assertTaken(key, baseUrl);
+    } catch (error) {
+      if (error instanceof GatewayError && error.code === "invalid_provider_key") {
+        const data = { provider_key_id: null, provider: key.provider };
+        const event = providerKeyInvalid.build(newId("evt"), organizationId, data);
+        await insertOutboxEvents(sql, [event]);
+      }
+      throw error;
+    }
     const plain = new TextEncoder().encode(key.key);
     const record = await insertProviderKey(
       authored(sql, author),

@@ -49,6 +49,8 @@ const charges = async (keyId?: string) => {
       ${keyId === undefined ? gateway.sql`` : gateway.sql`AND key_id = ${keyId}`}`;
   return rows.map((row) => row.request_id);
 };
+const eventsOf = (batchId: string) =>
+  gateway.sql`SELECT type, data FROM outbox WHERE data->>'batch_id' = ${batchId}`;
 const kept = async () => {
   const [row] = await gateway.sql<{ kept: number }[]>`SELECT
     (SELECT count(*)::int FROM batch_lines) + (SELECT count(*)::int FROM batch_contents)
@@ -97,6 +99,19 @@ describe("a batch", () => {
         ended.completed_at,
       ];
       expect(times).toEqual(times.toSorted());
+      expect([...(await eventsOf(batch.id))]).toEqual([
+        {
+          type: "batch.completed",
+          data: {
+            batch_id: batch.id,
+            key_id: expect.stringMatching(/^key_/),
+            endpoint: "/v1/chat/completions",
+            request_counts: { total: 4, completed: 2, failed: 2 },
+            output_file_id: ended.output_file_id,
+            error_file_id: ended.error_file_id,
+          },
+        },
+      ]);
       const answers = await linesOf(gateway, ended.output_file_id);
       expect(answers.map(({ custom_id }) => custom_id)).toEqual(["one", 'q"uote']);
       for (const { id, error, response, custom_id } of answers) {
@@ -293,7 +308,11 @@ describe("a batch whose input is at fault fails, and calls nothing", () => {
     ["unsupported_parameter", 1, chatLine("a", { metadata: { idempotency_key: "k" } })],
   ])("%s", async (code, line, lines) => {
     const before = (await charges()).length;
-    const ended = await endedBatch(gateway, (await createBatch(gateway, lines)).id);
+    const batch = await createBatch(gateway, lines);
+    const ended = await endedBatch(gateway, batch.id);
+    expect([...(await eventsOf(batch.id))]).toMatchObject([
+      { type: "batch.failed", data: { error: { code }, output_file_id: null } },
+    ]);
     expect(ended).toMatchObject({
       status: "failed",
       failed_at: expect.any(Number),
@@ -329,6 +348,7 @@ describe("a batch that ends before its lines are called", () => {
       expect(await cancelled.json()).toMatchObject({ status: "cancelling" });
       const ended = await endedBatch(gateway, batch.id);
       expect(ended).toMatchObject({ status: "cancelled", cancelled_at: expect.any(Number) });
+      expect([...(await eventsOf(batch.id))]).toEqual([]);
       const answers = await linesOf(gateway, ended.output_file_id);
       const errors = await linesOf(gateway, ended.error_file_id);
       expect(ended.request_counts).toEqual({

@@ -36,6 +36,7 @@ function chargeWith(holdNano: bigint, budgetNano?: bigint) {
   const call = {
     hold: { holdNano, budgetNano },
     fees: { of: ({ ownKeyId }: Candidate) => (ownKeyId ? 0n : 400n), highest: 400n },
+    route: "POST /v1/test",
     title: "Test",
     details: null,
   } as unknown as AdmittedCall<AcceptedRequest>;

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { EVENT_DEFINITIONS, EVENT_TYPES, sampleData } from "../../src/events/event-types.ts";
 import { FAILING_SUFFIX } from "../../src/providers/sandbox/tuning/fine-tuning-provider.ts";
 import { addSecretKey } from "../support/api-keys.ts";
+import { chatLine, createBatch } from "../support/batches.ts";
 import { payloadFaults } from "../support/event-payload.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -51,6 +52,7 @@ test("every event that the gateway emits has the payload of its type", async () 
   await callModels(poor.secretKey);
   await train("good");
   await train(FAILING_SUFFIX);
+  await runBatches();
   const emitted = EVENT_TYPES.filter(
     (type) => ![...NOT_EMITTED, ...CHECKED_ELSEWHERE].includes(type),
   ).sort();
@@ -90,6 +92,11 @@ async function callModels(poorKey: string): Promise<void> {
   expect((await chat(gateway.secretKey, "sandbox/error-500")).status).toBe(502);
   expect((await chat(exhausted, "sandbox/chat")).status).toBe(402);
   expect((await chat(poorKey, "sandbox/chat")).status).toBe(200);
+}
+
+async function runBatches(): Promise<void> {
+  await createBatch(gateway, chatLine("one"));
+  await createBatch(gateway, "{}\n");
 }
 
 async function train(suffix: string): Promise<void> {

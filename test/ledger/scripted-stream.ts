@@ -179,6 +179,7 @@ export function scriptedStream(
       fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },
       statedLimit: undefined,
       explainsRoute: false,
+      route: "POST /v1/chat/completions",
       title: "Chat completion",
       details: null,
       claim: free && ({ idempotencyKey: "key" } as AdmittedChat["claim"]),

@@ -187,7 +187,7 @@ describe("a provider key", () => {
     expect(provider.calls.at(-1)).toBe(OPERATORS_KEY);
   });
 
-  test("that the provider refuses is not stored, and not quoted", async () => {
+  test("that the provider refuses is not stored, and not quoted, and is reported", async () => {
     const owner = await tenant();
     const key = "sk-refused-0123456789abcdef";
     const body = { provider: "house", key };
@@ -199,6 +199,10 @@ describe("a provider key", () => {
     expect(error.message).not.toContain(key);
     expect(await listed(owner)).toEqual([]);
     expect(gateway.logLines.join("")).not.toContain(key);
+    const events = await gateway.sql`SELECT data FROM outbox
+      WHERE organization_id = ${owner.id} AND type = 'provider_key.invalid'`;
+    expect(events.map(({ data }) => data)).toEqual([{ provider_key_id: null, provider: "house" }]);
+    expect(payloadFaults("provider_key.invalid", events[0]!.data)).toEqual([]);
   });
 
   test.each([

@@ -54,6 +54,7 @@ describe("with one", () => {
     expect(data).toEqual({
       request_id: response.headers.get("x-gateway-request-id"),
       key_id: expect.stringMatching(/^key_/),
+      endpoint: "/v1/chat/completions",
       model: response.headers.get("x-gateway-model"),
       provider: "primary",
       status: 200,
@@ -101,6 +102,43 @@ describe("with one", () => {
         error: { code, type: expect.any(String) },
       });
       expect(data.key_id).toStartWith("key_");
+    }
+  });
+
+  test("every billed endpoint is reported by the same rule, with its path", async () => {
+    const cases: [path: string, body: object][] = [
+      ["/v1/chat/completions", { messages: [{ role: "user", content: "a" }] }],
+      ["/v1/messages", { messages: [{ role: "user", content: "a" }], max_tokens: 5 }],
+      ["/v1/responses", { input: "a" }],
+      ["/v1/embeddings", { input: "a" }],
+      ["/v1/moderations", { input: "a" }],
+      ["/v1/rerank", { query: "a", documents: ["a"] }],
+      ["/v1/images/generations", { prompt: "a" }],
+      ["/v1/audio/speech", { input: "a", voice: "alloy" }],
+    ];
+    const models: Record<string, string> = {
+      "/v1/embeddings": "sandbox/embed",
+      "/v1/images/generations": "sandbox/image",
+      "/v1/audio/speech": "sandbox/tts",
+      "/v1/moderations": "sandbox/moderation",
+      "/v1/rerank": "sandbox/rerank",
+    };
+    for (const [endpoint, body] of cases) {
+      const failed = await gateway.request("POST", endpoint, { ...body, model: "unknown" });
+      expect({ endpoint, status: failed.status }).toEqual({ endpoint, status: 404 });
+      expect(await eventOf(failed)).toMatchObject({
+        type: "completion.error",
+        data: { endpoint, status: 404, model: null, cost_usd: 0 },
+      });
+      const model = models[endpoint] ?? "sandbox/chat";
+      const answered = await gateway.request("POST", endpoint, { ...body, model });
+      if (answered.status === 404) continue;
+      expect({ endpoint, status: answered.status }).toEqual({ endpoint, status: 200 });
+      await answered.arrayBuffer();
+      expect(await eventOf(answered)).toMatchObject({
+        type: "completion.success",
+        data: { endpoint, status: 200 },
+      });
     }
   });
 

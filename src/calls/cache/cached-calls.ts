@@ -169,6 +169,7 @@ export class CachedCalls {
       fees: NO_FEES,
       statedLimit: undefined,
       explainsRoute: false,
+      route: endpoint.route,
       title: endpoint.title,
       details: recordedDetails(request.fields),
       claim,
