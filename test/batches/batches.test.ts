@@ -391,6 +391,10 @@ describe("a batch that ends before its lines are called", () => {
       expect(await linesOf(gateway, ended.error_file_id)).toMatchObject([
         { custom_id: "a", response: null, error: { code: "batch_expired" } },
       ]);
+      const { error_file_id } = ended;
+      expect([...(await eventsOf(batch.id))]).toMatchObject([
+        { type: "batch.failed", data: { error: { code: "batch_expired" }, error_file_id } },
+      ]);
     },
     TIMEOUT_MS,
   );

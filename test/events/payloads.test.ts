@@ -92,11 +92,16 @@ async function callModels(poorKey: string): Promise<void> {
   expect((await chat(gateway.secretKey, "sandbox/error-500")).status).toBe(502);
   expect((await chat(exhausted, "sandbox/chat")).status).toBe(402);
   expect((await chat(poorKey, "sandbox/chat")).status).toBe(200);
+  const init = { key: gateway.managementKey };
+  const limited = { name: "limited", daily_budget_usd: 1 };
+  const { id, key } = await (await gateway.request("POST", "/v1/keys", limited, init)).json();
+  expect((await chat(key, "sandbox/chat")).status).toBe(200);
+  await gateway.request("PATCH", `/v1/keys/${id}`, { daily_budget_usd: 0.000_000_1 }, init);
 }
 
 async function runBatches(): Promise<void> {
   await createBatch(gateway, chatLine("one"));
-  await createBatch(gateway, "{}\n");
+  await createBatch(gateway, chatLine("one") + chatLine("one"));
 }
 
 async function train(suffix: string): Promise<void> {
