@@ -129,6 +129,7 @@ export function settingsRoutes(
       tag,
       summary: "Price of the paid plan, which the payment processor is asked for",
       access: billing,
+      asksOtherServers: true,
       responses: { 200: { description: "The price", schema: planPrice } },
       handle: async () => jsonResponse({ price: await priceOf(offers) }),
     },

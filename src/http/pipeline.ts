@@ -258,7 +258,8 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (keyAccessOf(access).kind === "administration") {
         const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
         if (counting instanceof Promise) await counting;
-        if (definition.method === "GET") return this.#leave(await this.#answerRead());
+        const isRead = definition.method === "GET" && definition.asksOtherServers !== true;
+        if (isRead) return this.#leave(await this.#answerRead());
       }
       const answered = definition.handle(this);
       return this.#leave(answered instanceof Promise ? await answered : answered);

@@ -122,6 +122,8 @@ export interface RouteDefinition {
   readonly query?: TSchema;
   /** Of a page, whose script reads the query: any is accepted. */
   readonly ignoresQuery?: true;
+  /** The handler waits for another server: while it does, it takes no place among administrative reads. */
+  readonly asksOtherServers?: true;
   readonly body?: TSchema;
   /** A request may come without a body, which then counts as an empty object. */
   readonly bodyIsOptional?: true;

@@ -41,7 +41,10 @@ beforeAll(async () => {
     { id: "acme", type: "openai", base_url: `${provider.origin}/v1`, api_key: "sk-house" },
   ];
   [gateway, sold, browser] = await Promise.all([
-    startTestGateway({ configuration: { providers } }),
+    startTestGateway({
+      configuration: { providers },
+      environment: { GATEWAY_TEST_PAYMENTS: "true" },
+    }),
     startTestGateway({
       environment: { ...stripe.environment, STRIPE_PRO_PRICE_ID: "price_pro" },
     }),

@@ -322,7 +322,7 @@ describe("each recorded answer of OpenAI's wire", () => {
 
 describe("errors", () => {
   test.each([
-    [400, "unsupported_parameter", { tools: [{ type: "web_search" }] }],
+    [400, "unsupported_parameter", { tools: [{ type: "riddle" }] }],
     [400, "invalid_body", { temperature: "5" }],
     [400, "invalid_body", { input: [{ type: "item_reference", id: "msg_x" }] }],
     [404, "model_not_found", { model: "no/such" }],

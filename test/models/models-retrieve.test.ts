@@ -45,7 +45,7 @@ test("takes an id raw and percent-encoded, in either case of the digits", async 
   }
 });
 
-test.each(["gw", "x", "gw:80", "127.0.0.1:3000", "gateway.example.com", ""])(
+test.each(["gw", "x", "gw:80", "127.0.0.1:3000", "gateway.example.com"])(
   "takes an id under whatever name the gateway is known: %s",
   async (host) => {
     for (const name of ["acme/quill-4o", "acme%2Fquill-4o"]) {
