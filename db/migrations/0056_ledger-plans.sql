@@ -448,6 +448,7 @@ LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = o
 DECLARE
   v_locked text[];
   v_knows boolean;
+  v_id text;
 BEGIN
   -- A key share: the reaper's FOR UPDATE waits for it, and it for that, but no heartbeat does.
   SELECT i.knows_provider_batches INTO v_knows FROM instances i
@@ -459,19 +460,24 @@ BEGIN
   SELECT DISTINCT p_kind, wanted, 0 FROM unnest(p_ids) AS wanted ORDER BY wanted
   ON CONFLICT ON CONSTRAINT actor_leases_kind_id_pk DO NOTHING;
   v_locked := ARRAY(
-    SELECT l.id FROM actor_leases l WHERE l.kind = p_kind AND l.id = ANY (p_ids)
-    ORDER BY l.id FOR UPDATE SKIP LOCKED);
-  -- A statement of its own, whose snapshot is younger than the locks.
-  RETURN QUERY
-  UPDATE actor_leases l
-  SET instance_id = p_instance, instance_epoch = p_instance_epoch, epoch = l.epoch + 1
-  WHERE l.kind = p_kind AND l.id = ANY (v_locked)
-    AND (l.instance_id = p_instance OR NOT EXISTS (
-      SELECT 1 FROM instances i WHERE i.id = l.instance_id AND i.epoch = l.instance_epoch AND i.alive
-        AND (NOT p_judges OR i.heartbeat_at > clock_timestamp() - instance_lease())))
-    AND (v_knows OR p_kind <> 'batch' OR NOT EXISTS (
-      SELECT 1 FROM provider_batches p WHERE p.batch_id = l.id))
-  RETURNING l.id, l.epoch;
+    SELECT locked.id FROM (SELECT DISTINCT wanted FROM unnest(p_ids) AS wanted ORDER BY wanted) w
+    CROSS JOIN LATERAL (
+      SELECT l.id FROM actor_leases l WHERE l.kind = p_kind AND l.id = w.wanted
+      LIMIT 1 FOR UPDATE SKIP LOCKED) locked);
+  -- Statements of their own, whose snapshots are younger than the locks. One for each id: before version 17, Postgres may
+  -- read all leases of a kind for an array of ids.
+  FOREACH v_id IN ARRAY v_locked LOOP
+    RETURN QUERY
+    UPDATE actor_leases l
+    SET instance_id = p_instance, instance_epoch = p_instance_epoch, epoch = l.epoch + 1
+    WHERE l.kind = p_kind AND l.id = v_id
+      AND (l.instance_id = p_instance OR NOT EXISTS (
+        SELECT 1 FROM instances i WHERE i.id = l.instance_id AND i.epoch = l.instance_epoch AND i.alive
+          AND (NOT p_judges OR i.heartbeat_at > clock_timestamp() - instance_lease())))
+      AND (v_knows OR p_kind <> 'batch' OR NOT EXISTS (
+        SELECT 1 FROM provider_batches p WHERE p.batch_id = l.id))
+    RETURNING l.id, l.epoch;
+  END LOOP;
 END
 $$;--> statement-breakpoint
 -- As in 0049.
