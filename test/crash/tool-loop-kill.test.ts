@@ -17,7 +17,7 @@ import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.t
  * in batches: each key and line is answered once and charged once, and what is not answered is not charged.
  * GATEWAY_TEST_LOOP_DISASTERS=100 is the long run, of each of the two tests.
  */
-const DISASTERS = Number(process.env.GATEWAY_TEST_LOOP_DISASTERS ?? 6);
+const DISASTERS = Number(process.env.GATEWAY_TEST_LOOP_DISASTERS ?? 3);
 const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_000);
 const TIMEOUT_MS = 180_000 + DISASTERS * 25_000;
 const PATIENCE_MS = 40_000;

@@ -42,6 +42,8 @@ function answerOf(
           kind: "secret",
           organizationId: "org",
           scopes: ["chat:completions"],
+          ...{ rateLimitRpm: null, rateLimitTpm: null, allowedModels: null, expiresAtMs: null },
+          ...{ dailyBudgetNano: null, monthlyBudgetNano: null },
         }),
       } as never,
       sessions: undefined as never,
