@@ -50,9 +50,12 @@ export function spawnCli(
   });
 }
 
-/** What --json printed. Fails where the command did not succeed in silence. */
+const MIGRATION_PROGRESS = /^(?:migrat(?:ing|ed) the database|waiting for another gateway).*\n/gm;
+
+/** What --json printed. Fails if the command failed, or said more than how a migration goes on. */
 export function printed<Shape>({ exitCode, stdout, stderr }: CliRun): Shape {
-  if (exitCode !== 0 || stderr !== "") throw new Error(`exit code ${exitCode}: ${stderr}`);
+  if (exitCode !== 0 || stderr.replaceAll(MIGRATION_PROGRESS, "") !== "")
+    throw new Error(`exit code ${exitCode}: ${stderr}`);
   return JSON.parse(stdout) as Shape;
 }
 

@@ -48,7 +48,7 @@ describe("a webhook", () => {
     expect(namesOf(receiver!)).toEqual(["first"]);
   });
 
-  test.each(["\ufeffsecret of ours", " \t spaces around ", "schlüssel 🔑 schlüssel"])(
+  test.each(["\ufeffsecret of our own", " \t spaces around ", "schlüssel 🔑 schlüssel"])(
     "signs with the secret that it was given, each character of %j, and after a rotation too",
     async (secret) => {
       const owner = await addHookOwner(gateway);
