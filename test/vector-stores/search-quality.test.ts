@@ -7,6 +7,7 @@ import { vectorStoreCalls } from "../support/vector-stores.ts";
 
 const MAX_MS = 300;
 const LEAST_RIGHT = 18;
+const INDEXING_MS = 90_000;
 
 /** A store of the handbook's 200 pages, indexed. */
 async function handbookStore(gateway: FilesGateway): Promise<string> {
@@ -20,6 +21,7 @@ async function handbookStore(gateway: FilesGateway): Promise<string> {
   await until(
     "all pages are indexed",
     async () => (await call("GET", `/${id}`)).file_counts.completed === ids.length,
+    INDEXING_MS,
   );
   return id;
 }
@@ -46,5 +48,5 @@ test.each([
       await gateway.stop();
     }
   },
-  60_000,
+  2 * INDEXING_MS,
 );
