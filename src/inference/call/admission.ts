@@ -45,7 +45,7 @@ export interface Caller {
 }
 
 /** A request that arrives at a billed endpoint. */
-export interface Arrival {
+export interface RateSubject {
   readonly caller: Caller;
   readonly requestId: string;
   /** The headers of the rate window where the request took its place in it before; else undefined. */
@@ -94,7 +94,7 @@ export class CallAdmission {
   takeRate({
     caller: { key, givesWay },
     takenRate,
-  }: Pick<Arrival, "caller" | "takenRate">): RateHeaders | Promise<RateHeaders> {
+  }: Pick<RateSubject, "caller" | "takenRate">): RateHeaders | Promise<RateHeaders> {
     if (takenRate !== undefined) return takenRate;
     if (key.rateLimitRpm === null) return NO_HEADERS;
     const limit = givesWay === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
@@ -205,7 +205,7 @@ export class CallAdmission {
    * @param mostUnits what the limit of units was lowered to
    */
   hold(
-    { caller: { key }, requestId }: Arrival,
+    { caller: { key }, requestId }: RateSubject,
     { bounds, own }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,

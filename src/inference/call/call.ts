@@ -4,7 +4,7 @@ import type { TraceSpan } from "../../lib/trace.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
-import type { Arrival, Caller, Fees } from "./admission.ts";
+import type { RateSubject, Caller, Fees } from "./admission.ts";
 import type { CallHalf } from "./batched-call.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
 import type { CallTokens } from "./call-tokens.ts";
@@ -32,7 +32,7 @@ interface RunningRequest<Request> {
 export type OwnIdempotency = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 
 /** With what the line needs of the HTTP request it came with. */
-export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
+export interface ArrivedCall<Request> extends RateSubject, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
   readonly ownIdempotency?: OwnIdempotency | undefined;

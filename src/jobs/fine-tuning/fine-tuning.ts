@@ -16,7 +16,7 @@ import {
   TooManyJobsError,
   writeJobEffect,
 } from "../../../db/queries/fine-tuning-jobs.ts";
-import type { Arrival, CallAdmission, Caller, RateHeaders } from "../../inference/call/admission.ts";
+import type { RateSubject, CallAdmission, Caller, RateHeaders } from "../../inference/call/admission.ts";
 import { assertModelsAllowed, resolveModels } from "../../inference/call/routing/plan-route.ts";
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";
@@ -75,7 +75,7 @@ export class FineTuning {
 
   /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
   async create(
-    arrival: Arrival,
+    arrival: RateSubject,
     request: JobRequest,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
     const { models, providers, admission } = this.#dependencies;
