@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { healthRoutes, type Readiness } from "../../src/http/system/monitoring.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { callPublic } from "./public-context.ts";
 
 function ready(readiness: Readiness) {
