@@ -1,5 +1,5 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import type { CallAdmission, Caller } from "../inference/call/admission.ts";
+import type { Caller } from "./caller.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import {
   type Author,
@@ -89,7 +89,11 @@ export interface PipelineDependencies {
   readonly reads: FairSemaphore;
   /** Throws 429 if the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
-  readonly admission: Pick<CallAdmission, "admitLongBody">;
+  /**
+   * Decides from the head of a request if its long body is read: counts the request in the rate window and
+   * checks that the key has money left. Returns the headers of the rate window. Rejects with 429, 402 or 503.
+   */
+  admitLongBody(caller: Caller, log: RequestFacts): Promise<Readonly<Record<string, string>>>;
   record(request: RequestRecord): void;
   readonly tracing?: Tracing | undefined;
   /** A connection on which nothing moves for so long is closed. */
@@ -305,7 +309,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.admittedRateHeaders = await dependencies.admission.admitLongBody(this.caller, this.log);
+    this.admittedRateHeaders = await dependencies.admitLongBody(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */

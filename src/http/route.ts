@@ -1,11 +1,9 @@
 import { type TSchema, Type } from "typebox";
-import type { Caller } from "../inference/call/admission.ts";
-import type { BatchPhase } from "../inference/call/batched-call.ts";
-import type { InternalIdempotencyKey } from "../inference/call/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
+import type { Caller } from "./caller.ts";
 import type { ClientWire } from "./error-response.ts";
 import type { ModelForm } from "./model-form.ts";
 
@@ -85,14 +83,6 @@ export interface RequestContext {
    * takes no second one.
    */
   readonly admittedRateHeaders: Readonly<Record<string, string>> | undefined;
-  /**
-   * Keeps, before its charge, an answer that is too large to be kept under the request's idempotency key. Absent: it
-   * cannot be given again.
-   */
-  storeLargeResult?(body: Uint8Array): Promise<void>;
-  readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** Set where its provider answers it in a batch. */
-  readonly half?: BatchPhase | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

@@ -128,6 +128,6 @@ function plainNanoWithFee(costFemto: number, factor: number, rounding: number): 
   return (scaledNano - restNano) / BASIS_POINTS + Math.floor(rest / DIVISOR);
 }
 
-export function higher(one: FemtoUsd, other: FemtoUsd): FemtoUsd {
-  return one > other ? one : other;
+export function higher(left: FemtoUsd, right: FemtoUsd): FemtoUsd {
+  return left > right ? left : right;
 }

@@ -143,7 +143,7 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
   modalities: {
     kind: "answer",
     lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
-    isDefault: (value) => Array.isArray(value) && value.every((one) => one === "text"),
+    isDefault: (value) => Array.isArray(value) && value.every((modality) => modality === "text"),
   },
   // The voice and format of the audio that `modalities` requests.
   audio: { kind: "answer", lackedBy: allBut("openai", "azure") },

@@ -6,7 +6,7 @@ import type { ImageCall } from "./media.ts";
 /** The parts of an image request in which models differ. */
 export interface RequestedImages {
   readonly task: ImageCall["task"];
-  /** How many images it brings. */
+  /** Number of input images. */
   readonly inputs: number;
   readonly hasMask: boolean;
   /** The other fields in the request, by their names in the request. No value is null. */

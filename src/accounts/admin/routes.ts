@@ -11,7 +11,7 @@ import {
   type RequestContext,
   type RouteDefinition,
 } from "../../http/route.ts";
-import { idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
+import { idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";

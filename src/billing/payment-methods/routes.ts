@@ -3,7 +3,7 @@ import type { PaymentMethod } from "../../../db/queries/payment-methods.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { publicUrl } from "../../http/request-headers.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import { bodyHash, idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
+import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";

@@ -476,8 +476,8 @@ export function isRefusal(error: unknown): boolean {
  */
 function asProcessorError(cause: unknown): PaymentProcessorError {
   const isRetryable = !isRefusal(cause) || cause instanceof Stripe.errors.StripeRateLimitError;
-  const said = cause instanceof Error ? cause.message : String(cause);
-  return new PaymentProcessorError(`Stripe: ${said}`, isRetryable, cause);
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new PaymentProcessorError(`Stripe: ${reason}`, isRetryable, cause);
 }
 
 /** Calls Stripe and converts its errors. Only for calls that move no money. */

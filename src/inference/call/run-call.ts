@@ -27,7 +27,9 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { DefinitionCache } from "../definitions/known-definitions.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
-import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import type { Caller } from "../../http/caller.ts";
+import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
+import type { CallAdmission, Fees, RateHeaders } from "./admission.ts";
 import { runBatchPhase } from "./batched-call.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import type { CacheWriter } from "./cache/keeping.ts";
@@ -42,7 +44,7 @@ import {
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
-import { bodyHash, idempotencyKeyOf, storedKeyOf } from "./idempotency/idempotency.ts";
+import { storedKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { ByokKeys, LoadedByokKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
@@ -100,7 +102,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(arrived: IncomingCall<Request>): Promise<CallOutcome> {
-    if (arrived.half !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
+    if (arrived.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
     const order = arrived.headers && cacheOrderOf(arrived.headers);
     const claim = this.#claimOf(arrived);
     const guarding = this.guardOf(arrived);

@@ -17,12 +17,8 @@ import {
   writeJobEffect,
 } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { MoneyPort } from "../../billing/ledger/interface.ts";
-import type {
-  CallAdmission,
-  Caller,
-  RateHeaders,
-  RateSubject,
-} from "../../inference/call/admission.ts";
+import type { Caller } from "../../http/caller.ts";
+import type { CallAdmission, RateHeaders, RateSubject } from "../../inference/call/admission.ts";
 import { assertModelsAllowed, resolveModels } from "../../inference/call/routing/plan-route.ts";
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";

@@ -3,7 +3,7 @@ import { claimsAmong, removeStoredResult } from "../../../db/queries/idempotency
 import { completeFile, type IndexedFile } from "../../../db/queries/vector-store-indexing.ts";
 import { insertVectors, readWaitingChunks } from "../../../db/queries/vector-store-vectors.ts";
 import type { RequestContext } from "../../http/route.ts";
-import type { Caller } from "../../inference/call/admission.ts";
+import type { Caller } from "../../http/caller.ts";
 import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES } from "../../lib/errors.ts";
 import { quantised } from "./quantised-vector.ts";

@@ -13,7 +13,7 @@ export const JSON_TOOL = "answer_in_json";
 /** How a request demands JSON of a model. */
 export type JsonMode =
   | { readonly kind: "none" }
-  /** By `output_config.format`. */
+  /** The field `output_config.format`. */
   | { readonly kind: "schema"; readonly schema: Fields }
   /** The answer is the input of a tool that the model has to call. */
   | { readonly kind: "tool"; readonly schema: Fields };

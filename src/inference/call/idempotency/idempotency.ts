@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { DatabaseDeadlineError } from "../../../../db/bounded-database.ts";
 import type { StatementEffect } from "../../../../db/ledger/effects.ts";
 import type { InstanceIdentity } from "../../../../db/ledger/settle-batch.ts";
@@ -20,7 +19,6 @@ import { RunningCalls, type RunningCallsDependencies } from "./running-calls.ts"
 
 /** Results above this are not kept. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
-const MAX_KEY_CHARACTERS = 255;
 /** How long a caller waits for a key to be freed: a database that is out of reach holds no caller up. */
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
@@ -184,35 +182,6 @@ function conflict(message: string): GatewayError {
   return new GatewayError("idempotency_conflict", message);
 }
 
-/**
- * The idempotency key of a request, from its header and its metadata. Throws 400 where they differ or
- * one cannot be a key.
- */
-export function idempotencyKeyOf(header: string | null, metadataKey: unknown): string | undefined {
-  if (metadataKey !== undefined && metadataKey !== null && typeof metadataKey !== "string") {
-    throw new GatewayError("invalid_body", "metadata.idempotency_key must be a string.", {
-      param: "metadata.idempotency_key",
-    });
-  }
-  const key = metadataKey ?? header ?? undefined;
-  if (key === undefined) return undefined;
-  if (header !== null && metadataKey && header !== metadataKey) {
-    throw new GatewayError(
-      "invalid_body",
-      "The Idempotency-Key header and metadata.idempotency_key differ.",
-      { param: "metadata.idempotency_key" },
-    );
-  }
-  if (key === "" || key.length > MAX_KEY_CHARACTERS) {
-    throw new GatewayError(
-      "invalid_body",
-      `An idempotency key has 1 to ${MAX_KEY_CHARACTERS} characters.`,
-      { param: key === metadataKey ? "metadata.idempotency_key" : "Idempotency-Key" },
-    );
-  }
-  return key;
-}
-
 /** Keys under which releases up to 0.1 called lines of batches and chunks of files, next to those of clients. */
 const OF_FORMER_RELEASE = /^(?:client:)*(?:batch|vsf)_[0-9a-f]+:\d+$/;
 
@@ -224,7 +193,3 @@ export function storedKeyOf(clientKey: string): string {
   return OF_FORMER_RELEASE.test(clientKey) ? `client:${clientKey}` : clientKey;
 }
 
-/** SHA-256 of the route and the body, hex. */
-export function bodyHash(route: string, bodyText: string): string {
-  return createHash("sha256").update(route).update("\n").update(bodyText).digest("hex");
-}

@@ -1,6 +1,6 @@
 import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
+import { bodyHash } from "../../../http/idempotency-key.ts";
 import type { Preset } from "../../definitions/known-definitions.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
