@@ -4,8 +4,8 @@ import { GatewayError } from "../lib/errors.ts";
 const MAX_KEY_CHARACTERS = 255;
 
 /**
- * The idempotency key of a request, from its header and its metadata. Throws 400 where they differ or
- * one cannot be a key.
+ * Returns the idempotency key of a request, from its header or its metadata. Throws 400 if they
+ * differ or the key is invalid.
  */
 export function idempotencyKeyOf(header: string | null, metadataKey: unknown): string | undefined {
   if (metadataKey !== undefined && metadataKey !== null && typeof metadataKey !== "string") {
@@ -32,7 +32,7 @@ export function idempotencyKeyOf(header: string | null, metadataKey: unknown): s
   return key;
 }
 
-/** SHA-256 of the route and the body, hex. */
+/** Returns the SHA-256 of the route and the body in hex. */
 export function bodyHash(route: string, bodyText: string): string {
   return createHash("sha256").update(route).update("\n").update(bodyText).digest("hex");
 }

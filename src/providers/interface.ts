@@ -308,7 +308,8 @@ export interface Provider {
    */
   needsOutputLimit?(model: string, modelId?: string): boolean;
   /**
-   * Returns "able" if a model accepts requests in items, "always" if it accepts nothing else, and undefined if it does not.
+   * Returns "able" if a model accepts requests in items, "always" if it accepts nothing else, and undefined if it does
+   * not.
    */
   takesItems?(model: string, modelId?: string): "always" | "able" | undefined;
   /**

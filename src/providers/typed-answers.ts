@@ -74,7 +74,7 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   readonly #rewriter: StreamedAnswer<Uint8Array>;
   readonly #splitter = new EventSplitter(MAX_FRAME_BYTES);
   #events: ChatEvent[] = [];
-  #told: Usage | undefined;
+  #reportedUsage: Usage | undefined;
   #isFailed = false;
   #isEnded = false;
 
@@ -115,8 +115,8 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
       // The rewriter stores the error in `failure`.
     }
     this.#readFrames();
-    this.#tellUsage();
-    this.#tellFailure();
+    this.#emitUsage();
+    this.#emitFailure();
     if (this.#rewriter.isDone && !this.#isEnded) this.#drain();
     const events = this.#events;
     this.#events = [];
@@ -209,14 +209,14 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
     });
   }
 
-  #tellUsage(): void {
+  #emitUsage(): void {
     const { usage } = this.#rewriter;
-    if (usage === undefined || usage === this.#told) return;
-    this.#told = usage;
+    if (usage === undefined || usage === this.#reportedUsage) return;
+    this.#reportedUsage = usage;
     this.#events.push({ type: "usage", usage });
   }
 
-  #tellFailure(): void {
+  #emitFailure(): void {
     const { failure, mayReportUsage } = this.#rewriter;
     if (failure === undefined) return;
     if (!this.#isFailed) this.#events.push({ type: "error", failure });

@@ -33,7 +33,7 @@ export function eventsOfCompletion({ choices, usage }: TypedCompletion): ChatEve
     const { finish: reason, stopSequence } = answer;
     const end = stopSequence === undefined ? { reason } : { reason, stopSequence };
     const finish: ChatEvent = { type: "finish", choice, ...end };
-    if (answer.pieces !== undefined) return [...one.pieces, finish];
+    if (answer.pieces !== undefined) return [...answer.pieces, finish];
     const { text, reasoning = "", reasoningDetails: details = [], refusal, annotations } = answer;
     const parts: ChatEvent[] = [];
     if (reasoning !== "" || details.length > 0) {

@@ -242,7 +242,11 @@ export class Payments {
    * Returns the payment that was ordered before under the same id or idempotency key. Throws 409 if the body
    * differs.
    */
-  async #findEarlier({ intentId, keyId, idempotency }: PaymentOrder): Promise<PaymentIntent | undefined> {
+  async #findEarlier({
+    intentId,
+    keyId,
+    idempotency,
+  }: PaymentOrder): Promise<PaymentIntent | undefined> {
     const { sql } = this.#dependencies;
     if (intentId !== undefined) return findPaymentIntent(sql, intentId);
     if (keyId === null || idempotency === undefined) return undefined;

@@ -90,8 +90,7 @@ export class PlanBilling {
     const current = await this.find(organizationId);
     // An unpaid subscription is cancelled before another try, which can use another card.
     const isGivenUp =
-      current !== undefined &&
-      (GIVEN_UP.has(current.state) || current.processor !== processorName);
+      current !== undefined && (GIVEN_UP.has(current.state) || current.processor !== processorName);
     if (isGivenUp) await this.cancel(current, author);
     if (isGivenUp || (current?.state !== "pending" && current?.state !== "active")) {
       const method = await methods.chosen(organizationId, undefined);

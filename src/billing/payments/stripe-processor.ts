@@ -498,6 +498,7 @@ export function nanoOfCents(cents: number): NanoUsd {
 }
 
 function centsOf(amountNano: NanoUsd): number {
-  if (amountNano % NANO_PER_CENT !== 0n) throw new RangeError("the amount is not a multiple of one cent");
+  if (amountNano % NANO_PER_CENT !== 0n)
+    throw new RangeError("the amount is not a multiple of one cent");
   return Number(amountNano / NANO_PER_CENT);
 }

@@ -10,7 +10,7 @@ import {
 import { listLatencies } from "../../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeyId } from "../../http/limited-keys.ts";
-import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import {
   dateOf,
@@ -58,7 +58,9 @@ const usageRow = Type.Object({
   user: name("`other`: users beyond the 1,000 largest of a day"),
   tag: name("An entry of metadata.tags; `other` as for users"),
   requests: Type.Integer({ description: "Charged and failed requests" }),
-  errors: Type.Integer({ description: "Requests among these that ended with a status of 400 or higher" }),
+  errors: Type.Integer({
+    description: "Requests among these that ended with a status of 400 or higher",
+  }),
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
   cached_tokens: Type.Integer(),
@@ -67,11 +69,14 @@ const usageRow = Type.Object({
   characters: Type.Integer(),
   seconds: Type.Number(),
   search_units: Type.Integer({ description: "Search units of rerank requests" }),
-  cost_usd: Type.Number({ description: "Charges, minus the charges of answers that were never delivered" }),
+  cost_usd: Type.Number({
+    description: "Charges, minus the charges of answers that were never delivered",
+  }),
 });
 
 const isComplete = Type.Boolean({
-  description: "False while requests made before an upgrade or during a burst are still being added",
+  description:
+    "False while requests made before an upgrade or during a burst are still being added",
 });
 
 const usageList = Type.Object({
@@ -83,9 +88,13 @@ const usageList = Type.Object({
 const latencyRow = Type.Object({
   date: intervalDate,
   requests: Type.Integer({ description: "Charged requests that did not fail" }),
-  p50_ms: Type.Integer({ description: "From the request to the end of its response, accurate to 5 %" }),
+  p50_ms: Type.Integer({
+    description: "From the request to the end of its response, accurate to 5 %",
+  }),
   p95_ms: Type.Integer(),
-  streams: Type.Integer({ description: "Streams among these with a recorded time to the first event" }),
+  streams: Type.Integer({
+    description: "Streams among these with a recorded time to the first event",
+  }),
   first_token_p50_ms: nullable(Type.Integer()),
   first_token_p95_ms: nullable(Type.Integer()),
 });
@@ -131,7 +140,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
     },
-    {
+    route({
       method: "GET",
       path: "/v1/usage/latency",
       tag,
@@ -140,7 +149,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       query: Type.Object(intervalFields, { additionalProperties: false }),
       responses: { 200: { description: "Quantiles, earliest first", schema: latencyList } },
       async handle({ query, caller: { key } }) {
-        const page = intervalPage(query as IntervalQuery);
+        const page = intervalPage(query);
         const { organizationId } = key;
         const isUpToDate = await bringUsageUpToDate(sql, organizationId);
         const { rows, hasMore } = await listLatencies(sql, { organizationId, ...page });
@@ -155,7 +164,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         }));
         return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
-    },
+    }),
   ];
 }
 
@@ -165,7 +174,10 @@ function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   const groups = text.split(",");
   for (const [index, group] of groups.entries()) {
     if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== index) {
-      throw invalidQuery("group_by", `must be a list of ${USAGE_GROUPS.join(", ")}, each at most once`);
+      throw invalidQuery(
+        "group_by",
+        `must be a list of ${USAGE_GROUPS.join(", ")}, each at most once`,
+      );
     }
   }
   const subjects = groups.filter((group) => group === "user" || group === "tag");

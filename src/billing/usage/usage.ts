@@ -75,7 +75,9 @@ export class UsageRollUp {
     const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
-    const hasIncomplete = await this.#forEach(incomplete, (id) => inSteps(() => addUsageTotals(sql, id)));
+    const hasIncomplete = await this.#forEach(incomplete, (id) =>
+      inSteps(() => addUsageTotals(sql, id)),
+    );
     const hasMore = hasNew || hasIncomplete || organizations.length === MAX_ORGANIZATIONS;
     return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
   }

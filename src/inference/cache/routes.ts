@@ -3,7 +3,7 @@ import { authored } from "../../../db/authored.ts";
 import type { Database } from "../../../db/client.ts";
 import { purgeAnswers } from "../../../db/queries/response-cache.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import type { RouteDefinition } from "../../http/route.ts";
+import { type RouteDefinition, route } from "../../http/route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { cachePurged } from "../../lib/events/cache-purged.ts";
 import { newId } from "../../lib/ids.ts";
@@ -45,7 +45,7 @@ export function responseCacheRoutes({
   tunedModels,
 }: ResponseCacheDependencies): RouteDefinition[] {
   return [
-    {
+    route({
       method: "DELETE",
       path: "/v1/cache",
       tag: "Response cache",
@@ -54,7 +54,7 @@ export function responseCacheRoutes({
       query: purgeQuery,
       responses: { 200: { description: "The answers were removed", schema: purged } },
       async handle({ query, caller: { key }, author }) {
-        const { model: name, key: keyHash } = query as { model?: string; key?: string };
+        const { model: name, key: keyHash } = query;
         const { organizationId } = key;
         // An alias, or a name without its author, is resolved to the model id under which answers are stored.
         const model =
@@ -71,6 +71,6 @@ export function responseCacheRoutes({
         );
         return jsonResponse({ purged: count });
       },
-    },
+    }),
   ];
 }

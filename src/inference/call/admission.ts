@@ -17,6 +17,7 @@ import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
+import { BASIS_POINTS } from "../../lib/money.ts";
 import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
@@ -242,8 +243,6 @@ export class CallAdmission {
     return this.#dependencies.money.holdLong(request, also);
   }
 }
-
-const BASIS_POINTS = 10_000n;
 
 /**
  * Returns the request with a budget amount. For each part it is the charge with fee or the provider's bill to

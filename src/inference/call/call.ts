@@ -1,10 +1,10 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
+import type { Caller } from "../../http/caller.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
-import type { Caller } from "../../http/caller.ts";
 import type { Fees, RateSubject } from "./admission.ts";
 import type { BatchPhase } from "./batched-call.ts";
 import type { CacheWriter } from "./cache/keeping.ts";

@@ -1,18 +1,18 @@
 import { asGatewayError } from "../../../db/unavailable.ts";
+import type { Caller } from "../../http/caller.ts";
 import { ERROR_TABLE, errorResponse } from "../../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { createCheck } from "../../http/validate.ts";
-import type { Caller } from "../../http/caller.ts";
 import type {
   BatchPhase,
   BatchPreparation,
   BatchSettlement,
   PreparedBatchLine,
 } from "../../inference/call/batched-call.ts";
-import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
 import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
+import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
@@ -191,7 +191,7 @@ export class LineCalls {
     const origin = { address: null, user_agent: null, request_id: requestId };
     log.asked = loggedFieldsOf(request.body);
     const read = await readBody(route, request.body, request.organizationId, log);
-    const response = await route.handle({
+    const context: PaidContext = {
       ...read,
       requestId,
       startedMs,
@@ -215,7 +215,8 @@ export class LineCalls {
       keepOpen: () => () => {},
       storeLargeResult: async (body) =>
         request.storeLargeResult?.({ status: 200, requestId, isReplay: false, body }),
-    } satisfies PaidContext);
+    };
+    const response = await route.handle(context);
     return {
       status: response.status,
       requestId,

@@ -23,7 +23,7 @@ import { assertModelsAllowed, resolveModels } from "../../inference/call/routing
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
 import { newId } from "../../lib/ids.ts";
 import { holdNanoUsd } from "../../lib/money.ts";
@@ -175,9 +175,7 @@ export class FineTuning {
         if (!(error instanceof JobMovedError)) throw error;
       }
     }
-    throw new GatewayError("overloaded", "The job is busy. Try again shortly.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The job is busy. Try again shortly.");
   }
 
   /** Bytes of the training file, which bound its tokens. Throws 400. */

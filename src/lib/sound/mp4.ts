@@ -307,8 +307,8 @@ function* runsOf(bytes: ByteWindow, track: Track): Generator<Run> {
       while (row < rows && chunkTable.number(at + row * 12, 4) <= chunk) {
         perChunk = chunkTable.number(at + row++ * 12 + 4, 4);
       }
-      const row = offsets.start + 8 + (chunk - 1) * offsetBytes;
-      const offset = offsetTable.number(row + (offsetBytes - 4), 4);
+      const entry = offsets.start + 8 + (chunk - 1) * offsetBytes;
+      const offset = offsetTable.number(entry + (offsetBytes - 4), 4);
       const count = Math.min(perChunk, listed - first);
       yield {
         ...{ samples: count, offset, size: equalSize, isChunk: true },

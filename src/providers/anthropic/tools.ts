@@ -102,7 +102,11 @@ export function allowedNames(choice: unknown): ReadonlySet<string> | undefined {
   return new Set(Array.isArray(tools) ? tools.filter(isFields).map(nameOf) : []);
 }
 
-function toolOf(tool: Fields, index: number, { takesSchemas }: ClaudeTraits): Record<string, unknown> {
+function toolOf(
+  tool: Fields,
+  index: number,
+  { takesSchemas }: ClaudeTraits,
+): Record<string, unknown> {
   const { function: definition } = tool;
   if (!isFields(definition)) throw unsupported(`tools.${index}`, "tools that are not functions");
   const { name, description, parameters, strict } = definition;

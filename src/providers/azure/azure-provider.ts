@@ -45,8 +45,10 @@ export function createAzureProvider(
     image: (call) => wires.call(signalOf(call), (client) => client.of(call.model).image(call)),
     imageFields: imageFieldsOf(settings.type),
     speak: (call) => wires.call(signalOf(call), (client) => client.of(call.model).speak(call)),
-    transcribe: (call) => wires.call(signalOf(call), (client) => client.of(call.model).transcribe(call)),
-    checkKey: () => wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (client) => client.checkKey()),
+    transcribe: (call) =>
+      wires.call(signalOf(call), (client) => client.of(call.model).transcribe(call)),
+    checkKey: () =>
+      wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (client) => client.checkKey()),
   };
 }
 

@@ -7,10 +7,15 @@ import { unfollowedEffort, unfollowedReasoning } from "./converse-reasoning.ts";
 import { jsonMode, namesTool } from "./converse-tools.ts";
 import { type ConverseTraits, converseTraits, isClaude } from "./model-traits.ts";
 
-type IsUnsupported = (value: unknown, traits: ConverseTraits, request: ChatRequestFields) => boolean;
+type IsUnsupported = (
+  value: unknown,
+  traits: ConverseTraits,
+  request: ChatRequestFields,
+) => boolean;
 
 const never: IsUnsupported = () => false;
-const sampling: IsUnsupported = (value, { takesSampling }) => !takesSampling || (value as number) > 1;
+const sampling: IsUnsupported = (value, { takesSampling }) =>
+  !takesSampling || (value as number) > 1;
 
 /**
  * The fields that Converse has for models other than Anthropic's, each with a test that returns true if the
@@ -34,7 +39,8 @@ const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   n: (value) => value !== 1,
   modalities: never,
   stop: (value, { takesStop }) =>
-    !takesStop || (Array.isArray(value) ? value : [value]).some((sequence) => String(sequence).trim() === ""),
+    !takesStop ||
+    (Array.isArray(value) ? value : [value]).some((sequence) => String(sequence).trim() === ""),
   temperature: sampling,
   top_p: sampling,
   top_k: (_value, { topK }) => topK === "none",

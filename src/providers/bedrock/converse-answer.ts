@@ -101,7 +101,12 @@ function completionOf(answer: unknown, answersByTool: boolean): TypedCompletion 
   };
 }
 
-function readBlock(read: PartialAnswer, block: Fields, index: number, answersByTool: boolean): void {
+function readBlock(
+  read: PartialAnswer,
+  block: Fields,
+  index: number,
+  answersByTool: boolean,
+): void {
   const { text, toolUse, reasoningContent, citationsContent } = block;
   if (typeof text === "string") read.text += text;
   else if (isFields(toolUse)) readCall(read, toolUse, answersByTool);
@@ -113,7 +118,11 @@ function readBlock(read: PartialAnswer, block: Fields, index: number, answersByT
   }
 }
 
-function readReasoning(read: PartialAnswer, { reasoningText, redactedContent }: Fields, index: number) {
+function readReasoning(
+  read: PartialAnswer,
+  { reasoningText, redactedContent }: Fields,
+  index: number,
+) {
   if (typeof redactedContent === "string") {
     read.details.push(redactedDetail(index, redactedContent));
   }
@@ -125,7 +134,11 @@ function readReasoning(read: PartialAnswer, { reasoningText, redactedContent }: 
   read.details.push(textDetail(index, { text, ...(isSigned && { signature }) }));
 }
 
-function readCall(read: PartialAnswer, { toolUseId, name, input, type }: Fields, answersByTool: boolean) {
+function readCall(
+  read: PartialAnswer,
+  { toolUseId, name, input, type }: Fields,
+  answersByTool: boolean,
+) {
   if (!isOfCaller(type)) return;
   if (typeof toolUseId !== "string" || typeof name !== "string") {
     throw brokenAnswer("a call without id or name");

@@ -200,7 +200,9 @@ export function withLastPoint(
 
 /** Adds a text to a message with a document, because Bedrock demands one. */
 function withText(blocks: Block[]): Block[] {
-  const document = blocks.find((block) => block.document !== undefined)?.document as Fields | undefined;
+  const document = blocks.find((block) => block.document !== undefined)?.document as
+    | Fields
+    | undefined;
   if (document === undefined || blocks.some((block) => block.text !== undefined)) return blocks;
   return [...blocks, { text: String(document.name) }];
 }

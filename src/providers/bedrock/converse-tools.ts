@@ -57,7 +57,8 @@ export function toolConfig(
     Array.isArray(fields.tools) && choice !== "none" ? (fields.tools as readonly Fields[]) : [];
   const allowed = allowedNames(choice);
   const tools: Block[] = [];
-  for (const [index, tool] of offered.entries()) tools.push(...specOf(tool, index, allowed, traits));
+  for (const [index, tool] of offered.entries())
+    tools.push(...specOf(tool, index, allowed, traits));
   if (mode.kind === "tool") tools.push(jsonTool(mode.schema));
   const specs = tools.filter(({ toolSpec }) => toolSpec !== undefined).length;
   if (specs === 0) return undefined;

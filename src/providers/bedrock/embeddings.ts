@@ -28,7 +28,9 @@ export type InvokeModel = (body: string, form: EmbeddingsForm) => Promise<Embedd
 export async function bedrockEmbeddings(call: EmbedCall, invoke: InvokeModel): Promise<Embeddings> {
   const texts = call.inputs.map(textOf);
   const isCohere = [call.model, call.modelId].some((name) => /\bcohere[./]/.test(name ?? ""));
-  const parts = isCohere ? await embedByCohere(call, texts, invoke) : await embedByTitan(call, texts, invoke);
+  const parts = isCohere
+    ? await embedByCohere(call, texts, invoke)
+    : await embedByTitan(call, texts, invoke);
   const counts = parts.map(({ usage }) => usage?.promptTokens);
   const isCounted = counts.every((count) => count !== undefined);
   const promptTokens = counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);

@@ -131,7 +131,8 @@ function headersOf(bytes: Buffer): ReadonlyMap<string, string> {
       if (lengthBytes === undefined) throw new RangeError("no such type");
       if (isLong) offset += 2;
       if (offset + lengthBytes > bytes.length) throw new RangeError("past the end");
-      if (type === STRING_TYPE) headers.set(name, bytes.toString("utf8", offset, offset + lengthBytes));
+      if (type === STRING_TYPE)
+        headers.set(name, bytes.toString("utf8", offset, offset + lengthBytes));
       offset += lengthBytes;
     }
   } catch {

@@ -39,7 +39,8 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ["expiredtoken", 401],
 ]);
 /** Messages about invalid API keys, with status 403 and the error name of any rejection. */
-const KEY_REJECTED = /authentication failed|api key (?:is not valid|.{0,20}expired)|security token/i;
+const KEY_REJECTED =
+  /authentication failed|api key (?:is not valid|.{0,20}expired)|security token/i;
 const TOO_LONG =
   /input is too long|prompt is too long|too many (?:input )?tokens|exceeds? (?:the )?(?:maximum|model'?s?).{0,40}(?:context|tokens|length)|maximum context length/i;
 /** Messages about configured models, with status 400. The request is not at fault. */

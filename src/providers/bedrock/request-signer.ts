@@ -47,9 +47,7 @@ export class RequestSigner {
     const isAccessKey = accessKeyId !== undefined && secretAccessKey !== undefined;
     const knownRegion = regionOfAddress(baseUrl) ?? region;
     if (isAccessKey && knownRegion === undefined) {
-      throw new Error(
-        `the region of provider "${providerId}" is unknown, and signatures need it`,
-      );
+      throw new Error(`the region of provider "${providerId}" is unknown, and signatures need it`);
     }
     this.#signingKey = isAccessKey ? { accessKeyId, secretAccessKey, sessionToken } : undefined;
     this.secrets = isAccessKey

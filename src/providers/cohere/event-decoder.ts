@@ -123,9 +123,9 @@ export class CohereDecoder implements StreamDecoder {
     this.#takeArguments(callIndex, calledFunction, events);
   }
 
-  #takeArguments(at: unknown, calledFunction: unknown, events: ChatEvent[]): void {
+  #takeArguments(callIndex: unknown, calledFunction: unknown, events: ChatEvent[]): void {
     const text = isFields(calledFunction) ? calledFunction.arguments : undefined;
-    const call = this.#calls.get(at);
+    const call = this.#calls.get(callIndex);
     if (call === undefined || typeof text !== "string" || text === "") return;
     call.hasArguments = true;
     events.push({ type: "tool_call", choice, index: call.index, arguments: text });

@@ -56,12 +56,13 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
   ["ERROR_TOXIC", "content_filter"],
 ]);
 /** Reasons with which Cohere aborts an answer. */
-const ABORT_REASONS: ReadonlyMap<unknown, ProviderFailureKind> = new Map<unknown, ProviderFailureKind>(
-  [
-    ["ERROR", "unavailable"],
-    ["TIMEOUT", "timeout"],
-  ],
-);
+const ABORT_REASONS: ReadonlyMap<unknown, ProviderFailureKind> = new Map<
+  unknown,
+  ProviderFailureKind
+>([
+  ["ERROR", "unavailable"],
+  ["TIMEOUT", "timeout"],
+]);
 
 /** Returns the finish reason. An unknown reason counts as "stop". */
 export function finishReason(reason: unknown, hasCalls: boolean): FinishReason {

@@ -58,7 +58,9 @@ function toolFields({ tools, tool_choice: choice }: ChatRequestFields): Fields {
     .map(toolOf)
     .filter((tool) => allowed === undefined || allowed.has(tool.function.name));
   if (accepted.length === 0) return {};
-  const isStrict = offered.every(({ function: definition }) => isFields(definition) && definition.strict === true);
+  const isStrict = offered.every(
+    ({ function: definition }) => isFields(definition) && definition.strict === true,
+  );
   const demand = demandOf(choice);
   return {
     tools: accepted,
@@ -79,7 +81,9 @@ function allowedNames(choice: unknown): ReadonlySet<unknown> | undefined {
   if (!isFields(choice)) return undefined;
   const list = isFields(choice.allowed_tools) ? choice.allowed_tools.tools : [choice];
   const holders = Array.isArray(list) ? list.filter(isFields) : [];
-  return new Set(holders.map(({ function: definition }) => (isFields(definition) ? definition.name : undefined)));
+  return new Set(
+    holders.map(({ function: definition }) => (isFields(definition) ? definition.name : undefined)),
+  );
 }
 
 function toolOf(tool: Fields, index: number) {

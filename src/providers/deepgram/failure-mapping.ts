@@ -33,5 +33,7 @@ function parseErrorBody(body: unknown): string | undefined {
   if (typeof body === "string" && body !== "") return body;
   if (!isFields(body)) return undefined;
   const messages = [body.err_msg, body.message, body.reason, body.details, body.error];
-  return messages.find((one): one is string => typeof one === "string" && one !== "");
+  return messages.find(
+    (message): message is string => typeof message === "string" && message !== "",
+  );
 }

@@ -67,7 +67,12 @@ class ElevenLabsApi {
       const response = await this.#wire.post(url, speechBody(call), call);
       const { failureContext } = this.#wire;
       const failureOf = (answer: unknown) => failureInside(answer, failureContext);
-      const speech = await soundOf(response, call.format, call.abortNotice ?? call.signal, failureOf);
+      const speech = await soundOf(
+        response,
+        call.format,
+        call.abortNotice ?? call.signal,
+        failureOf,
+      );
       const heading = headingOf(call.format);
       return heading === undefined ? speech : speechOf(speech.reader(), call, undefined, heading);
     } catch (error) {

@@ -58,7 +58,7 @@ function parseErrorBody(body: unknown): ErrorDetails {
   const from = isFields(detail) ? detail : body;
   const messages = [from.message, from.msg, from.error];
   return {
-    code: [from.status, from.code].find((one): one is string => typeof one === "string"),
-    message: messages.find((one): one is string => typeof one === "string" && one !== ""),
+    code: [from.status, from.code].find((value): value is string => typeof value === "string"),
+    message: messages.find((value): value is string => typeof value === "string" && value !== ""),
   };
 }

@@ -86,7 +86,11 @@ class FalQueue {
   }
 
   async #isDone(queued: Fields, call: ImageCall): Promise<true | ProviderFailure | undefined> {
-    const { status, error, error_type: code } = await this.#get(this.#providerUrl(queued.status_url), call);
+    const {
+      status,
+      error,
+      error_type: code,
+    } = await this.#get(this.#providerUrl(queued.status_url), call);
     if (status === "IN_QUEUE" || status === "IN_PROGRESS") return undefined;
     if (status !== "COMPLETED") return brokenAnswer("a request without a status");
     if (typeof error !== "string" || error === "") return true;
@@ -106,7 +110,12 @@ class FalQueue {
     if (typeof url !== "string") return;
     const signal = AbortSignal.timeout(CANCEL_TIMEOUT_MS);
     const send = async () => {
-      const request = { method: "PUT", url: this.#providerUrl(url), headers: this.#headers, body: "" };
+      const request = {
+        method: "PUT",
+        url: this.#providerUrl(url),
+        headers: this.#headers,
+        body: "",
+      };
       const response = await this.#wire.send(request, { signal });
       await response.body?.cancel();
     };
@@ -128,7 +137,7 @@ class FalQueue {
     const { images, image, has_nsfw_concepts: flagged } = result;
     const listed = Array.isArray(images) ? images : [image];
     const flags = Array.isArray(flagged) ? flagged : [];
-    const urls = listed.map((one) => (isFields(one) ? one.url : undefined));
+    const urls = listed.map((entry) => (isFields(entry) ? entry.url : undefined));
     // fal returns a black image in place of one that its filter removed.
     const accepted = urls.filter((url, index) => typeof url === "string" && flags[index] !== true);
     if (accepted.length === 0 && flags.includes(true)) {

@@ -99,7 +99,9 @@ export class ConnectionPool implements ConnectionOwner {
 
   #open(exchange: Exchange): void {
     if (this.#openConnections >= MAX_OPEN_CONNECTIONS) {
-      exchange.fail(new HttpError("TOO_MANY_CONNECTIONS", "the limit of open connections is reached"));
+      exchange.fail(
+        new HttpError("TOO_MANY_CONNECTIONS", "the limit of open connections is reached"),
+      );
       return;
     }
     this.#openConnections++;
@@ -119,7 +121,9 @@ export class ConnectionPool implements ConnectionOwner {
 
   #sweep(): void {
     const nowMs = this.nowMs();
-    const expired = this.#idle.findIndex((connection) => nowMs - connection.idleSinceMs < IDLE_TIMEOUT_MS);
+    const expired = this.#idle.findIndex(
+      (connection) => nowMs - connection.idleSinceMs < IDLE_TIMEOUT_MS,
+    );
     const gone = this.#idle.splice(0, expired === -1 ? this.#idle.length : expired);
     this.#dependencies.idle.connections -= gone.length;
     for (const connection of gone) connection.close();

@@ -113,7 +113,10 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     if (this.#dial === undefined) return;
     this.#stopTimeout = clock.after(timeoutMs, () => {
       this.#exchange?.fail(
-        new ProviderFailure("timeout", "the connection was not established within the connect timeout"),
+        new ProviderFailure(
+          "timeout",
+          "the connection was not established within the connect timeout",
+        ),
       );
     });
   }

@@ -143,7 +143,8 @@ export class Dial implements SocketEvents {
     this.#proxyHead += data.toString("latin1");
     const end = this.#proxyHead.indexOf(HEAD_END);
     if (end === -1) {
-      if (this.#proxyHead.length > MAX_PROXY_HEAD_BYTES) this.#fail(brokenProxy("a head that is too long"));
+      if (this.#proxyHead.length > MAX_PROXY_HEAD_BYTES)
+        this.#fail(brokenProxy("a head that is too long"));
       return;
     }
     let status: number;

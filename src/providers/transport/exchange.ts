@@ -210,7 +210,7 @@ export class Exchange implements BodySource, EventListenerObject {
   }
 }
 
-/** Cancels an upload that nobody reads yet. A connection that reads an upload cancels it itself. */
+/** Cancels an upload that no connection reads yet. A connection that reads an upload cancels it itself. */
 export function cancelUnread(upload: ReadableStream<Uint8Array> | undefined): void {
   if (upload?.locked === false) upload.cancel().catch(() => undefined);
 }

@@ -6,7 +6,7 @@ const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** ASCII only, so that characters are bytes. */
 const VALUE = /^[\t\x20-\x7e]*$/;
 /** Fields that the client sets itself: about the message, its connection and the route to the server. */
-const OWN_NAMES = new Set([
+const CLIENT_FIELDS = new Set([
   "host",
   "connection",
   "content-length",
@@ -54,7 +54,7 @@ export function prepareHead(
     if (!NAME.test(name)) throw new TypeError("a header name is invalid");
     if (!VALUE.test(value))
       throw new TypeError(`header ${name} has characters that cannot be sent`);
-    if (OWN_NAMES.has(name.toLowerCase()))
+    if (CLIENT_FIELDS.has(name.toLowerCase()))
       throw new TypeError(`header ${name} is set by the client itself`);
     lines.push(`${name}: ${value}`);
   }

@@ -29,7 +29,7 @@ class ResponseBody implements PieceReader {
   #unreadBytes = 0;
   #isPaused = false;
   #hasEnded = false;
-  #isTaken = false;
+  #hasReader = false;
   #hasFailed = false;
   #failure: unknown;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -95,8 +95,8 @@ class ResponseBody implements PieceReader {
   }
 
   text(): Promise<string> {
-    if (this.#isTaken) return Promise.reject(new TypeError("the body is already being read"));
-    this.#isTaken = true;
+    if (this.#hasReader) return Promise.reject(new TypeError("the body is already being read"));
+    this.#hasReader = true;
     if (this.#hasFailed) return Promise.reject(this.#failure);
     if (this.#hasEnded) return Promise.resolve(this.#takeText());
     return new Promise((resolve, reject) => {
@@ -107,15 +107,15 @@ class ResponseBody implements PieceReader {
 
   /** Returns the whole body if it has arrived and is not longer than `maxBytes`. The caller is then its reader. */
   wholeText(maxBytes: number): string | undefined {
-    if (!this.#hasEnded || this.#isTaken || this.#unreadBytes > maxBytes) return undefined;
-    this.#isTaken = true;
+    if (!this.#hasEnded || this.#hasReader || this.#unreadBytes > maxBytes) return undefined;
+    this.#hasReader = true;
     return this.#takeText();
   }
 
   /** Makes the caller the reader of the pieces. */
   reader(): PieceReader {
-    if (this.#isTaken) throw new TypeError("the body is already being read");
-    this.#isTaken = true;
+    if (this.#hasReader) throw new TypeError("the body is already being read");
+    this.#hasReader = true;
     return this;
   }
 
@@ -156,8 +156,8 @@ class ResponseBody implements PieceReader {
   }
 
   stream(): ReadableStream<Uint8Array> {
-    if (this.#isTaken) throw new TypeError("the body is already being read");
-    this.#isTaken = true;
+    if (this.#hasReader) throw new TypeError("the body is already being read");
+    this.#hasReader = true;
     return new ReadableStream<Uint8Array>(
       {
         pull: (controller) => this.#pull(controller),

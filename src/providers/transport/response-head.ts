@@ -121,9 +121,9 @@ export interface BodyFraming {
 
 /** Returns the framing of a body. Throws HttpError if its end cannot be determined for certain. */
 export function framingOf(head: ResponseHead, method: string): BodyFraming {
-  const isKeptAlive = keepsAlive(head);
+  const isPersistent = keepsAlive(head);
   if (method === "HEAD" || head.status === 204 || head.status === 304) {
-    return { kind: "none", lengthBytes: 0, isReusable: isKeptAlive };
+    return { kind: "none", lengthBytes: 0, isReusable: isPersistent };
   }
   const transferEncoding = head.get("transfer-encoding");
   const contentLength = head.get("content-length");
@@ -133,10 +133,10 @@ export function framingOf(head: ResponseHead, method: string): BodyFraming {
     }
     // A response with both fields, or with this one in HTTP/1.0, is ambiguous: a proxy could read it differently.
     const isUnambiguous = contentLength === null && !head.isHttp10;
-    return { kind: "chunked", lengthBytes: 0, isReusable: isKeptAlive && isUnambiguous };
+    return { kind: "chunked", lengthBytes: 0, isReusable: isPersistent && isUnambiguous };
   }
   if (contentLength === null) return { kind: "close", lengthBytes: 0, isReusable: false };
-  return { kind: "length", lengthBytes: lengthOf(contentLength), isReusable: isKeptAlive };
+  return { kind: "length", lengthBytes: lengthOf(contentLength), isReusable: isPersistent };
 }
 
 function lengthOf(contentLength: string): number {

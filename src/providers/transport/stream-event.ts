@@ -9,5 +9,8 @@ import { ProviderFailure } from "../interface.ts";
 export function eventOf(data: string): Record<string, unknown> {
   const event = jsonValue(textOfLatin1(data));
   if (isFields(event)) return event;
-  throw new ProviderFailure("unavailable", "the provider's stream contains something that is not an event");
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider's stream contains something that is not an event",
+  );
 }

@@ -72,7 +72,9 @@ export class CachedCalls {
     return this.#misses;
   }
 
-  async serve<Request extends AcceptedRequest>(cachedCall: CachedCall<Request>): Promise<CallOutcome> {
+  async serve<Request extends AcceptedRequest>(
+    cachedCall: CachedCall<Request>,
+  ): Promise<CallOutcome> {
     const { answers } = this.#dependencies;
     const { order, endpoint, form, call, plan } = cachedCall;
     const identity = form.identity(call.request);

@@ -34,7 +34,8 @@ export function imagesBound(
   const inputText = texts + TOKENS_AROUND_PROMPT;
   const partials = fields.stream === true ? (fields.partial_images ?? 0) : 0;
   const outputTokens =
-    (mostImageTokens(prices, requestedVariant) ?? maxOutputTokens) + partials * TOKENS_OF_PARTIAL_IMAGE;
+    (mostImageTokens(prices, requestedVariant) ?? maxOutputTokens) +
+    partials * TOKENS_OF_PARTIAL_IMAGE;
   const parts: readonly [units: number, femto: FemtoUsd | undefined][] = [
     [inputText, prices.inputTokenFemto],
     [inputs * MAX_INPUT_IMAGE_TOKENS, dearer(prices, "imageInputTokenFemto", "inputTokenFemto")],

@@ -168,5 +168,8 @@ async function wholeImages(
     return imagesOf(generated, admitted.request.count, fetchImage, call);
   }
   await generated.reader().cancel();
-  throw new ProviderFailure("unavailable", "the provider streams an answer that must not be streamed");
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider streams an answer that must not be streamed",
+  );
 }

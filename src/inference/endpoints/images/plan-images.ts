@@ -11,9 +11,9 @@ import type { AcceptedImages } from "./request.ts";
  */
 export function planImages(request: AcceptedImages, plan: RoutePlan): RoutePlan {
   const able = withTask(request, withRoomForPrompt(request, plan));
-  const asked = askedOf(request);
+  const requested = requestedImages(request);
   const requiresAll = request.fields.provider?.require_parameters === true;
-  return planByLacks(able, (candidate) => lackOf(candidate, asked, requiresAll));
+  return planByLacks(able, (candidate) => unsupportedBy(candidate, requested, requiresAll));
 }
 
 /**
@@ -22,8 +22,8 @@ export function planImages(request: AcceptedImages, plan: RoutePlan): RoutePlan 
  */
 export function streamsImages({ fields, task }: AcceptedImages, candidate: Candidate): boolean {
   if (fields.stream !== true) return false;
-  const asked = { task, inputs: 0, hasMask: false, fields: { stream: true } };
-  return lackOf(candidate, asked, false).barrier === undefined;
+  const requested = { task, inputs: 0, hasMask: false, fields: { stream: true } };
+  return unsupportedBy(candidate, requested, false).barrier === undefined;
 }
 
 function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePlan {
@@ -68,7 +68,8 @@ export function addsBase64({ fields }: AcceptedImages, candidate: Candidate): bo
  */
 function withTask({ task }: AcceptedImages, plan: RoutePlan): RoutePlan {
   const bare = { task, inputs: 0, hasMask: false, fields: {} };
-  const isAble = (candidate: Candidate) => lackOf(candidate, bare, false).barrier?.name !== "model";
+  const isAble = (candidate: Candidate) =>
+    unsupportedBy(candidate, bare, false).barrier?.name !== "model";
   const able = filtered(plan, isAble);
   if (able.candidates.length > 0 || plan.candidates.length === 0) return able;
   const models = plan.models.map(({ id }) => id).join(", ");
@@ -86,15 +87,15 @@ function filtered(plan: RoutePlan, isKept: (candidate: Candidate) => boolean): R
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function askedOf({ task, images, mask, asked }: AcceptedImages): RequestedImages {
+function requestedImages({ task, images, mask, asked }: AcceptedImages): RequestedImages {
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 
-function lackOf(candidate: Candidate, asked: RequestedImages, requiresAll: boolean): Lack {
+function lackOf(candidate: Candidate, requested: RequestedImages, requiresAll: boolean): Lack {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
-  const lacked = imageFields.lackOf(asked, fieldModelOf(candidate), requiresAll);
-  const { barrier, leftOut, listed } = lacked;
+  const unsupported = imageFields.lackOf(requested, fieldModelOf(candidate), requiresAll);
+  const { barrier, leftOut, listed } = unsupported;
   const at = barrier === undefined ? undefined : { name: barrier, param: barrier };
   return { leftOut, listed, barrier: at };
 }

@@ -69,7 +69,7 @@ function accept(
     count: fields.n ?? 1,
     images: files.image ?? [],
     mask: files.mask?.[0],
-    asked: askedFields(fields),
+    asked: requestedFields(fields),
     linkBase: isLinked(fields) ? publicUrl(`${MEDIA_PATH}/`, { headers }, publicBase) : undefined,
   };
 }
@@ -102,7 +102,7 @@ function isLinked({ response_format: format, stream }: ImagesFields): boolean {
   );
 }
 
-function askedFields(fields: ImagesFields): Record<string, unknown> {
+function requestedFields(fields: ImagesFields): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).filter(
       ([name, value]) => value !== null && value !== undefined && !OWN_FIELDS.has(name),

@@ -46,7 +46,10 @@ const moderationsBody = Type.Object(
         Type.Array(Type.String(), { minItems: 1, maxItems: MAX_INPUTS }),
         Type.Array(part, { minItems: 1, maxItems: MAX_INPUTS }),
       ],
-      { description: "A text, a list of texts that are classified separately, or the parts of one input" },
+      {
+        description:
+          "A text, a list of texts that are classified separately, or the parts of one input",
+      },
     ),
     preset: optional(Type.String()),
     ...routedFields,

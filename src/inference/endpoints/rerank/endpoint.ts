@@ -30,7 +30,9 @@ const rerankBody = Type.Object(
     top_n: optional(
       Type.Integer({ minimum: 1, description: "Number of results to return. All if absent" }),
     ),
-    return_documents: optional(Type.Boolean({ description: "Returns each document in its result" })),
+    return_documents: optional(
+      Type.Boolean({ description: "Returns each document in its result" }),
+    ),
     preset: optional(Type.String()),
     ...routedFields,
   },

@@ -249,7 +249,9 @@ const GATEWAY_FIELDS = new Set([...Object.keys(speechBody.properties), "__proto_
 
 function providerFields(request: SpeechRequest): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(request).filter(([field, value]) => value !== null && !GATEWAY_FIELDS.has(field)),
+    Object.entries(request).filter(
+      ([field, value]) => value !== null && !GATEWAY_FIELDS.has(field),
+    ),
   );
 }
 

@@ -22,7 +22,8 @@ export const speechBody = Type.Object(
     speed: optional(Type.Number({ minimum: 0.25, maximum: 4 })),
     stream: optional(
       Type.Boolean({
-        description: "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated",
+        description:
+          "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated",
       }),
     ),
     stream_format: optional(Type.Enum(["audio", "sse"])),

@@ -94,7 +94,9 @@ export function transcriptUsage(
  * a report that is slightly longer counts as the measured duration.
  */
 function chargedMs({ durationMs }: SoundSize, reportedMs = 0): number {
-  return reportedMs > durationMs * TOLERATED_FACTOR + TOLERATED_MS ? Math.ceil(reportedMs) : durationMs;
+  return reportedMs > durationMs * TOLERATED_FACTOR + TOLERATED_MS
+    ? Math.ceil(reportedMs)
+    : durationMs;
 }
 
 function tokensOf(durationMs: number, perSecond: number): number {

@@ -33,7 +33,7 @@ import { screenedTranscript } from "./screened-transcript.ts";
 import { eventsOfTranscript, frameOf, TranscriptAnswer } from "./transcript-answer.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** Bytes of text per second of audio. Nobody speaks more, and no model writes more for silence. */
+/** Bytes of text per second of audio. More than people speak, and more than models write for silence. */
 const MAX_TEXT_BYTES_A_SECOND = 4_096;
 const SPARE_TEXT_BYTES = 1_048_576;
 
@@ -186,7 +186,8 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     { request, guard }: AdmittedCall<AcceptedSound>,
   ): Promise<Transcript> {
     const answer = await transcribe(this.#task, call, candidate, request, false);
-    if (answer.kind !== "transcript") throw brokenAnswer("a stream although the request was not streamed");
+    if (answer.kind !== "transcript")
+      throw brokenAnswer("a stream although the request was not streamed");
     return guard?.screensOutput ? screenedTranscript(answer, guard) : answer;
   }
 

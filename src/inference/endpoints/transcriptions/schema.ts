@@ -78,7 +78,10 @@ export const transcriptObject = Type.Object({
   segments: Type.Optional(
     Type.Array(
       Type.Object({
-        id: Type.Union([Type.Integer(), Type.String({ description: "A string with diarized_json" })]),
+        id: Type.Union([
+          Type.Integer(),
+          Type.String({ description: "A string with diarized_json" }),
+        ]),
         ...timed,
         text: Type.String(),
         speaker: Type.Optional(Type.String()),

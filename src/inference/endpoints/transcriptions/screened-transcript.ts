@@ -10,7 +10,9 @@ export async function screenedTranscript(
   guard: CallGuard,
 ): Promise<Transcript> {
   const { text, segments } = transcript;
-  const parts = segments?.map(({ text: segmentText }) => ({ text: /^\s/.test(segmentText) ? segmentText : ` ${segmentText}` }));
+  const parts = segments?.map(({ text: segmentText }) => ({
+    text: /^\s/.test(segmentText) ? segmentText : ` ${segmentText}`,
+  }));
   const screened = await guard.output({ text, segments: parts });
   return {
     ...transcript,
