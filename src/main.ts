@@ -1,3 +1,4 @@
+import { version } from "../package.json";
 import { connectInstance } from "./compose/base.ts";
 import { type GatewayConfig, readCheckedConfig, readConfig } from "./config.ts";
 import {
@@ -37,6 +38,8 @@ async function start(): Promise<void> {
   const role = readRole(process.argv.slice(2));
   const config = await readStartConfig(role.kind);
   const telemetry = createTelemetry({ level: config.logLevel });
+  // Workers share the log of their parent, whose first line covers them.
+  if (role.kind !== "worker") telemetry.log.info({ version }, `starting model-gateway ${version}`);
   for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
   const onSignal = (signal: string) => telemetry.log.info(`stopping: ${signal}`);
   const signals = new StopSignals(onSignal, process.env);

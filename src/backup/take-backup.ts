@@ -14,7 +14,7 @@ import {
   readTables,
   type SequenceState,
 } from "../../db/queries/table-copies.ts";
-import packageJson from "../../package.json" with { type: "json" };
+import { version } from "../../package.json";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { type FileStorage, ObjectMissingError, StorageError } from "../storage/interface.ts";
 import { type Ending, FORMAT, type Head, type Manifest, untilAborted } from "./archive.ts";
@@ -141,7 +141,7 @@ async function copyRows(
   const masterKey = await readMasterKey(snapshot);
   const head: Head = {
     format: FORMAT,
-    version: packageJson.version,
+    version,
     createdAt: new Date(clock.nowMs()).toISOString(),
     postgres: (await readServerVersion(snapshot)).text,
     migrations,

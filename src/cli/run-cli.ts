@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { isConnectionFailure } from "../../db/client.ts";
 import { describeFailure, isDatabaseFailure } from "../../db/connect-failure.ts";
+import { version } from "../../package.json";
 import { GatewayError } from "../lib/errors.ts";
 import {
   type Command,
@@ -32,6 +33,9 @@ const MISUSED = 2;
 export async function runCli(argv: readonly string[], context: CommandContext): Promise<CliResult> {
   try {
     const parsed = parseCommandLine(argv, COMMANDS);
+    if (parsed.kind === "version") {
+      return { exitCode: 0, output: `${version}\n`, complaint: "" };
+    }
     if (parsed.kind === "help") {
       return { exitCode: 0, output: helpText(parsed.commands), complaint: "" };
     }
@@ -69,7 +73,11 @@ const PROGRAM = "bun run cli";
 
 const COMMON: readonly (readonly [string, string])[] = [
   ["--json", "print JSON, for programs"],
-  ["--help", "say how it is used"],
+  ["--help", "show how to use it"],
+];
+const OWN: readonly (readonly [string, string])[] = [
+  ...COMMON,
+  ["--version", "print the version of the gateway"],
 ];
 
 /** How one command is used, or what several are for. */
@@ -80,7 +88,7 @@ function helpText(commands: readonly Command[]): string {
 
 function listHelp(commands: readonly Command[]): string {
   const lines = alignColumns(commands.map((command) => [usage(command), command.summary]));
-  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(COMMON))}\n`;
+  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(OWN))}\n`;
 }
 
 function commandHelp(command: Command): string {
@@ -105,6 +113,7 @@ function indented(lines: readonly string[]): string {
 }
 
 type ParsedCommandLine =
+  | { readonly kind: "version" }
   | { readonly kind: "help"; readonly commands: readonly Command[] }
   | {
       readonly kind: "run";
@@ -125,6 +134,7 @@ function parseCommandLine(
 ): ParsedCommandLine {
   const [noun, ...afterNoun] = argv;
   if (noun === undefined || noun === "--help" || noun === "-h") return { kind: "help", commands };
+  if (noun === "--version" || noun === "-v") return { kind: "version" };
   const ofNoun = commands.filter((command) => command.noun === noun);
   if (ofNoun.length === 0) {
     throw new UsageError(`unknown command ${shown(noun)}: ${listed(nounsOf(commands))}, or --help`);

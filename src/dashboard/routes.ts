@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
+import { version } from "../../package.json";
 import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
@@ -177,6 +178,7 @@ function stateOf(caller: SessionCaller, csrfToken: string, hasTestPayments: bool
       key,
       csrf_token: csrfToken,
       test_payments: hasTestPayments,
+      version,
     }),
   );
 }

@@ -8,6 +8,8 @@ export interface Session {
   readonly csrf_token: string;
   /** The test processor takes payments. */
   readonly test_payments: boolean;
+  /** The version of the gateway, for the foot of the page. */
+  readonly version: string;
 }
 
 /** Undefined until it is known; null where there is none. */
