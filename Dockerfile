@@ -29,5 +29,5 @@ VOLUME /data
 EXPOSE 3000
 # Alive, not ready: an outage of the database is no reason to kill it.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
-    CMD ["bun", "src/start/health-probe.ts"]
+    CMD ["bun", "src/main/start/health-probe.ts"]
 ENTRYPOINT ["bun", "--no-env-file", "src/main.ts"]

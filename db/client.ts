@@ -1,5 +1,5 @@
 import postgres from "postgres";
-import { type DatabaseTls, takeTls } from "../src/config/database-tls.ts";
+import { type DatabaseTls, takeTls } from "./database-tls.ts";
 
 interface PostgresAddress {
   readonly url: string;

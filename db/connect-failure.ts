@@ -1,4 +1,4 @@
-import { DatabaseTlsError } from "../src/config/database-tls.ts";
+import { DatabaseTlsError } from "./database-tls.ts";
 import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
 import { MigrationError } from "./migrate.ts";
 import { readServerVersion } from "./queries/database-server.ts";

@@ -1,21 +1,21 @@
 import { version } from "../package.json";
-import { connectInstance } from "./compose/base.ts";
-import { type GatewayConfig, readCheckedConfig, readConfig } from "./config.ts";
+import { connectInstance } from "./main/compose/base.ts";
+import { type GatewayConfig, readCheckedConfig, readConfig } from "./platform/config.ts";
 import {
   asUnusable,
   foreignDatabase,
   openDatabase,
   prepareDatabase,
   type StartedDatabase,
-} from "./start/database.ts";
-import { announce, createFirstKeys } from "./start/first-keys.ts";
-import { openMasterKeys } from "./start/master-key.ts";
-import { freePort } from "./start/port.ts";
-import { StopSignals } from "./start/stop.ts";
-import { shareMetrics } from "./start/worker-metrics.ts";
-import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./start/workers.ts";
-import { createTelemetry } from "./telemetry/create-telemetry.ts";
-import type { Telemetry } from "./telemetry/interface.ts";
+} from "./main/start/database.ts";
+import { announce, createFirstKeys } from "./main/start/first-keys.ts";
+import { openMasterKeys } from "./main/start/master-key.ts";
+import { freePort } from "./main/start/port.ts";
+import { StopSignals } from "./main/start/stop.ts";
+import { shareMetrics } from "./main/start/worker-metrics.ts";
+import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./main/start/workers.ts";
+import { createTelemetry } from "./platform/telemetry/create-telemetry.ts";
+import type { Telemetry } from "./platform/telemetry/interface.ts";
 
 /** Failures of a start are one line: what is wrong, and what to do. */
 function fail(error: unknown): never {
@@ -59,7 +59,7 @@ async function start(): Promise<void> {
  * The most part of the program, loaded while the database starts: a refused start, and the parent of
  * workers, do without it.
  */
-const loadServing = () => import("./start/serve.ts");
+const loadServing = () => import("./main/start/serve.ts");
 
 async function startSingleNode(
   config: GatewayConfig,

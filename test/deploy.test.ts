@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { CONFIG_VARIABLES } from "../src/config/variables.ts";
+import { CONFIG_VARIABLES } from "../src/platform/config/variables.ts";
 
 /** The files by which others run the gateway: compose.yaml, Dockerfile, docs/deploy. */
 

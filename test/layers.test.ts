@@ -10,12 +10,12 @@ const LAYERS: readonly (readonly string[])[] = [
   ["package.json"],
   ["src/lib"],
   // Pure definitions, which actors and everything above them build their events from.
-  ["src/events"],
+  ["src/lib/events"],
   // Runs in browsers: of the gateway it imports pure definitions alone.
   ["src/dashboard/web"],
-  ["src/config", "src/config.ts"],
+  ["src/platform/config", "src/platform/config.ts"],
   ["db"],
-  ["src/cluster"],
+  ["src/platform/cluster"],
   ["actors/runtime"],
   ["actors/periods"],
   [
@@ -26,74 +26,74 @@ const LAYERS: readonly (readonly string[])[] = [
     "actors/subject-budget",
     "actors/webhook",
   ],
-  ["src/providers", "src/egress", "src/storage", "src/payments", "src/telemetry"],
-  ["src/money"],
-  ["src/screening"],
-  ["src/definitions/known-definitions.ts"],
-  ["src/calls"],
+  ["src/providers", "src/platform/egress", "src/platform/storage", "src/billing/payments", "src/platform/telemetry"],
+  ["src/billing/ledger"],
+  ["src/inference/guardrails/screening"],
+  ["src/inference/definitions/known-definitions.ts"],
+  ["src/inference/call"],
   ["src/http"],
   // The text of documents, which tools read too.
-  ["src/vector-stores/search-words.ts"],
-  ["src/vector-stores/text"],
+  ["src/documents/search-words.ts"],
+  ["src/documents"],
   // Run for models between the calls of a provider, with what the groups above hand them.
-  ["src/tools"],
-  ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
-  ["src/endpoints/fill-preset.ts"],
-  ["src/endpoints/long-body-work.ts"],
+  ["src/inference/tools"],
+  ["src/inference/endpoints/paid-route.ts", "src/inference/endpoints/routed-fields.ts", "src/inference/endpoints/long-bodies.ts"],
+  ["src/inference/endpoints/fill-preset.ts"],
+  ["src/inference/endpoints/long-body-work.ts"],
   [
-    "src/definitions",
-    "src/files",
-    "src/keys",
-    "src/media-links",
-    "src/models",
-    "src/provider-keys",
+    "src/inference/definitions",
+    "src/jobs/files",
+    "src/accounts/keys",
+    "src/inference/media-links",
+    "src/inference/models",
+    "src/accounts/provider-keys",
     "src/webhooks",
   ],
   [
-    "src/audit",
-    "src/batches",
-    "src/billing",
-    "src/budgets",
-    "src/credits",
-    "src/endpoints/chat-completions",
-    "src/endpoints/embeddings",
-    "src/endpoints/rerank",
-    "src/endpoints/moderations",
-    "src/endpoints/images",
-    "src/endpoints/speech",
-    "src/endpoints/transcriptions",
-    "src/fine-tuning",
-    "src/guardrails",
-    "src/master-key",
-    "src/organizations",
-    "src/requests",
-    "src/response-cache",
-    "src/subscriptions",
-    "src/system",
-    "src/usage",
-    "src/vector-stores",
+    "src/accounts/audit",
+    "src/jobs/batches",
+    "src/billing/payment-methods",
+    "src/accounts/budgets",
+    "src/billing/credits",
+    "src/inference/endpoints/chat-completions",
+    "src/inference/endpoints/embeddings",
+    "src/inference/endpoints/rerank",
+    "src/inference/endpoints/moderations",
+    "src/inference/endpoints/images",
+    "src/inference/endpoints/speech",
+    "src/inference/endpoints/transcriptions",
+    "src/jobs/fine-tuning",
+    "src/inference/guardrails",
+    "src/platform/master-key",
+    "src/accounts/organizations",
+    "src/billing/requests",
+    "src/inference/cache",
+    "src/billing/subscriptions",
+    "src/http/system",
+    "src/billing/usage",
+    "src/jobs/vector-stores",
   ],
   // Reads and writes whole databases and storages.
-  ["src/backup"],
+  ["src/main/backup"],
   // Translate their requests into those of chat completions.
-  ["src/endpoints/messages", "src/endpoints/responses"],
+  ["src/inference/endpoints/messages", "src/inference/endpoints/responses"],
   // Keeps and runs what that endpoint answers.
-  ["src/responses"],
+  ["src/inference/responses"],
   // Has the fields of chat completions.
-  ["src/presets"],
-  ["src/endpoints/table.ts"],
-  ["src/admin", "src/dashboard"],
-  ["src/routes.ts"],
-  ["src/app.ts"],
-  ["src/compose.ts", "src/compose"],
-  ["src/start"],
-  ["src/main.ts", "src/cli"],
+  ["src/inference/presets"],
+  ["src/inference/endpoints/table.ts"],
+  ["src/accounts/admin", "src/dashboard"],
+  ["src/main/routes.ts"],
+  ["src/main/app.ts"],
+  ["src/main/compose.ts", "src/main/compose"],
+  ["src/main/start"],
+  ["src/main.ts", "src/main/cli"],
 ];
 
 /** The configuration, and the composition, are each one layer of a file and its parts. */
 const SAME_ROOM: readonly (readonly string[])[] = [
-  ["src/config", "src/config.ts"],
-  ["src/compose", "src/compose.ts"],
+  ["src/platform/config", "src/platform/config.ts"],
+  ["src/main/compose", "src/main/compose.ts"],
 ];
 
 /** lib is read by db although its folder lies below src: both stand under everything else. */
@@ -228,53 +228,53 @@ const STEPS: readonly {
   {
     step: "the rate window of a key",
     calls: /\brates\.take\(key\.id/,
-    from: ["src/calls/admission.ts"],
+    from: ["src/inference/call/admission.ts"],
   },
   {
     step: "the fee, and the rule of own provider keys",
     calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
-    from: ["src/calls/admission.ts"],
+    from: ["src/inference/call/admission.ts"],
   },
   {
     step: "the extension of a hold",
     calls: /\bmoney\.extend\(/,
-    from: ["src/calls/call-charge.ts"],
+    from: ["src/inference/call/call-charge.ts"],
   },
-  { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
+  { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/inference/call/admission.ts"] },
   {
     step: "the candidates of a whole answer, and of a streamed one",
     calls: /\bnew CandidateTries\(/,
-    from: ["src/calls/stream/upstream.ts", "src/calls/whole-answer.ts"],
+    from: ["src/inference/call/stream/upstream.ts", "src/inference/call/whole-answer.ts"],
   },
   {
     step: "checkpoints and settlement",
     calls: /\bmoney\.(?:checkpoint|settle)\(/,
-    from: ["src/calls/call-charge.ts"],
+    from: ["src/inference/call/call-charge.ts"],
   },
   {
     step: "the event of a charge",
     calls: /\bevents\??\.ofCharge\(/,
-    from: ["src/calls/call-charge.ts"],
+    from: ["src/inference/call/call-charge.ts"],
   },
   {
     step: "what is kept under an idempotency key",
     calls: /\bidempotency\.store\(/,
-    from: ["src/calls/call-charge.ts"],
+    from: ["src/inference/call/call-charge.ts"],
   },
   {
     step: "retries and fallbacks",
     calls: /\bturn\("takeRetry"/,
-    from: ["src/calls/routing/call-candidates.ts"],
+    from: ["src/inference/call/routing/call-candidates.ts"],
   },
   {
     step: "the price of usage",
     calls: /\bproviderCostFemto\(/,
-    from: ["src/calls/call-charge.ts"],
+    from: ["src/inference/call/call-charge.ts"],
   },
   {
     step: "headers of the route and the charge",
     calls: /\["x-gateway-(?:provider|model|max-tokens|cost|route-explain)"\] =/,
-    from: ["src/calls/answer-headers.ts"],
+    from: ["src/inference/call/answer-headers.ts"],
   },
 ];
 
@@ -287,13 +287,13 @@ const OF_THE_CALL =
 
 test("an endpoint only describes itself: nothing in it runs a call, whole or streamed", async () => {
   const faults: string[] = [];
-  const files = (await sourceFiles()).filter((path) => path.startsWith("src/endpoints/"));
+  const files = (await sourceFiles()).filter((path) => path.startsWith("src/inference/endpoints/"));
   for (const file of files) {
     const source = await Bun.file(join(root, file)).text();
     const ofTheCall = OF_THE_CALL.exec(source)?.[0];
     if (ofTheCall !== undefined) faults.push(`${file}: ${ofTheCall}`);
     for (const imported of await relativeImports(file)) {
-      if (!imported.startsWith("src/calls/") || ENDPOINTS_USE.test(imported)) continue;
+      if (!imported.startsWith("src/inference/call/") || ENDPOINTS_USE.test(imported)) continue;
       faults.push(`${file} imports ${imported}`);
     }
   }
@@ -314,47 +314,47 @@ test("each step of the paid call is called from one place", async () => {
 
 /** Where organizations share what is bounded, and the test that holds the share; the rule is in src/lib/fair-share.ts. */
 const SHARED: Readonly<Record<string, string>> = {
-  "src/batches/batch-owner.ts": "test/shares/places.ts",
-  "src/calls/guard/model-moderation.ts": "test/shares/places.ts",
-  "src/calls/routing/call-slots.ts": "test/shares/places.ts",
-  "src/compose/endpoints.ts": "test/lib/fair-work-thread.test.ts",
-  "src/compose/vector-stores.ts": "test/shares/places.ts",
-  "src/compose/webhooks.ts": "test/shares/places.ts",
+  "src/jobs/batches/batch-owner.ts": "test/shares/places.ts",
+  "src/inference/call/guard/model-moderation.ts": "test/shares/places.ts",
+  "src/inference/call/routing/call-slots.ts": "test/shares/places.ts",
+  "src/main/compose/endpoints.ts": "test/lib/fair-work-thread.test.ts",
+  "src/main/compose/vector-stores.ts": "test/shares/places.ts",
+  "src/main/compose/webhooks.ts": "test/shares/places.ts",
   // Rooms of half or less for one organization.
   "src/dashboard/live.ts": "test/shares/places.ts",
-  "src/endpoints/long-bodies.ts": "test/endpoints/long-bodies-kept.test.ts",
-  "src/endpoints/responses/response-store.ts": "test/shares/places.ts",
-  "src/files/file-uploads.ts": "test/shares/places.ts",
-  "src/files/threaded-check.ts": "test/files/threaded-check.test.ts",
-  "src/fine-tuning/event-feed.ts": "test/shares/places.ts",
-  "src/fine-tuning/job-owner.ts": "test/shares/places.ts",
+  "src/inference/endpoints/long-bodies.ts": "test/endpoints/long-bodies-kept.test.ts",
+  "src/inference/endpoints/responses/response-store.ts": "test/shares/places.ts",
+  "src/jobs/files/file-uploads.ts": "test/shares/places.ts",
+  "src/jobs/files/threaded-check.ts": "test/files/threaded-check.test.ts",
+  "src/jobs/fine-tuning/event-feed.ts": "test/shares/places.ts",
+  "src/jobs/fine-tuning/job-owner.ts": "test/shares/places.ts",
   "src/http/body-budget.ts": "test/shares/places.ts",
   "src/http/call-bounds.ts": "test/shares/places.ts",
   "src/http/passing-files.ts": "test/shares/places.ts",
   "src/lib/fair-share.ts": "test/lib/fair-share.test.ts",
   "src/lib/work-thread.ts": "test/lib/fair-work-thread.test.ts",
-  "src/responses/follow-events.ts": "test/shares/places.ts",
-  "src/tools/code-interpreter/python-pool.ts": "test/shares/places.ts",
-  "src/tools/mcp/mcp-session.ts": "test/shares/places.ts",
+  "src/inference/responses/follow-events.ts": "test/shares/places.ts",
+  "src/inference/tools/code-interpreter/python-pool.ts": "test/shares/places.ts",
+  "src/inference/tools/mcp/mcp-session.ts": "test/shares/places.ts",
   // Of one answer.
-  "src/tools/tool-runs.ts": "test/tools/tool-loop.test.ts",
-  "src/tools/web-search/page-reader.ts": "test/shares/places.ts",
-  "src/vector-stores/indexing.ts": "test/shares/places.ts",
-  "src/vector-stores/vector-stores.ts": "test/shares/places.ts",
+  "src/inference/tools/tool-runs.ts": "test/tools/tool-loop.test.ts",
+  "src/inference/tools/web-search/page-reader.ts": "test/shares/places.ts",
+  "src/jobs/vector-stores/indexing.ts": "test/shares/places.ts",
+  "src/jobs/vector-stores/vector-stores.ts": "test/shares/places.ts",
   "src/webhooks/delivery-writer.ts": "test/webhooks/tenants.test.ts",
   "src/webhooks/send-slots.ts": "test/shares/places.ts",
 };
 
 /** Classes named like bounds that need not be shared by that rule, and why. */
 const OTHER_BOUNDS: Readonly<Record<string, string>> = {
-  "src/cluster/heartbeat-thread.ts": "HeartbeatThread serves the instance, no organization",
-  "src/cluster/parallel-slots.ts": "MemorySlots counts; CallSlots shares",
-  "src/cluster/redis/parallel-slots.ts": "RedisSlots counts; CallSlots shares",
+  "src/platform/cluster/heartbeat-thread.ts": "HeartbeatThread serves the instance, no organization",
+  "src/platform/cluster/parallel-slots.ts": "MemorySlots counts; CallSlots shares",
+  "src/platform/cluster/redis/parallel-slots.ts": "RedisSlots counts; CallSlots shares",
   "src/lib/deadlines.ts": "DeadlineQueue holds timers, which wait for nothing",
-  "src/money/hold-queue.ts": "HoldQueue has a line for each account",
-  "src/money/waiting-line.ts": "WaitQueue has a line for each account",
+  "src/billing/ledger/hold-queue.ts": "HoldQueue has a line for each account",
+  "src/billing/ledger/waiting-line.ts": "WaitQueue has a line for each account",
   "src/providers/fal/fal-provider.ts": "FalQueue is the provider's own",
-  "src/providers/sandbox/image/encode-picture.ts": "the sandbox's thread, which costs nothing",
+  "src/sandbox/image/encode-picture.ts": "the sandbox's thread, which costs nothing",
   "src/providers/transport/connection-pool.ts":
     "ConnectionPool keeps idle connections; nobody waits",
 };

@@ -6,10 +6,10 @@ import {
   type NewPeriod,
   updateKeyEffect,
 } from "../../db/queries/api-keys.ts";
-import { budgetExhausted } from "../../src/events/budget-exhausted.ts";
-import { budgetThreshold } from "../../src/events/budget-threshold.ts";
-import { keyDeleted } from "../../src/events/key-deleted.ts";
-import { keyUpdated } from "../../src/events/key-updated.ts";
+import { budgetExhausted } from "../../src/lib/events/budget-exhausted.ts";
+import { budgetThreshold } from "../../src/lib/events/budget-threshold.ts";
+import { keyDeleted } from "../../src/lib/events/key-deleted.ts";
+import { keyUpdated } from "../../src/lib/events/key-updated.ts";
 import {
   type ApiKeyRecord,
   type ApiKeySettings,

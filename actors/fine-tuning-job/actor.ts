@@ -6,8 +6,8 @@ import {
   loadJob,
   writeJobEffect,
 } from "../../db/queries/fine-tuning-jobs.ts";
-import { fineTuningJobFailed } from "../../src/events/fine-tuning-job-failed.ts";
-import { fineTuningJobSucceeded } from "../../src/events/fine-tuning-job-succeeded.ts";
+import { fineTuningJobFailed } from "../../src/lib/events/fine-tuning-job-failed.ts";
+import { fineTuningJobSucceeded } from "../../src/lib/events/fine-tuning-job-succeeded.ts";
 import type { JobRecord } from "../../src/lib/fine-tuning-job.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import { afterTrigger, type Trigger } from "./state.ts";

@@ -15,7 +15,7 @@ import { organizations } from "./organizations.ts";
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 const time = (name: string) => timestamp(name, { withTimezone: true });
 
-/** Batches of requests; the order of their ids is that of their creation. States: see `src/batches/batch-owner.ts`. */
+/** Batches of requests; the order of their ids is that of their creation. States: see `src/jobs/batches/batch-owner.ts`. */
 export const batches = pgTable(
   "batches",
   {
@@ -79,7 +79,7 @@ export const batchContents = pgTable(
   (table) => [primaryKey({ columns: [table.batchId, table.part] })],
 );
 
-/** Batches at providers, each with lines of one batch here. States: see `src/batches/handed-lines.ts`. */
+/** Batches at providers, each with lines of one batch here. States: see `src/jobs/batches/handed-lines.ts`. */
 export const providerBatches = pgTable(
   "provider_batches",
   {

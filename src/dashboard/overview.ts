@@ -11,8 +11,8 @@ import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
-import { replenishStatus } from "../payments/auto-replenish.ts";
-import { bringUsageUpToDate } from "../usage/usage.ts";
+import { replenishStatus } from "../billing/payments/auto-replenish.ts";
+import { bringUsageUpToDate } from "../billing/usage/usage.ts";
 
 interface OverviewDependencies {
   readonly sql: Database;

@@ -18,8 +18,8 @@ import {
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
-import type { RateWindows } from "../cluster/interface.ts";
-import type { AccessRule } from "../config/single-sign-on.ts";
+import type { RateWindows } from "../platform/cluster/interface.ts";
+import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import {
   type Authentication,
   type Suspensions,

@@ -1,4 +1,4 @@
-import type { AccessRule } from "../config/single-sign-on.ts";
+import type { AccessRule } from "../platform/config/single-sign-on.ts";
 
 /** What an issuer says of a person, by name. */
 export type Claims = Readonly<Record<string, unknown>>;

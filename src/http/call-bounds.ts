@@ -1,4 +1,4 @@
-import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import type { RateDecision, RateWindows } from "../platform/cluster/interface.ts";
 import { GatewayError, overloaded } from "../lib/errors.ts";
 import { allButOne, FairSemaphore, SharedRoom } from "../lib/fair-share.ts";
 

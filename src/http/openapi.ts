@@ -1,6 +1,6 @@
 import type { TSchema } from "typebox";
-import type { EventDefinition } from "../events/definition.ts";
-import { EVENT_DEFINITIONS } from "../events/event-types.ts";
+import type { EventDefinition } from "../lib/events/definition.ts";
+import { EVENT_DEFINITIONS } from "../lib/events/event-types.ts";
 import { isOpenToLimitedKeys } from "./limited-keys.ts";
 import type { ModelForm } from "./model-form.ts";
 import {

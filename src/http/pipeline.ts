@@ -1,5 +1,5 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import type { CallAdmission, Caller } from "../calls/admission.ts";
+import type { CallAdmission, Caller } from "../inference/call/admission.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import {
   type Author,
@@ -15,9 +15,9 @@ import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { passedTraceparent } from "../lib/trace.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
-import { type RequestRecord, requestRecord } from "../telemetry/interface.ts";
-import type { RecordedTrace } from "../telemetry/request-trace.ts";
-import type { Tracing } from "../telemetry/tracing.ts";
+import { type RequestRecord, requestRecord } from "../platform/telemetry/interface.ts";
+import type { RecordedTrace } from "../platform/telemetry/request-trace.ts";
+import type { Tracing } from "../platform/telemetry/tracing.ts";
 import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";

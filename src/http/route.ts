@@ -1,7 +1,7 @@
 import { type TSchema, Type } from "typebox";
-import type { Caller } from "../calls/admission.ts";
-import type { CallHalf } from "../calls/batched-call.ts";
-import type { OwnIdempotency } from "../calls/call.ts";
+import type { Caller } from "../inference/call/admission.ts";
+import type { CallHalf } from "../inference/call/batched-call.ts";
+import type { OwnIdempotency } from "../inference/call/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";

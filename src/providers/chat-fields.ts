@@ -1,4 +1,4 @@
-import { isSelfHosted } from "../config/provider-types.ts";
+import { isSelfHosted } from "../platform/config/provider-types.ts";
 import type { ChatRequestFields } from "./chat-body.ts";
 import { speaksResponses, wireDialect } from "./openai/wire-dialects.ts";
 import { type PartKind, takesPart } from "./part-kinds.ts";

@@ -1,4 +1,4 @@
-import { isSelfHosted } from "../config/provider-types.ts";
+import { isSelfHosted } from "../platform/config/provider-types.ts";
 import type { FieldKind, FieldModel } from "./chat-fields.ts";
 import { hasImageForms, type ImageForm, imageFormOf } from "./image-models.ts";
 import type { ImageCall } from "./media.ts";

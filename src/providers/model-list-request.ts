@@ -1,4 +1,4 @@
-import { providerType } from "../config/provider-types.ts";
+import { providerType } from "../platform/config/provider-types.ts";
 import {
   MODEL_LIST_QUERY as ANTHROPICS_QUERY,
   requestHeaders,

@@ -1,4 +1,4 @@
-import { type ProviderType, providerType } from "../config/provider-types.ts";
+import { type ProviderType, providerType } from "../platform/config/provider-types.ts";
 import { MessageBatches } from "./anthropic/batches/message-batches.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import { withAudioFields } from "./audio/fields.ts";
@@ -22,11 +22,11 @@ import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provide
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { takesItems, wireDialect } from "./openai/wire-dialects.ts";
 import { answeringClient, recordedRequest } from "./recorded-calls.ts";
-import { createSandboxProvider } from "./sandbox/chat-provider.ts";
+import { createSandboxProvider } from "../sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
-} from "./sandbox/tuning/fine-tuning-provider.ts";
+} from "../sandbox/tuning/fine-tuning-provider.ts";
 import { createStabilityProvider } from "./stability/stability-provider.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";

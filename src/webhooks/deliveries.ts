@@ -5,7 +5,7 @@ import type { WebhookState } from "../../actors/webhook/state.ts";
 import type { Database } from "../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
-import type { Wakes } from "../cluster/interface.ts";
+import type { Wakes } from "../platform/cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";

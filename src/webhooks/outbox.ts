@@ -17,7 +17,7 @@ import {
 } from "../../db/queries/outbox.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
-import type { Telemetry } from "../telemetry/interface.ts";
+import type { Telemetry } from "../platform/telemetry/interface.ts";
 
 interface EventWriterDependencies {
   readonly sql: Database;

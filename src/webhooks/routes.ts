@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
+import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../lib/events/event-types.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,

@@ -20,8 +20,8 @@ import {
   TooManyWebhooksError,
   updateWebhook,
 } from "../../db/queries/webhooks.ts";
-import { type EgressGuard, EgressRefused } from "../egress/guard.ts";
-import { EVENT_TYPES, type EventType, sampleData } from "../events/event-types.ts";
+import { type EgressGuard, EgressRefused } from "../platform/egress/guard.ts";
+import { EVENT_TYPES, type EventType, sampleData } from "../lib/events/event-types.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";

@@ -9,9 +9,9 @@ import { holdFileRemovals } from "../../db/queries/file-backups.ts";
 import { claimRemovals } from "../../db/queries/files.ts";
 import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
 import { LEFT_OUT } from "../../db/queries/restored-rows.ts";
-import { FORMAT, PIECE_BYTES } from "../../src/backup/archive.ts";
-import { ArchiveReader, verifyArchive } from "../../src/backup/archive-reader.ts";
-import { ArchiveWriter } from "../../src/backup/archive-writer.ts";
+import { FORMAT, PIECE_BYTES } from "../../src/main/backup/archive.ts";
+import { ArchiveReader, verifyArchive } from "../../src/main/backup/archive-reader.ts";
+import { ArchiveWriter } from "../../src/main/backup/archive-writer.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
 import {

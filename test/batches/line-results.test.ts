@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { answerPieces } from "../../src/batches/line-results.ts";
+import { answerPieces } from "../../src/jobs/batches/line-results.ts";
 
 const line = { line: 7, customId: 'q"uote', url: "/v1/embeddings", body: {} };
 

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import type { ProviderBatchRecord } from "../../db/queries/provider-batches.ts";
-import type { HandedParts } from "../../src/batches/handed-lines.ts";
-import { LineCalls } from "../../src/batches/line-call.ts";
-import { type HeldLine, ReturnedLines } from "../../src/batches/returned-lines.ts";
+import type { HandedParts } from "../../src/jobs/batches/handed-lines.ts";
+import { LineCalls } from "../../src/jobs/batches/line-call.ts";
+import { type HeldLine, ReturnedLines } from "../../src/jobs/batches/returned-lines.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";

@@ -5,7 +5,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { Database } from "../../db/client.ts";
-import type { MoneyPort } from "../../src/money/interface.ts";
+import type { MoneyPort } from "../../src/billing/ledger/interface.ts";
 import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";

@@ -3,9 +3,9 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
 import { insertChunks } from "../../db/queries/vector-store-indexing.ts";
 import { insertVectors } from "../../db/queries/vector-store-vectors.ts";
-import { prepareOrganization } from "../../src/organizations/organizations.ts";
-import { quantised } from "../../src/vector-stores/quantised-vector.ts";
-import { searchVectorStores } from "../../src/vector-stores/search.ts";
+import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
+import { quantised } from "../../src/jobs/vector-stores/quantised-vector.ts";
+import { searchVectorStores } from "../../src/jobs/vector-stores/search.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 /*

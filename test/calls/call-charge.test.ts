@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import type { AdmittedCall } from "../../src/calls/call.ts";
-import { CallCharge, type ChargeDependencies } from "../../src/calls/call-charge.ts";
-import type { AcceptedRequest } from "../../src/calls/endpoint.ts";
-import type { Candidate } from "../../src/calls/routing/plan-route.ts";
+import type { AdmittedCall } from "../../src/inference/call/call.ts";
+import { CallCharge, type ChargeDependencies } from "../../src/inference/call/call-charge.ts";
+import type { AcceptedRequest } from "../../src/inference/call/endpoint.ts";
+import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
 import { NO_TOKENS } from "../../src/lib/usage.ts";
 
 /** What searches cost, by who makes them and whose key serves the model. */

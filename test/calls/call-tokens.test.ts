@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { CallTokens } from "../../src/calls/call-tokens.ts";
-import type { CostBound } from "../../src/calls/endpoint.ts";
-import { MemoryRateWindows } from "../../src/cluster/memory.ts";
+import { CallTokens } from "../../src/inference/call/call-tokens.ts";
+import type { CostBound } from "../../src/inference/call/endpoint.ts";
+import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 const WINDOW_MS = 60_100;

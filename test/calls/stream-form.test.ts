@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { StreamForm } from "../../src/calls/endpoint.ts";
-import type { AcceptedChat } from "../../src/endpoints/chat-completions/endpoint.ts";
+import type { StreamForm } from "../../src/inference/call/endpoint.ts";
+import type { AcceptedChat } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import { StreamedAnswer } from "../../src/providers/streamed-answer.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import type { Candidate, RoutePlan } from "../../src/calls/routing/plan-route.ts";
-import type { ChatRequest } from "../../src/endpoints/chat-completions/request.ts";
-import { planFields } from "../../src/endpoints/chat-completions/request-fields.ts";
+import type { Candidate, RoutePlan } from "../../src/inference/call/routing/plan-route.ts";
+import type { ChatRequest } from "../../src/inference/endpoints/chat-completions/request.ts";
+import { planFields } from "../../src/inference/endpoints/chat-completions/request-fields.ts";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
 import { testModel } from "../ledger/scripted-stream.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { adjustCredit } from "../../src/cli/actions/organizations.ts";
+import { adjustCredit } from "../../src/main/cli/actions/organizations.ts";
 import { usdText } from "../../src/lib/money.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";

@@ -1,4 +1,4 @@
-import { runCli } from "../../src/cli/run-cli.ts";
+import { runCli } from "../../src/main/cli/run-cli.ts";
 import { programEnvironment, programFile } from "../support/programs.ts";
 
 type Settings = Readonly<Record<string, string>>;

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { CommandContext } from "../../src/cli/command.ts";
-import { COMMANDS, runCli } from "../../src/cli/run-cli.ts";
-import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import type { CommandContext } from "../../src/main/cli/command.ts";
+import { COMMANDS, runCli } from "../../src/main/cli/run-cli.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 

@@ -7,7 +7,7 @@ import {
   addOrganization,
   adjustCredit,
   orderCreditLimit,
-} from "../../src/cli/actions/organizations.ts";
+} from "../../src/main/cli/actions/organizations.ts";
 import { settlement } from "../ledger/books.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";

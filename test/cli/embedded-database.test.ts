@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
-import { withServer } from "../../src/cli/operator-database.ts";
+import { withServer } from "../../src/main/cli/operator-database.ts";
 import { connectTo, killOwner, startOwner, temporaryFolders } from "../embedded/owner-process.ts";
 import { programEnvironment, programFile } from "../support/programs.ts";
 import { until } from "../support/until.ts";

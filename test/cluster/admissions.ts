@@ -1,4 +1,4 @@
-import type { Coordination } from "../../src/cluster/interface.ts";
+import type { Coordination } from "../../src/platform/cluster/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 
 /** An admission happened at some moment between asking and the answer. */

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { createCoordination } from "../../src/cluster/create-coordination.ts";
-import type { Coordination } from "../../src/cluster/interface.ts";
+import { createCoordination } from "../../src/platform/cluster/create-coordination.ts";
+import type { Coordination } from "../../src/platform/cluster/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { findRedisBinary } from "../support/redis.ts";

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import type { RedisSlots } from "../../src/cluster/redis/parallel-slots.ts";
+import type { RedisSlots } from "../../src/platform/cluster/redis/parallel-slots.ts";
 import { describeParallelSlots } from "../contracts/parallel-slots.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";

@@ -5,7 +5,7 @@ import {
   bucketsOf,
   SlidingWindow,
   WINDOW_MS,
-} from "../../src/cluster/sliding-window.ts";
+} from "../../src/platform/cluster/sliding-window.ts";
 
 /** The same, kept in the plainest way: every admission by itself. */
 class PlainWindow {

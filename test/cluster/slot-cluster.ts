@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
-import { RedisSlots } from "../../src/cluster/redis/parallel-slots.ts";
-import { type SlotExchange, SlotScript } from "../../src/cluster/redis/slot-script.ts";
+import { RedisSlots } from "../../src/platform/cluster/redis/parallel-slots.ts";
+import { type SlotExchange, SlotScript } from "../../src/platform/cluster/redis/slot-script.ts";
 import { type Clock, steadyClock } from "../../src/lib/clock.ts";
 
 /** A script behind a network that can be cut, or lose answers. */

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { RateScripts } from "../../src/cluster/redis/rate-scripts.ts";
-import { RedisRateWindows } from "../../src/cluster/redis/rate-windows.ts";
+import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
+import { RedisRateWindows } from "../../src/platform/cluster/redis/rate-windows.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Admission } from "./admissions.ts";
 

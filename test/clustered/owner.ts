@@ -1,8 +1,8 @@
 import { guardLease, type Lease } from "../../actors/runtime/ownership.ts";
-import { openConnections } from "../../src/compose/base.ts";
-import { createClusterNode } from "../../src/compose/cluster-node.ts";
+import { openConnections } from "../../src/main/compose/base.ts";
+import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
 /*
  * One of several instances that own actors, in a process of its own: each actor it owns notes its work in

@@ -3,9 +3,9 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { ConfigError } from "../../src/config/config-error.ts";
-import { publishedFileSchema } from "../../src/config/file-schema.ts";
-import { type GatewayConfig, readConfig } from "../../src/config.ts";
+import { ConfigError } from "../../src/platform/config/config-error.ts";
+import { publishedFileSchema } from "../../src/platform/config/file-schema.ts";
+import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
 
 function folder(): string {
   return mkdtempSync(join(tmpdir(), "gateway-config-"));

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { readOutboundProxies } from "../../src/config/outbound-proxies.ts";
-import { readConfig } from "../../src/config.ts";
+import { readOutboundProxies } from "../../src/platform/config/outbound-proxies.ts";
+import { readConfig } from "../../src/platform/config.ts";
 
 const PROXY = { hostname: "proxy.test", port: 3128, authorization: undefined };
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PROVIDER_TYPES, providerType } from "../../src/config/provider-types.ts";
-import { isLocalServer } from "../../src/config/providers.ts";
-import { type GatewayConfig, readConfig } from "../../src/config.ts";
+import { PROVIDER_TYPES, providerType } from "../../src/platform/config/provider-types.ts";
+import { isLocalServer } from "../../src/platform/config/providers.ts";
+import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
 
 function read(environment: Record<string, string>, providers: object[] = []): GatewayConfig {
   const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));

@@ -3,9 +3,9 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { ConfigError } from "../../src/config/config-error.ts";
-import { CONFIG_VARIABLES } from "../../src/config/variables.ts";
-import { readConfig } from "../../src/config.ts";
+import { ConfigError } from "../../src/platform/config/config-error.ts";
+import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 
 const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));

@@ -2,8 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CONFIG_VARIABLES } from "../../src/config/variables.ts";
-import { type GatewayConfig, readConfig } from "../../src/config.ts";
+import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
+import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 
 const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));

@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DiskStorage } from "../../src/storage/disk.ts";
+import { DiskStorage } from "../../src/platform/storage/disk.ts";
 import { knownFolder } from "../support/known-folder.ts";
 import { fileStorageContract } from "./file-storage.ts";
 

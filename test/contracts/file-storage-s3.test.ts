@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
-import { StorageError } from "../../src/storage/interface.ts";
-import { PART_BYTES, S3Storage } from "../../src/storage/s3.ts";
+import { StorageError } from "../../src/platform/storage/interface.ts";
+import { PART_BYTES, S3Storage } from "../../src/platform/storage/s3.ts";
 import { BUCKET, type S3Server, startS3Server } from "../support/s3-server.ts";
 import { until } from "../support/until.ts";
 import { fileStorageContract } from "./file-storage.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
-import { type FileStorage, ObjectMissingError } from "../../src/storage/interface.ts";
+import { type FileStorage, ObjectMissingError } from "../../src/platform/storage/interface.ts";
 
 export interface StorageUnderTest {
   readonly storage: FileStorage;

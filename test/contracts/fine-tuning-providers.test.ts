@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
-import { createWorkThread } from "../../src/compose/endpoints.ts";
+import { createWorkThread } from "../../src/main/compose/endpoints.ts";
 import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
 import { BrokenAnswer } from "../../src/providers/fine-tuning.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
@@ -8,8 +8,8 @@ import { OpenAiFineTuning } from "../../src/providers/openai/fine-tuning-provide
 import {
   SANDBOX_TRAINING_MS,
   SandboxFineTuning,
-} from "../../src/providers/sandbox/tuning/fine-tuning-provider.ts";
-import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
+} from "../../src/sandbox/tuning/fine-tuning-provider.ts";
+import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startUpstream } from "../upstream/server.ts";

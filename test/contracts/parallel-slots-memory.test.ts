@@ -1,4 +1,4 @@
-import { MemorySlots } from "../../src/cluster/parallel-slots.ts";
+import { MemorySlots } from "../../src/platform/cluster/parallel-slots.ts";
 import { describeParallelSlots } from "./parallel-slots.ts";
 
 describeParallelSlots(async () => new MemorySlots());

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { ParallelSlots } from "../../src/cluster/interface.ts";
+import type { ParallelSlots } from "../../src/platform/cluster/interface.ts";
 
 const limit = (max: number) => ({ id: crypto.randomUUID(), max });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { MemoryRateWindows } from "../../src/cluster/memory.ts";
+import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { countWithin, describeRateWindows } from "./rate-windows.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { Redis } from "ioredis";
-import { RateScripts } from "../../src/cluster/redis/rate-scripts.ts";
-import { RedisRateWindows } from "../../src/cluster/redis/rate-windows.ts";
+import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
+import { RedisRateWindows } from "../../src/platform/cluster/redis/rate-windows.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { describeRateWindows } from "./rate-windows.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { RateDecision, RateWindows } from "../../src/cluster/interface.ts";
+import type { RateDecision, RateWindows } from "../../src/platform/cluster/interface.ts";
 
 /** Rate windows in the hands of a test, which owns their time. */
 export interface OwnedRateWindows {

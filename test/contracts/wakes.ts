@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { Wakes } from "../../src/cluster/interface.ts";
+import type { Wakes } from "../../src/platform/cluster/interface.ts";
 import { until } from "../support/until.ts";
 
 /** The wakes of all instances there are, and what their listeners' failures were. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { addOperatorKey } from "../../src/organizations/organizations.ts";
+import { addOperatorKey } from "../../src/accounts/organizations/organizations.ts";
 import { type FilesProcess, prepareFilesProcess } from "../support/files-process.ts";
 import { type StripeRequest, StripeServer } from "../support/stripe-server.ts";
 import { until } from "../support/until.ts";

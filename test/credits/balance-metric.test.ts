@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MAX_WATCHED_ORGANIZATIONS } from "../../src/money/balance-watch.ts";
+import { MAX_WATCHED_ORGANIZATIONS } from "../../src/billing/ledger/balance-watch.ts";
 import { startMoneyGateway } from "../money/money-gateway.ts";
 import { until } from "../support/until.ts";
 

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { createEgressSend, MAX_ADDRESSES } from "../../src/egress/client.ts";
-import { EgressGuard, NameNotResolved } from "../../src/egress/guard.ts";
+import { createEgressSend, MAX_ADDRESSES } from "../../src/platform/egress/client.ts";
+import { EgressGuard, NameNotResolved } from "../../src/platform/egress/guard.ts";
 
 const fixture = (name: string) =>
   readFileSync(join(import.meta.dir, "../fixtures/tls", name), "utf8");

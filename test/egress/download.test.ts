@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
-import { createEgressDownload } from "../../src/egress/download.ts";
-import { EgressGuard } from "../../src/egress/guard.ts";
+import { createEgressDownload } from "../../src/platform/egress/download.ts";
+import { EgressGuard } from "../../src/platform/egress/guard.ts";
 
 let server: Bun.Server<undefined>;
 let answer: (path: string) => Response;

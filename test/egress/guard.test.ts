@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
-import { createEgressSend } from "../../src/egress/client.ts";
-import { EgressGuard, EgressRefused, type Resolve } from "../../src/egress/guard.ts";
+import { createEgressSend } from "../../src/platform/egress/client.ts";
+import { EgressGuard, EgressRefused, type Resolve } from "../../src/platform/egress/guard.ts";
 
 const PUBLIC = "93.184.215.14";
 const noResolve: Resolve = () => Promise.reject(new Error("nothing was to be resolved"));

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { systemResolve } from "../../src/egress/guard.ts";
+import { systemResolve } from "../../src/platform/egress/guard.ts";
 import { until } from "../support/until.ts";
 import { startSilentNameServer } from "./silent-name-server.ts";
 

@@ -572,7 +572,7 @@ describe("streams that go wrong", () => {
 
   test.each([
     ["what is no JSON", 'data: {"type": "content\n\n'],
-    ["JSON that is no object", "data: 5\n\n"],
+    ["JSON that is not an object", "data: 5\n\n"],
     ["a truncated event", 'data: {"type": "content_block_delta", "ind'],
   ])("%s behind text is an error, and what came is charged", async (_name, garbage) => {
     const text = framed([start(), ...said("half of it")]) + garbage;

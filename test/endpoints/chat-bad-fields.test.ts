@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { MAX_RECORDED_BYTES } from "../../src/calls/endpoint.ts";
+import { MAX_RECORDED_BYTES } from "../../src/inference/call/endpoint.ts";
 import { type ChatGateway, chatBody, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";

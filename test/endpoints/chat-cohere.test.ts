@@ -345,7 +345,7 @@ describe("streams that go wrong", () => {
 
   test.each([
     ["what is no JSON", 'data: {"type": "content\n\n'],
-    ["JSON that is no object", "data: 5\n\n"],
+    ["JSON that is not an object", "data: 5\n\n"],
     ["a truncated event", 'data: {"type": "message-end", "del'],
   ])("%s behind text is an error, and what came is charged", async (_name, garbage) => {
     const model = spare();

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { fitted, healedJson } from "../../src/endpoints/chat-completions/healed-json.ts";
+import { fitted, healedJson } from "../../src/inference/endpoints/chat-completions/healed-json.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";

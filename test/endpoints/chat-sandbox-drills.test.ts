@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { sandboxModels } from "../../src/providers/catalogue/sandbox-models.ts";
-import { TOKENS_BEFORE_BREAK } from "../../src/providers/sandbox/drills.ts";
+import { TOKENS_BEFORE_BREAK } from "../../src/sandbox/drills.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";

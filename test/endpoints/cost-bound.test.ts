@@ -1,14 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { highestBound } from "../../src/calls/admission.ts";
+import { highestBound } from "../../src/inference/call/admission.ts";
 import {
   costBound,
   estimatedPromptTokens,
   promptSize,
   promptTokenBound,
-} from "../../src/endpoints/chat-completions/cost-bound.ts";
+} from "../../src/inference/endpoints/chat-completions/cost-bound.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
-import { providerCostFemto } from "../../src/money/usage.ts";
+import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 
 const CONTEXT_LENGTH = 128_000;
 const model = { contextLength: CONTEXT_LENGTH } as CatalogueModel;

@@ -5,9 +5,9 @@ import {
   bytesOfBase64,
   isBase64,
   writeBase64,
-} from "../../src/endpoints/images/base64-pieces.ts";
-import { imagesOf } from "../../src/endpoints/images/made-images.ts";
-import { renderImages } from "../../src/endpoints/images/render-images.ts";
+} from "../../src/inference/endpoints/images/base64-pieces.ts";
+import { imagesOf } from "../../src/inference/endpoints/images/made-images.ts";
+import { renderImages } from "../../src/inference/endpoints/images/render-images.ts";
 import { image } from "../support/image-heads.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";
 

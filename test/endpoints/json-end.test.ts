@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { JsonEnd } from "../../src/endpoints/messages/json-end.ts";
+import { JsonEnd } from "../../src/inference/endpoints/messages/json-end.ts";
 
 const NESTED = '{"a\\\\":["}",{"b":"\\"]{"}],"c":"\\\\\\"","d":{}}';
 

@@ -1,8 +1,8 @@
 import { afterAll, expect, test } from "bun:test";
-import { KnownDefinitions } from "../../src/definitions/known-definitions.ts";
-import { readLongChat } from "../../src/endpoints/chat-completions/long-chat.ts";
-import { providerBody } from "../../src/endpoints/chat-completions/provider-body.ts";
-import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/endpoints/long-bodies.ts";
+import { KnownDefinitions } from "../../src/inference/definitions/known-definitions.ts";
+import { readLongChat } from "../../src/inference/endpoints/chat-completions/long-chat.ts";
+import { providerBody } from "../../src/inference/endpoints/chat-completions/provider-body.ts";
+import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/inference/endpoints/long-bodies.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
@@ -16,7 +16,7 @@ afterAll(() => {
 
 function startThread(): FairWorkThread {
   const thread = new FairWorkThread({
-    script: new URL("../../src/compose/long-work-thread.ts", import.meta.url),
+    script: new URL("../../src/main/compose/long-work-thread.ts", import.meta.url),
     deadlineMs: 20_000,
     maxWaiting: 100,
     maxWaitingOfOne: 100,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { MessageRenderer } from "../../src/endpoints/messages/message-renderer.ts";
+import { MessageRenderer } from "../../src/inference/endpoints/messages/message-renderer.ts";
 import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import {

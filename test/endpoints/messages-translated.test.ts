@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { chatRequestOf } from "../../src/endpoints/messages/chat-request.ts";
-import { passedFields, unpricedFields } from "../../src/endpoints/messages/passed-request.ts";
-import type { MessagesBody } from "../../src/endpoints/messages/request.ts";
-import { assertMessages } from "../../src/endpoints/messages/request-checks.ts";
-import { factsOf } from "../../src/endpoints/messages/request-facts.ts";
-import { messageOf } from "../../src/endpoints/messages/whole-message.ts";
+import { chatRequestOf } from "../../src/inference/endpoints/messages/chat-request.ts";
+import { passedFields, unpricedFields } from "../../src/inference/endpoints/messages/passed-request.ts";
+import type { MessagesBody } from "../../src/inference/endpoints/messages/request.ts";
+import { assertMessages } from "../../src/inference/endpoints/messages/request-checks.ts";
+import { factsOf } from "../../src/inference/endpoints/messages/request-facts.ts";
+import { messageOf } from "../../src/inference/endpoints/messages/whole-message.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 
 type Fields = Record<string, unknown>;

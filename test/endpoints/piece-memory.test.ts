@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { JsonLinesCheck } from "../../src/files/json-lines-check.ts";
+import { JsonLinesCheck } from "../../src/jobs/files/json-lines-check.ts";
 import { PieceMemory } from "../../src/http/multipart.ts";
 
 describe("the memory of a piece", () => {

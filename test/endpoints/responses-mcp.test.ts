@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { functionOfTool } from "../../src/tools/mcp/tool-names.ts";
+import { functionOfTool } from "../../src/inference/tools/mcp/tool-names.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
 import { startMcpServer, type TestMcpServer } from "../support/mcp-server.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { detailsIn } from "../../src/endpoints/responses/reasoning-content.ts";
-import { echoOf } from "../../src/endpoints/responses/response-json.ts";
-import { ResponseRenderer } from "../../src/endpoints/responses/response-renderer.ts";
-import { outputOf } from "../../src/endpoints/responses/whole-response.ts";
+import { detailsIn } from "../../src/inference/endpoints/responses/reasoning-content.ts";
+import { echoOf } from "../../src/inference/endpoints/responses/response-json.ts";
+import { ResponseRenderer } from "../../src/inference/endpoints/responses/response-renderer.ts";
+import { outputOf } from "../../src/inference/endpoints/responses/whole-response.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";

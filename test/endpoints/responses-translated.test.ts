@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { type ChatRequest, ITEM_FORM } from "../../src/endpoints/chat-completions/request.ts";
-import { chatRequestOf } from "../../src/endpoints/responses/chat-request.ts";
-import { encryptedContent } from "../../src/endpoints/responses/reasoning-content.ts";
-import type { Item, ResponsesBody } from "../../src/endpoints/responses/request.ts";
-import { assertResponses } from "../../src/endpoints/responses/request-checks.ts";
-import { factsOf } from "../../src/endpoints/responses/request-facts.ts";
+import { type ChatRequest, ITEM_FORM } from "../../src/inference/endpoints/chat-completions/request.ts";
+import { chatRequestOf } from "../../src/inference/endpoints/responses/chat-request.ts";
+import { encryptedContent } from "../../src/inference/endpoints/responses/reasoning-content.ts";
+import type { Item, ResponsesBody } from "../../src/inference/endpoints/responses/request.ts";
+import { assertResponses } from "../../src/inference/endpoints/responses/request-checks.ts";
+import { factsOf } from "../../src/inference/endpoints/responses/request-facts.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 
 type Fields = Record<string, unknown>;

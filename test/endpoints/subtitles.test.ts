@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { subRip, webVtt } from "../../src/endpoints/transcriptions/subtitles.ts";
+import { subRip, webVtt } from "../../src/inference/endpoints/transcriptions/subtitles.ts";
 
 const segment = (id: number, start: number, end: number, text: string) => ({
   id,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { EVENT_DEFINITIONS, EVENT_TYPES, sampleData } from "../../src/events/event-types.ts";
-import { FAILING_SUFFIX } from "../../src/providers/sandbox/tuning/fine-tuning-provider.ts";
+import { EVENT_DEFINITIONS, EVENT_TYPES, sampleData } from "../../src/lib/events/event-types.ts";
+import { FAILING_SUFFIX } from "../../src/sandbox/tuning/fine-tuning-provider.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { chatLine, createBatch } from "../support/batches.ts";
 import { payloadFaults } from "../support/event-payload.ts";

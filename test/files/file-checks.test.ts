@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { checkOf, UndecidedCheck } from "../../src/files/file-check.ts";
-import { MAX_LINE_BYTES } from "../../src/files/json-lines-check.ts";
+import { checkOf, UndecidedCheck } from "../../src/jobs/files/file-check.ts";
+import { MAX_LINE_BYTES } from "../../src/jobs/files/json-lines-check.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import type { UploadPurpose } from "../../src/lib/file-record.ts";
 import { readImageHeader } from "../../src/lib/image-header.ts";

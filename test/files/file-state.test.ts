@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { decideFileTrigger, type FileTrigger } from "../../src/files/job-files.ts";
+import { decideFileTrigger, type FileTrigger } from "../../src/jobs/files/job-files.ts";
 import type { FileStatus } from "../../src/lib/file-record.ts";
 
 /** What becomes of each status by each trigger: another status, the same, or undefined where it is refused. */

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { FileUploads } from "../../src/files/file-uploads.ts";
+import { FileUploads } from "../../src/jobs/files/file-uploads.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { DiskStorage } from "../../src/storage/disk.ts";
+import { DiskStorage } from "../../src/platform/storage/disk.ts";
 import { expectError } from "../support/error-envelope.ts";
 import {
   type FilesGateway,

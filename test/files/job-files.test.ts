@@ -2,12 +2,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { join } from "node:path";
 import { connectDatabase } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { FileCleaning } from "../../src/files/file-cleaning.ts";
-import { FileUploads } from "../../src/files/file-uploads.ts";
-import { JobFiles } from "../../src/files/job-files.ts";
+import { FileCleaning } from "../../src/jobs/files/file-cleaning.ts";
+import { FileUploads } from "../../src/jobs/files/file-uploads.ts";
+import { JobFiles } from "../../src/jobs/files/job-files.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { DiskStorage } from "../../src/storage/disk.ts";
+import { DiskStorage } from "../../src/platform/storage/disk.ts";
 import {
   type FilesGateway,
   fileBooks,

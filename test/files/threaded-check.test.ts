@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { CheckingThread, type ThreadedCheck } from "../../src/files/threaded-check.ts";
+import { CheckingThread, type ThreadedCheck } from "../../src/jobs/files/threaded-check.ts";
 
 const GREEDY_UPLOADS = 32;
 const MAX_LOAD_MS = 60_000;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { EventFeeds, MAX_FEEDS_OF_ORGANIZATION } from "../../src/fine-tuning/event-feed.ts";
+import { EventFeeds, MAX_FEEDS_OF_ORGANIZATION } from "../../src/jobs/fine-tuning/event-feed.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 
 test("one organization's event streams leave room for those of others, and make room when they end", async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { PreparedOrganization } from "../../src/organizations/organizations.ts";
+import type { PreparedOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { checkChatLine } from "../../src/files/json-lines-check.ts";
+import { checkChatLine } from "../../src/jobs/files/json-lines-check.ts";
 import {
   checkFile,
   checkLongLine,
   type LongLineCall,
-} from "../../src/fine-tuning/training-file.ts";
+} from "../../src/jobs/fine-tuning/training-file.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
 const CONTEXT_TOKENS = 50;

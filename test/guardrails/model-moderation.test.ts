@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { ModelModeration } from "../../src/calls/guard/model-moderation.ts";
+import { ModelModeration } from "../../src/inference/call/guard/model-moderation.ts";
 import { until } from "../support/until.ts";
 
 const { signal } = new AbortController();

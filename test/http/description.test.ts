@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { openApiDocument } from "../../src/http/openapi.ts";
-import { descriptionRoutes } from "../../src/system/pages.ts";
+import { descriptionRoutes } from "../../src/http/system/pages.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 import { SAMPLE_ROUTES } from "./description-samples.ts";
 import { callPublic } from "./public-context.ts";

@@ -1,4 +1,4 @@
-import type { PreparedOrganization } from "../../src/organizations/organizations.ts";
+import type { PreparedOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import { lessonsText, startTuningGateway, type TuningGateway } from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { PreparedOrganization } from "../../src/organizations/organizations.ts";
+import type { PreparedOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { expectError, readEnvelope } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 

@@ -2,15 +2,15 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { wholeAnswer } from "../../src/calls/whole-answer.ts";
+import { wholeAnswer } from "../../src/inference/call/whole-answer.ts";
 import {
   AcceptedChat,
   type AdmittedChat,
   ChatEndpoint,
-} from "../../src/endpoints/chat-completions/endpoint.ts";
+} from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
-import type { Hold } from "../../src/money/interface.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";

@@ -3,7 +3,7 @@ import { GroupCommit, MAX_QUEUED_UNITS } from "../../db/ledger/group-commit.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { SubmittedUnit } from "../../db/ledger/units.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { refundEffect } from "../../src/money/undelivered.ts";
+import { refundEffect } from "../../src/billing/ledger/undelivered.ts";
 import { type Books, openBooks, postedOf, settlement } from "./books.ts";
 import { recordingLedger, traceEffect, tracesOf } from "./recording-ledger.ts";
 import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { freeIdempotencyKey } from "../../db/queries/idempotency.ts";
-import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
+import { Idempotency } from "../../src/inference/call/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";

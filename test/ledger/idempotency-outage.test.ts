@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database, isOutcomeUnknown } from "../../db/client.ts";
-import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
+import { Idempotency } from "../../src/inference/call/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
 import { claimOf } from "../support/idempotency-claim.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { type IdempotencyClaim, runningIdempotencyKeys } from "../../db/queries/idempotency.ts";
-import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
+import { Idempotency } from "../../src/inference/call/idempotency/idempotency.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { claimOf } from "../support/idempotency-claim.ts";
 import { testKeyring } from "../support/master-key.ts";

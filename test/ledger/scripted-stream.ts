@@ -1,19 +1,19 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import type { StreamForm } from "../../src/calls/endpoint.ts";
-import type { Candidate } from "../../src/calls/routing/plan-route.ts";
-import { StreamRun } from "../../src/calls/stream/streamed-answer.ts";
-import { StreamTicker } from "../../src/calls/stream/ticker.ts";
+import type { StreamForm } from "../../src/inference/call/endpoint.ts";
+import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
+import { StreamRun } from "../../src/inference/call/stream/streamed-answer.ts";
+import { StreamTicker } from "../../src/inference/call/stream/ticker.ts";
 import {
   AcceptedChat,
   type AdmittedChat,
   ChatEndpoint,
-} from "../../src/endpoints/chat-completions/endpoint.ts";
+} from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
-import type { Hold } from "../../src/money/interface.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Hold } from "../../src/money/interface.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";
 import type { Trouble } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";

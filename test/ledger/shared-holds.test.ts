@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { join, takeOver } from "../../src/cluster/clean-up.ts";
+import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";

@@ -4,7 +4,7 @@ import {
   MAX_AHEAD_MS,
   MAX_AHEAD_TOKENS,
   StreamCheckpoints,
-} from "../../src/calls/stream/charge.ts";
+} from "../../src/inference/call/stream/charge.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { settled } from "../actors/fake-environment.ts";
 

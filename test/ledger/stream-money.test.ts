@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Hold } from "../../src/money/interface.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import { settled, stateOf } from "../actors/fake-environment.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";

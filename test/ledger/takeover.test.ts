@@ -7,7 +7,7 @@ import {
   subjectMonthAccountId,
 } from "../../db/ledger/rows.ts";
 import { FENCED, type InstanceIdentity, newAccountRow } from "../../db/ledger/settle-batch.ts";
-import { join, takeOver } from "../../src/cluster/clean-up.ts";
+import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
 import {
   attemptsOf,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { DownloadLinks } from "../../src/files/file-library.ts";
+import { DownloadLinks } from "../../src/jobs/files/file-library.ts";
 import { Keyring, masterKeyId, seal, unseal } from "../../src/lib/keyring.ts";
 
 const SALT = new Uint8Array(16).fill(3);

@@ -7,7 +7,7 @@ import {
   MasterKeyError,
   type MasterKeys,
   openKeyring,
-} from "../../src/master-key/master-key.ts";
+} from "../../src/platform/master-key/master-key.ts";
 import {
   addSealedResults,
   addSealedWebhooks,

@@ -11,7 +11,7 @@ import {
 import { findWebhook, insertWebhook, replaceWebhookSecret } from "../../db/queries/webhooks.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
-import { MasterKeyError, tellKeys } from "../../src/master-key/master-key.ts";
+import { MasterKeyError, tellKeys } from "../../src/platform/master-key/master-key.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";

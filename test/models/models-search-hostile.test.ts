@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { termsOf } from "../../src/models/model-catalogue.ts";
+import { termsOf } from "../../src/inference/models/model-catalogue.ts";
 import { type ModelsGateway, startModelsGateway } from "./models-gateway.ts";
 
 let gateway: ModelsGateway;

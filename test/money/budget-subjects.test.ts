@@ -5,7 +5,7 @@ import {
   TooManySubjectBudgetsError,
 } from "../../db/queries/subject-budgets.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { BudgetSubjects } from "../../src/money/budget-subjects.ts";
+import { BudgetSubjects } from "../../src/billing/ledger/budget-subjects.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 
 let books: Books;

@@ -6,8 +6,8 @@ import {
   dearestImageFemto,
   imagePriceFemto,
   mostImageTokens,
-} from "../../src/money/image-prices.ts";
-import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/money/usage.ts";
+} from "../../src/billing/ledger/image-prices.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/billing/ledger/usage.ts";
 
 const TEXT = {
   inputTokenFemto: 100n,

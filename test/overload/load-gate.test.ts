@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import Type from "typebox";
-import { receiveUpload } from "../../src/files/routes.ts";
-import { eventStream } from "../../src/fine-tuning/routes.ts";
+import { receiveUpload } from "../../src/jobs/files/routes.ts";
+import { eventStream } from "../../src/jobs/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import {
   createReadSemaphore,
@@ -13,7 +13,7 @@ import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { EventLoopLag } from "../../src/telemetry/process-metrics.ts";
+import { EventLoopLag } from "../../src/platform/telemetry/process-metrics.ts";
 import { expectError } from "../support/error-envelope.ts";
 
 const load = { lagMs: 0 };

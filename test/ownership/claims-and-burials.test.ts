@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { claimIdempotencyKey } from "../../db/queries/idempotency.ts";
-import { Cleaning } from "../../src/cluster/clean-up.ts";
+import { Cleaning } from "../../src/platform/cluster/clean-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks } from "../ledger/books.ts";

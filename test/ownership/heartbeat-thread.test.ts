@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import { INSTANCE_LEASE_MS, insertInstance } from "../../db/queries/instances.ts";
-import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
+import { HeartbeatThread } from "../../src/platform/cluster/heartbeat-thread.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 

@@ -9,7 +9,7 @@ import { type Database, sqlState } from "../../db/client.ts";
 import { removeSpentLeases } from "../../db/queries/actor-leases.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
-import { prepareOrganization } from "../../src/organizations/organizations.ts";
+import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addOwner, age, type TestOwner } from "./instances.ts";

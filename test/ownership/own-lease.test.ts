@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "bun:test";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { OwnLease } from "../../src/cluster/membership.ts";
+import { OwnLease } from "../../src/platform/cluster/membership.ts";
 import { stateOf } from "../actors/fake-environment.ts";
 
 let nowMs: number;

@@ -1,8 +1,8 @@
-import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
-import { openConnections } from "../../src/compose/base.ts";
-import { createClusterNode } from "../../src/compose/cluster-node.ts";
+import { HeartbeatThread } from "../../src/platform/cluster/heartbeat-thread.ts";
+import { openConnections } from "../../src/main/compose/base.ts";
+import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
 /*
  * One of several instances whose event loop stands still for a while, once it is a member. Arguments: the

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { refundJson, StripeServer } from "../support/stripe-server.ts";
 import { until } from "../support/until.ts";

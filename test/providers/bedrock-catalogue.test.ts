@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { nameAtBedrock, nameInRegion } from "../../src/config/bedrock-names.ts";
+import { nameAtBedrock, nameInRegion } from "../../src/platform/config/bedrock-names.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import type { ModelConfig } from "../../src/config/file.ts";
-import { isSelfHosted, PROVIDER_TYPES } from "../../src/config/provider-types.ts";
-import type { ProviderConfig } from "../../src/config/providers.ts";
+import type { ModelConfig } from "../../src/platform/config/file.ts";
+import { isSelfHosted, PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
+import type { ProviderConfig } from "../../src/platform/config/providers.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { canonicalName, commonSpelling } from "../../src/providers/catalogue/canonical-name.ts";

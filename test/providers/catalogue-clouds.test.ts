@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { ProviderConfig } from "../../src/config/providers.ts";
+import type { ProviderConfig } from "../../src/platform/config/providers.ts";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { ConfigError } from "../../src/config/config-error.ts";
-import type { ModelConfig } from "../../src/config/file.ts";
-import type { ProviderConfig } from "../../src/config/providers.ts";
+import { ConfigError } from "../../src/platform/config/config-error.ts";
+import type { ModelConfig } from "../../src/platform/config/file.ts";
+import type { ProviderConfig } from "../../src/platform/config/providers.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { asksNothing, chatFieldsOf, fieldKind } from "../../src/providers/chat-fields.ts";
 
 const MODEL = { model: "m", modelId: "test/m" };

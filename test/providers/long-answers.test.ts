@@ -8,7 +8,7 @@ import { adapter, callOf, serve } from "./openai-adapter.ts";
 /** Answers that a work thread parses, because they are too long for the event loop. */
 
 const workThread = new FairWorkThread({
-  script: new URL("../../src/compose/long-work-thread.ts", import.meta.url),
+  script: new URL("../../src/main/compose/long-work-thread.ts", import.meta.url),
   deadlineMs: 20_000,
   maxWaiting: 100,
   maxWaitingOfOne: 100,

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { readAnswer } from "../../src/endpoints/chat-completions/render-answer.ts";
+import { readAnswer } from "../../src/inference/endpoints/chat-completions/render-answer.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
 import { createAnthropicProvider } from "../../src/providers/anthropic/chat-provider.ts";
@@ -21,7 +21,7 @@ import { callOf } from "./openai-adapter.ts";
 /** Answers of the wires that are not OpenAI's that a work thread reads, because they are long. */
 
 const workThread = new FairWorkThread({
-  script: new URL("../../src/compose/long-work-thread.ts", import.meta.url),
+  script: new URL("../../src/main/compose/long-work-thread.ts", import.meta.url),
   deadlineMs: 20_000,
   maxWaiting: 100,
   maxWaitingOfOne: 100,

@@ -336,7 +336,7 @@ describe("results of a provider that does not keep to the interface", () => {
 
 test("a long result is read in a work thread, as it came", async () => {
   const workThread = new FairWorkThread({
-    script: new URL("../../src/compose/long-work-thread.ts", import.meta.url),
+    script: new URL("../../src/main/compose/long-work-thread.ts", import.meta.url),
     ...{ deadlineMs: 20_000, maxWaiting: 100, maxWaitingOfOne: 100, maxWaitMs: 20_000 },
     onLost: () => {},
   });

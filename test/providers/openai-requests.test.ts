@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { ProviderSettings } from "../../src/providers/interface.ts";
 import { keyHeaders } from "../../src/providers/model-list-request.ts";
@@ -11,7 +11,7 @@ import {
   wireDialect,
 } from "../../src/providers/openai/wire-dialects.ts";
 import { createProviders } from "../../src/providers/registry.ts";
-import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
+import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { endpointUrl } from "../../src/providers/transport/request-head.ts";
 import { startUpstream } from "../upstream/server.ts";

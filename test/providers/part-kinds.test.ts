@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { anthropicFields } from "../../src/providers/anthropic/chat-fields.ts";
 import { chatFieldsOf } from "../../src/providers/chat-fields.ts";
 import { geminiFields } from "../../src/providers/gemini/chat-fields.ts";

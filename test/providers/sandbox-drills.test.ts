@@ -8,7 +8,7 @@ import {
   SLOW_TOKEN_DELAY_MS,
   STALL_MS,
   TOKENS_BEFORE_BREAK,
-} from "../../src/providers/sandbox/drills.ts";
+} from "../../src/sandbox/drills.ts";
 import { failureOf, textOf } from "./openai-adapter.ts";
 import {
   assembled,

@@ -8,8 +8,8 @@ import type {
   ImageStream,
   MediaFile,
 } from "../../src/providers/media.ts";
-import { createSandboxProvider } from "../../src/providers/sandbox/chat-provider.ts";
-import { FRAME, GROUND, INK } from "../../src/providers/sandbox/image/picture.ts";
+import { createSandboxProvider } from "../../src/sandbox/chat-provider.ts";
+import { FRAME, GROUND, INK } from "../../src/sandbox/image/picture.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";
 
 const provider = createSandboxProvider({ clock: new VirtualClock() });

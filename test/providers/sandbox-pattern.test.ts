@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { patternExample } from "../../src/providers/sandbox/pattern-example.ts";
+import { patternExample } from "../../src/sandbox/pattern-example.ts";
 
 test("a pattern's example matches it, and grows to the length asked for where it can", () => {
   const patterns = [

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { exampleOf } from "../../src/providers/sandbox/schema-example.ts";
+import { exampleOf } from "../../src/sandbox/schema-example.ts";
 
 const laughs = (keyword: string) =>
   Object.fromEntries(

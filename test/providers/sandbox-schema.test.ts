@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { Check } from "typebox/schema";
-import { exampleOf } from "../../src/providers/sandbox/schema-example.ts";
+import { exampleOf } from "../../src/sandbox/schema-example.ts";
 
 /** Typebox's own validator is the judge, so that generator and check cannot be wrong together. */
 function expectExample(schema: unknown): unknown {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseBuffer } from "music-metadata";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { sandboxSpeak } from "../../src/providers/sandbox/speech/speech-provider.ts";
+import { sandboxSpeak } from "../../src/sandbox/speech/speech-provider.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";
 import { SPEECH_FORMATS, samplesOf, speechCall, spoken, spokenPieces } from "./sandbox-speech.ts";
 

@@ -1,7 +1,7 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { MediaFile, SpeechCall, SpeechFormat } from "../../src/providers/media.ts";
-import { sandboxSpeak } from "../../src/providers/sandbox/speech/speech-provider.ts";
+import { sandboxSpeak } from "../../src/sandbox/speech/speech-provider.ts";
 
 export const SPEECH_FORMATS: readonly SpeechFormat[] = ["mp3", "opus", "aac", "flac", "wav", "pcm"];
 

@@ -4,9 +4,9 @@ import { VirtualClock } from "../../src/lib/clock.ts";
 import {
   MEDIA_PART_TOKENS,
   MESSAGE_OVERHEAD_TOKENS,
-} from "../../src/providers/sandbox/answer-shape.ts";
-import { DEFAULT_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS } from "../../src/providers/sandbox/request.ts";
-import { countTokens, splitTokens } from "../../src/providers/sandbox/tokens.ts";
+} from "../../src/sandbox/answer-shape.ts";
+import { DEFAULT_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS } from "../../src/sandbox/request.ts";
+import { countTokens, splitTokens } from "../../src/sandbox/tokens.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 import { complete, tool, user } from "./sandbox-calls.ts";
 

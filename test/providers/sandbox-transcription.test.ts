@@ -5,7 +5,7 @@ import type {
   TranscriptionCall,
   TranscriptStream,
 } from "../../src/providers/media.ts";
-import { sandboxTranscribe } from "../../src/providers/sandbox/speech/transcription-provider.ts";
+import { sandboxTranscribe } from "../../src/sandbox/speech/transcription-provider.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";
 import { SPEECH_FORMATS, soundFile, spoken, spokenPieces } from "./sandbox-speech.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { sandboxSearch } from "../../src/tools/web-search/sandbox-search.ts";
-import { USUAL_SEARCH } from "../../src/tools/web-search/search-options.ts";
+import { sandboxSearch } from "../../src/inference/tools/web-search/sandbox-search.ts";
+import { USUAL_SEARCH } from "../../src/inference/tools/web-search/search-options.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOfResponse } from "../support/ledger-checks.ts";

@@ -6,7 +6,7 @@ import {
   learnLongLine,
   MAX_LEARNED_ANSWERS,
   MAX_LEARNED_CHARACTERS,
-} from "../../src/providers/sandbox/tuning/learned-answers.ts";
+} from "../../src/sandbox/tuning/learned-answers.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 import { LESSONS, lessonsText } from "../support/tuning-gateway.ts";
 

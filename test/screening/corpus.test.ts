@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { ENTITIES, PersonalData } from "../../src/screening/personal-data.ts";
-import { screenedText } from "../../src/screening/text-window.ts";
+import { ENTITIES, PersonalData } from "../../src/inference/guardrails/screening/personal-data.ts";
+import { screenedText } from "../../src/inference/guardrails/screening/text-window.ts";
 
 const root = join(import.meta.dir, "../..");
 

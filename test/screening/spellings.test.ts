@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Injection } from "../../src/screening/injection.ts";
-import { Pattern } from "../../src/screening/patterns.ts";
-import { PersonalData } from "../../src/screening/personal-data.ts";
-import { plainText } from "../../src/screening/plain-text.ts";
-import { JsonScreen, screenJson } from "../../src/screening/screen-json.ts";
-import { type ScreeningRule, screenedText, TextWindow } from "../../src/screening/text-window.ts";
+import { Injection } from "../../src/inference/guardrails/screening/injection.ts";
+import { Pattern } from "../../src/inference/guardrails/screening/patterns.ts";
+import { PersonalData } from "../../src/inference/guardrails/screening/personal-data.ts";
+import { plainText } from "../../src/inference/guardrails/screening/plain-text.ts";
+import { JsonScreen, screenJson } from "../../src/inference/guardrails/screening/screen-json.ts";
+import { type ScreeningRule, screenedText, TextWindow } from "../../src/inference/guardrails/screening/text-window.ts";
 import { SPELLINGS } from "../support/spellings.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { YAML } from "bun";
 import manifest from "../../package.json" with { type: "json" };
-import { CONFIG_VARIABLES } from "../../src/config/variables.ts";
+import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
 
 /* What can be known of the image and the composition without an engine to build them. */
 

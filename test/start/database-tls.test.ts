@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { connectDatabase } from "../../db/client.ts";
 import { describeFailure } from "../../db/connect-failure.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { temporaryFolders } from "../embedded/owner-process.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { knownMasterKeys, MasterKeyFiles } from "../../src/start/master-key.ts";
+import { knownMasterKeys, MasterKeyFiles } from "../../src/main/start/master-key.ts";
 
 const root = mkdtempSync(join(tmpdir(), "gateway-key-files-"));
 afterAll(() => rmSync(root, { recursive: true }));

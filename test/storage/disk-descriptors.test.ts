@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DiskStorage } from "../../src/storage/disk.ts";
+import { DiskStorage } from "../../src/platform/storage/disk.ts";
 import { knownFolder } from "../support/known-folder.ts";
 import { until } from "../support/until.ts";
 

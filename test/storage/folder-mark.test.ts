@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FolderMark } from "../../src/storage/folder-mark.ts";
-import { StorageError } from "../../src/storage/interface.ts";
+import { FolderMark } from "../../src/platform/storage/folder-mark.ts";
+import { StorageError } from "../../src/platform/storage/interface.ts";
 import { knownFolder } from "../support/known-folder.ts";
 
 const ground = mkdtempSync(join(tmpdir(), "gateway-mark-"));

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { appendFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { NoteFile } from "../../src/storage/note-file.ts";
+import { NoteFile } from "../../src/platform/storage/note-file.ts";
 
 let folder: string;
 beforeEach(() => {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
-import { S3Storage } from "../../src/storage/s3.ts";
-import { S3Requests } from "../../src/storage/s3-requests.ts";
+import { S3Storage } from "../../src/platform/storage/s3.ts";
+import { S3Requests } from "../../src/platform/storage/s3-requests.ts";
 import { until } from "../support/until.ts";
 
 interface Received {

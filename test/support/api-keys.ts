@@ -1,5 +1,5 @@
 import { insertKey } from "../../db/queries/api-keys.ts";
-import { newKey } from "../../src/keys/api-keys.ts";
+import { newKey } from "../../src/accounts/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings, KeyKind } from "../../src/lib/api-key-record.ts";
 import type { TestGateway } from "./gateway.ts";

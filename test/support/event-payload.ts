@@ -1,5 +1,5 @@
 import { Compile } from "typebox/schema";
-import { EVENT_DEFINITIONS, type EventType } from "../../src/events/event-types.ts";
+import { EVENT_DEFINITIONS, type EventType } from "../../src/lib/events/event-types.ts";
 
 const validators = new Map(
   [...EVENT_DEFINITIONS].map(([type, { payload }]) => [type, Compile(payload)]),

@@ -3,16 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
-import { composeGateway, type Gateway } from "../../src/compose.ts";
-import { type GatewayConfig, readConfig } from "../../src/config.ts";
+import { composeGateway, type Gateway } from "../../src/main/compose.ts";
+import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import {
   type PreparedOrganization,
   prepareOrganization,
-} from "../../src/organizations/organizations.ts";
+} from "../../src/accounts/organizations/organizations.ts";
 import type { Wire } from "../../src/providers/registry.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
-import type { Telemetry } from "../../src/telemetry/interface.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
+import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { MASTER_KEY, testKeyring } from "./master-key.ts";
 

@@ -1,4 +1,4 @@
-import type { KnownFolder } from "../../src/storage/folder-mark.ts";
+import type { KnownFolder } from "../../src/platform/storage/folder-mark.ts";
 
 /** What a database would know of its folder of files: the first one is it. */
 export function knownFolder(): KnownFolder {

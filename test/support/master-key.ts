@@ -1,6 +1,6 @@
 import { connectDatabase, type Database } from "../../db/client.ts";
 import type { Keyring } from "../../src/lib/keyring.ts";
-import { openKeyring } from "../../src/master-key/master-key.ts";
+import { openKeyring } from "../../src/platform/master-key/master-key.ts";
 
 /** The master key of test databases. */
 export const MASTER_KEY = new Uint8Array(32).fill(7);

@@ -1,5 +1,5 @@
-import { CallSlots } from "../../src/calls/routing/call-slots.ts";
-import { MemorySlots } from "../../src/cluster/parallel-slots.ts";
+import { CallSlots } from "../../src/inference/call/routing/call-slots.ts";
+import { MemorySlots } from "../../src/platform/cluster/parallel-slots.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 
 /** The places of calls where no endpoint has a limit. */

@@ -1,4 +1,4 @@
-import { addOperatorKey } from "../../src/organizations/organizations.ts";
+import { addOperatorKey } from "../../src/accounts/organizations/organizations.ts";
 import type { TestGateway } from "./gateway.ts";
 
 /** An operator key, put into the database; returns the secret. */

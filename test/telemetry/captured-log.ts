@@ -1,5 +1,5 @@
-import type { RequestRecord } from "../../src/telemetry/interface.ts";
-import type { LogDestination } from "../../src/telemetry/log-writer.ts";
+import type { RequestRecord } from "../../src/platform/telemetry/interface.ts";
+import type { LogDestination } from "../../src/platform/telemetry/log-writer.ts";
 
 /** Keeps what is logged, so that a test can read it. */
 export class CapturedLog implements LogDestination {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { LogWriter, type WritableFile } from "../../src/telemetry/log-writer.ts";
+import { LogWriter, type WritableFile } from "../../src/platform/telemetry/log-writer.ts";
 
 type Callback = (error: NodeJS.ErrnoException | null, written: number) => void;
 
@@ -190,7 +190,7 @@ describe("the log writer", () => {
 
 describe("the process's standard output", () => {
   const program = `
-    import { createTelemetry } from "${import.meta.dir}/../../src/telemetry/create-telemetry.ts";
+    import { createTelemetry } from "${import.meta.dir}/../../src/platform/telemetry/create-telemetry.ts";
     const telemetry = createTelemetry({ level: "info" });
     telemetry.log.info("first");
     const [way] = process.argv.slice(-1);

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { WorkerMetrics } from "../../src/start/worker-metrics.ts";
+import { WorkerMetrics } from "../../src/main/start/worker-metrics.ts";
 import {
   type GatheredMetrics,
   type MetricReport,
   mergeMetrics,
   metricsText,
   type Sample,
-} from "../../src/telemetry/metric-registry.ts";
+} from "../../src/platform/telemetry/metric-registry.ts";
 
 function metric(type: MetricReport["type"], name: string, ...samples: Sample[]): MetricReport {
   return { name, help: "help", type, samples };

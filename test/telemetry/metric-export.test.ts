@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
-import type { Telemetry } from "../../src/telemetry/interface.ts";
-import { MetricExport } from "../../src/telemetry/metric-export.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
+import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
+import { MetricExport } from "../../src/platform/telemetry/metric-export.ts";
 import { startChatGateway } from "../support/chat-gateway.ts";
 import { type CollectedMetric, startOtlpCollector } from "../support/otlp-collector.ts";
 import { until } from "../support/until.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { metricsRoutes } from "../../src/system/monitoring.ts";
+import { metricsRoutes } from "../../src/http/system/monitoring.ts";
 import { callPublic, refusalOf } from "../http/public-context.ts";
 
 const TOKEN = "metrics-token-1";

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
-import type { Telemetry } from "../../src/telemetry/interface.ts";
-import { MetricRegistry } from "../../src/telemetry/metric-registry.ts";
-import { LongestLag } from "../../src/telemetry/process-metrics.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
+import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
+import { MetricRegistry } from "../../src/platform/telemetry/metric-registry.ts";
+import { LongestLag } from "../../src/platform/telemetry/process-metrics.ts";
 import { CapturedLog, CHAT_RECORD, refused } from "./captured-log.ts";
 
 const SAMPLE =

@@ -4,9 +4,9 @@ import fc from "fast-check";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
-import type { Telemetry } from "../../src/telemetry/interface.ts";
-import { redactText } from "../../src/telemetry/redact.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
+import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
+import { redactText } from "../../src/platform/telemetry/redact.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 import { CapturedLog } from "./captured-log.ts";
 

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import type { LevelWithSilent } from "pino";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
-import type { RequestRecord, Telemetry } from "../../src/telemetry/interface.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
+import type { RequestRecord, Telemetry } from "../../src/platform/telemetry/interface.ts";
 import { CapturedLog, CHAT_RECORD, refused } from "./captured-log.ts";
 
 const open: Telemetry[] = [];

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import fc from "fast-check";
-import { type EndedSpan, SpanBatch } from "../../src/telemetry/span-batch.ts";
+import { type EndedSpan, SpanBatch } from "../../src/platform/telemetry/span-batch.ts";
 import { fieldsOf } from "../support/protobuf-fields.ts";
 
 const TRACE_ID = "0af7651916cd43dd8448eb211c80319c";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { RequestRecord } from "../../src/telemetry/interface.ts";
-import { RecordedTrace } from "../../src/telemetry/request-trace.ts";
-import type { EndedSpan } from "../../src/telemetry/span-batch.ts";
-import { Tracing } from "../../src/telemetry/tracing.ts";
+import type { RequestRecord } from "../../src/platform/telemetry/interface.ts";
+import { RecordedTrace } from "../../src/platform/telemetry/request-trace.ts";
+import type { EndedSpan } from "../../src/platform/telemetry/span-batch.ts";
+import { Tracing } from "../../src/platform/telemetry/tracing.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { type CollectedSpan, startOtlpCollector } from "../support/otlp-collector.ts";
 import { startSearchUpstream } from "../support/search-upstream.ts";

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
-import type { Candidate } from "../../src/calls/routing/plan-route.ts";
+import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
 import type { ToolPrices } from "../../src/lib/catalogue-model.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { estimatedUsage, type Usage } from "../../src/lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../src/providers/interface.ts";
 import { readyStream } from "../../src/providers/whole-as-stream.ts";
-import { CUT, MAX_ALL_OUTPUTS, MAX_OUTPUT } from "../../src/tools/added-messages.ts";
-import type { GatewayTool, ToolOutcome, ToolRun } from "../../src/tools/tool.ts";
-import { type LoopParts, type LoopStep, ToolLoop } from "../../src/tools/tool-loop.ts";
+import { CUT, MAX_ALL_OUTPUTS, MAX_OUTPUT } from "../../src/inference/tools/added-messages.ts";
+import type { GatewayTool, ToolOutcome, ToolRun } from "../../src/inference/tools/tool.ts";
+import { type LoopParts, type LoopStep, ToolLoop } from "../../src/inference/tools/tool-loop.ts";
 import { until } from "../support/until.ts";
 
 type Events = readonly ChatEvent[];

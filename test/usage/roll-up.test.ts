@@ -12,7 +12,7 @@ import {
 } from "../../db/queries/usage-roll-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { bringUsageUpToDate, UsageRollUp } from "../../src/usage/usage.ts";
+import { bringUsageUpToDate, UsageRollUp } from "../../src/billing/usage/usage.ts";
 import { type Books, openBooks, type Payer, settlement } from "../ledger/books.ts";
 import { SeededRandom } from "../simulation/seeded-random.ts";
 import { until } from "../support/until.ts";

@@ -1,6 +1,6 @@
 import { heapStats } from "bun:jsc";
 import { afterAll, describe, expect, test } from "bun:test";
-import { Extraction } from "../../src/vector-stores/text/extraction.ts";
+import { Extraction } from "../../src/documents/extraction.ts";
 import { docxOf, pdfOf, pptxOf, xlsxOf, zipOf } from "../support/documents.ts";
 
 const extraction = new Extraction();

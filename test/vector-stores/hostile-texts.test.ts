@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { searchWords } from "../../src/vector-stores/search-words.ts";
-import { chunkText } from "../../src/vector-stores/text/chunk-text.ts";
-import { documentText } from "../../src/vector-stores/text/document-text.ts";
-import { pageText } from "../../src/vector-stores/text/markup-text.ts";
-import { DocumentFault } from "../../src/vector-stores/text/text-sink.ts";
+import { searchWords } from "../../src/documents/search-words.ts";
+import { chunkText } from "../../src/documents/chunk-text.ts";
+import { documentText } from "../../src/documents/document-text.ts";
+import { pageText } from "../../src/documents/markup-text.ts";
+import { DocumentFault } from "../../src/documents/text-sink.ts";
 
 const CHARACTERS = 1_000_000;
 /** Each takes milliseconds if its time is linear, and hours if it is quadratic. */

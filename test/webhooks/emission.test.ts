@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { Subscriptions } from "../../src/calls/completion-events.ts";
+import { Subscriptions } from "../../src/inference/call/completion-events.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { EventWriter } from "../../src/webhooks/outbox.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";

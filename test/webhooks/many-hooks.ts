@@ -4,7 +4,7 @@ import { createOrganization } from "../../db/queries/organizations.ts";
 import { numberEvents } from "../../db/queries/outbox.ts";
 import { insertWebhook } from "../../db/queries/webhooks.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { prepareOrganization } from "../../src/organizations/organizations.ts";
+import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { testKeyring } from "../support/master-key.ts";
 

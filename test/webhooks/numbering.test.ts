@@ -309,7 +309,7 @@ test("the ages of what is not numbered and not delivered are measured", async ()
 });
 
 test("a statement on webhooks that takes too long is ended by the server", async () => {
-  const { WEBHOOK_SETTINGS } = await import("../../src/compose/base.ts");
+  const { WEBHOOK_SETTINGS } = await import("../../src/main/compose/base.ts");
   expect(Number(WEBHOOK_SETTINGS.statement_timeout)).toBeWithin(1_000, 10_001);
   const limited = connectDatabase(database, {
     poolSize: 1,

@@ -4,12 +4,12 @@
  * second how many webhooks it acts for.
  */
 
-import { openConnections } from "../../src/compose/base.ts";
-import { createClusterNode } from "../../src/compose/cluster-node.ts";
-import { createWebhooks } from "../../src/compose/webhooks.ts";
-import { readConfig } from "../../src/config.ts";
+import { openConnections } from "../../src/main/compose/base.ts";
+import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
+import { createWebhooks } from "../../src/main/compose/webhooks.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import { keyringAt } from "../support/master-key.ts";
 import { LOCAL_DELIVERY } from "./receiver.ts";
 

@@ -4,7 +4,7 @@ import type { Lease } from "../../db/queries/actor-leases.ts";
 import { commitDeliveries, type DeliveryChange } from "../../db/queries/deliveries.ts";
 import { numberEvents } from "../../db/queries/outbox.ts";
 import { loadWebhook } from "../../db/queries/webhooks.ts";
-import { WEBHOOK_SETTINGS } from "../../src/compose/base.ts";
+import { WEBHOOK_SETTINGS } from "../../src/main/compose/base.ts";
 import { addOwner, type TestOwner } from "../ownership/instances.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { countRowsRead } from "../support/rows-read.ts";

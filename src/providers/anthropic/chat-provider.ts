@@ -126,7 +126,7 @@ export class MessagesChat {
   ): ChatAnswer {
     if (!isEventStream(contentType)) {
       response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type that is no event stream");
+      throw brokenAnswer("a content type other than an event stream");
     }
     const bytes = response.reader?.() ?? response.body?.getReader();
     if (bytes === undefined) throw brokenAnswer("an empty body");

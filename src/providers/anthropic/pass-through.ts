@@ -115,7 +115,7 @@ export class MessagesPassThrough {
       // A proxy may answer a request for a stream with an error under a status of success.
       if (isJson(response.headers.get("content-type"))) await this.#bodyOf(response);
       response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type that is no event stream");
+      throw brokenAnswer("a content type other than an event stream");
     }
     const reader = response.reader?.() ?? response.body?.getReader();
     if (reader === undefined) throw brokenAnswer("an empty body");
@@ -149,5 +149,5 @@ export class MessagesPassThrough {
 }
 
 function tooLong(): ProviderFailure {
-  return brokenAnswer("more bytes than a message may have");
+  return brokenAnswer("a message that is too long");
 }

@@ -33,7 +33,7 @@ export const passedMessage = new AnswerRead(
 
 /** A parsed body that is an object and no error; else throws ProviderFailure. */
 export function assertAnswer(body: unknown, context: FailureContext): Record<string, unknown> {
-  if (!isFields(body)) throw brokenAnswer("JSON that is no object");
+  if (!isFields(body)) throw brokenAnswer("JSON that is not an object");
   if (body.type !== "error" && !isFields(body.error)) return body;
   throw failureTold(body, context);
 }

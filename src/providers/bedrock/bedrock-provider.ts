@@ -221,5 +221,5 @@ class Bedrock {
 function assertStream(response: ProviderResponse): void {
   if (EVENT_STREAM.test(response.headers.get("content-type") ?? "")) return;
   response.body?.cancel().catch(() => undefined);
-  throw brokenAnswer("a content type that is no event stream");
+  throw brokenAnswer("a content type other than an event stream");
 }

@@ -30,7 +30,7 @@ const MALFORMED = /^malformed_/;
  */
 export function finishReason(stopReason: unknown, calls: number): FinishReason {
   if (typeof stopReason === "string" && MALFORMED.test(stopReason)) {
-    throw brokenAnswer("what its model wrote in a wrong form");
+    throw brokenAnswer("malformed model output");
   }
   const reason = REASONS.get(stopReason) ?? "stop";
   if (reason === "stop" && calls > 0) return "tool_calls";

@@ -155,5 +155,5 @@ function placeOf(index: unknown): number {
 function parsed(payload: Uint8Array): Fields {
   const event = jsonValue(new TextDecoder().decode(payload));
   if (isFields(event)) return event;
-  throw brokenAnswer("an event that is no JSON object");
+  throw brokenAnswer("an event that is not a JSON object");
 }

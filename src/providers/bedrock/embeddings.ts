@@ -100,7 +100,7 @@ export const embeddingsRead = new AnswerRead(
     const ofCohere = isFields(embeddings) ? embeddings.float : embeddings;
     const list = maker === "titan" ? [embedding] : ofCohere;
     if (!Array.isArray(list) || list.length !== texts) {
-      throw brokenAnswer("another number of embeddings than was asked for");
+      throw brokenAnswer("a different number of embeddings than inputs");
     }
     const promptTokens = isCount(inputTextTokenCount) ? inputTextTokenCount : headerTokens;
     return {
@@ -115,7 +115,7 @@ function vectorOf(embedding: unknown): Float64Array {
     // Passes between threads as one block; a list of numbers does as so many values.
     return Float64Array.from(embedding);
   }
-  throw brokenAnswer("an embedding that is no list of numbers");
+  throw brokenAnswer("an embedding that is not a list of numbers");
 }
 
 function isCount(value: unknown): value is number {

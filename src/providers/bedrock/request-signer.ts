@@ -1,5 +1,5 @@
 import { AwsV4Signer } from "aws4fetch";
-import { regionOfAddress } from "../../config/aws-access.ts";
+import { regionOfAddress } from "../../platform/config/aws-access.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 

@@ -98,7 +98,7 @@ function pollingUrlOf(
       found?.origin === new URL(baseUrl).origin ||
       (found?.protocol === "https:" && /(?:^|\.)bfl\.(?:ai|ml)$/.test(found.hostname));
     if (isOwn) return pollingUrl;
-    throw brokenAnswer("a task at an address of others");
+    throw brokenAnswer("a task URL outside the provider's API");
   }
   if (typeof id !== "string" || id === "") throw brokenAnswer("no task");
   return `${endpointUrl(baseUrl, "/get_result")}?id=${encodeURIComponent(id)}`;

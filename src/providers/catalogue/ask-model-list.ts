@@ -1,5 +1,5 @@
-import { providerType } from "../../config/provider-types.ts";
-import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
+import { providerType } from "../../platform/config/provider-types.ts";
+import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import { jsonValue } from "../../lib/json.ts";
 import { cohereModelEntries } from "../cohere/model-list.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";

@@ -1,7 +1,7 @@
-import { ConfigError, ConfigFaults } from "../../config/config-error.ts";
-import type { ModelConfig } from "../../config/file.ts";
-import { isSelfHosted, providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
+import type { ModelConfig } from "../../platform/config/file.ts";
+import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { commonSpelling } from "./canonical-name.ts";
 import { discoveredOffers } from "./discovered-offers.ts";

@@ -1,4 +1,4 @@
-import { vendorsName } from "../../config/bedrock-names.ts";
+import { vendorsName } from "../../platform/config/bedrock-names.ts";
 
 /** `author/slug` of a model, for every provider of it. */
 interface CanonicalName {

@@ -1,7 +1,7 @@
-import { ConfigError, type ConfigFaults } from "../../config/config-error.ts";
-import { asksForModels, providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
-import type { ConfiguredModels } from "../../config.ts";
+import { ConfigError, type ConfigFaults } from "../../platform/config/config-error.ts";
+import { asksForModels, providerType } from "../../platform/config/provider-types.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
+import type { ConfiguredModels } from "../../platform/config.ts";
 import { didYouMean } from "../../lib/nearest-names.ts";
 import { buildCatalogue, type Catalogue, isNamedInFile } from "./build-catalogue.ts";
 import { createModelIndex } from "./model-index.ts";

@@ -1,5 +1,5 @@
-import { isSelfHosted, providerType } from "../../config/provider-types.ts";
-import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
+import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
+import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";

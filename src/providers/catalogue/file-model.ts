@@ -1,6 +1,6 @@
-import { ConfigError } from "../../config/config-error.ts";
-import type { ModelConfig } from "../../config/file.ts";
-import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
+import { ConfigError } from "../../platform/config/config-error.ts";
+import type { ModelConfig } from "../../platform/config/file.ts";
+import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import type {
   CatalogueModel,
   FineTuningTerms,

@@ -1,5 +1,5 @@
-import { nameInRegion } from "../../config/bedrock-names.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { nameInRegion } from "../../platform/config/bedrock-names.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
 import type { Offer } from "./offers.ts";

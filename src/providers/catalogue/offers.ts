@@ -1,5 +1,5 @@
-import { isSelfHosted, providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import { canonicalName } from "./canonical-name.ts";
 import { isModelName } from "./read-model-list.ts";

@@ -1,5 +1,5 @@
 import type { MatchLogic, ModelInfo } from "@pydantic/genai-prices";
-import { type ModelSource, PROVIDER_TYPES } from "../../config/provider-types.ts";
+import { type ModelSource, PROVIDER_TYPES } from "../../platform/config/provider-types.ts";
 import { canonicalName } from "./canonical-name.ts";
 
 /** What follows a model's id in the name of one of its fixed versions. */

@@ -1,5 +1,5 @@
 import type { ModelInfo } from "@pydantic/genai-prices";
-import { type ModelSource, providerType } from "../../config/provider-types.ts";
+import { type ModelSource, providerType } from "../../platform/config/provider-types.ts";
 import type {
   CatalogueModel,
   ModelCategory,

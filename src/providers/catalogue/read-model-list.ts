@@ -1,4 +1,4 @@
-import { isSelfHosted } from "../../config/provider-types.ts";
+import { isSelfHosted } from "../../platform/config/provider-types.ts";
 import type { ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 

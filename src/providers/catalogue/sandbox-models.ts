@@ -1,4 +1,4 @@
-import { SANDBOX_PROVIDER_ID } from "../../config/providers.ts";
+import { SANDBOX_PROVIDER_ID } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";

@@ -121,7 +121,7 @@ class CohereApi {
       return this.#wire.events(response, new CohereDecoder(() => this.#wire.failureContext));
     }
     response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type that is no event stream");
+    throw brokenAnswer("a content type other than an event stream");
   }
 
   #wholeForm() {

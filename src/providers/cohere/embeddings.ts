@@ -61,7 +61,7 @@ export const embeddingsRead = new AnswerRead(
     if (!isFields(answer) || !isFields(answer.embeddings)) throw brokenAnswer("no embeddings");
     const { float: list } = answer.embeddings;
     if (!Array.isArray(list) || list.length !== texts) {
-      throw brokenAnswer("another number of embeddings than was asked for");
+      throw brokenAnswer("a different number of embeddings than inputs");
     }
     const { billed_units: billed } = isFields(answer.meta) ? answer.meta : {};
     const counts = isFields(billed) ? { billed_units: { output_tokens: 0, ...billed } } : undefined;
@@ -74,5 +74,5 @@ function vectorOf(embedding: unknown): Float64Array {
     // Passes between threads as one block; a list of numbers does as so many values.
     return Float64Array.from(embedding);
   }
-  throw brokenAnswer("an embedding that is no list of numbers");
+  throw brokenAnswer("an embedding that is not a list of numbers");
 }

@@ -9,7 +9,7 @@ export const rankingRead = new AnswerRead(
   import.meta.url,
   (text, { documents }: { readonly documents: number }) => {
     const answer = parsedAnswer(text);
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     return rankingOf(answer, documents);
   },
 );

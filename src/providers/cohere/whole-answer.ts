@@ -19,7 +19,7 @@ export const wholeAnswer = new AnswerRead(
 );
 
 function completionOf(answer: unknown, context: FailureContext): TypedCompletion {
-  if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+  if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
   const { message, finish_reason: reason, usage } = answer;
   if (!isFields(message)) {
     throw failureInside(answer, context) ?? brokenAnswer("an answer without a message");

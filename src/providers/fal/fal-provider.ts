@@ -113,7 +113,7 @@ class FalQueue {
   #own(address: unknown): string {
     const found = typeof address === "string" ? URL.parse(address) : null;
     const isOwn = found !== null && found.origin === new URL(this.#settings.baseUrl).origin;
-    if (!isOwn) throw brokenAnswer("a request at an address of others");
+    if (!isOwn) throw brokenAnswer("a request URL outside the provider's API");
     return found.href;
   }
 

@@ -48,7 +48,7 @@ export class AnswerReader {
   read(response: unknown): ChatEvent[] {
     const failure = failureInside(response, this.#context);
     if (!isFields(response)) {
-      return [{ type: "error", failure: failure ?? brokenAnswer("JSON that is no object") }];
+      return [{ type: "error", failure: failure ?? brokenAnswer("JSON that is not an object") }];
     }
     const { candidates, promptFeedback } = response;
     const said = (Array.isArray(candidates) ? candidates : []).flatMap((candidate, position) =>

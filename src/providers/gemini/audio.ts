@@ -126,6 +126,6 @@ function transcriptOf({
     const message = "The provider's safety filter refused the recording.";
     throw new ProviderFailure("content_policy", message);
   }
-  if (choice?.finish === "length") throw brokenAnswer("a transcript that is not whole");
+  if (choice?.finish === "length") throw brokenAnswer("an incomplete transcript");
   return { kind: "transcript", text: (choice?.text ?? "").trim(), usage };
 }

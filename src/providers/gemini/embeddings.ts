@@ -82,7 +82,7 @@ export const embeddedBatch = new AnswerRead(
 function vectorsOf(answer: unknown, count: number): ArrayLike<number>[] {
   const embeddings = isFields(answer) ? answer.embeddings : undefined;
   if (!Array.isArray(embeddings) || embeddings.length !== count) {
-    throw brokenAnswer("another number of embeddings than was asked for");
+    throw brokenAnswer("a different number of embeddings than inputs");
   }
   return embeddings.map((embedding) => {
     const values: unknown = isFields(embedding) ? embedding.values : undefined;
@@ -90,7 +90,7 @@ function vectorsOf(answer: unknown, count: number): ArrayLike<number>[] {
       // Passes between threads as one block; a list of numbers does as so many values.
       return Float64Array.from(values);
     }
-    throw brokenAnswer("an embedding that is no list of numbers");
+    throw brokenAnswer("an embedding that is not a list of numbers");
   });
 }
 

@@ -199,11 +199,11 @@ export class GeminiWire {
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type that is no event stream");
+      throw brokenAnswer("a content type other than an event stream");
     }
     // What ignores `alt=sse` answers with a list of the same responses.
     const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
-    if (text === undefined) throw brokenAnswer("more bytes than an answer may have");
+    if (text === undefined) throw brokenAnswer("an answer that is too long");
     const body = parsedAnswer(text);
     const failure = failureInside(body, this.#wire.failureContext);
     if (failure !== undefined) throw failure;

@@ -70,7 +70,7 @@ export const googleImages = new AnswerRead(
     const answer = parsedAnswer(text);
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     return Array.isArray(answer.predictions) ? predicted(answer.predictions) : generated(answer);
   },
 );

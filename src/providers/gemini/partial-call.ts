@@ -76,20 +76,20 @@ function pieceValue(piece: Fields): unknown {
 function memberOf(at: Container, segment: string | number): unknown {
   if (!Array.isArray(at)) return Object.hasOwn(at, segment) ? at[segment] : undefined;
   if (typeof segment === "number" && segment <= at.length) return at[segment];
-  throw brokenAnswer("a piece of a call without its place");
+  throw brokenAnswer("a piece of a call without its path");
 }
 
 function segmentsOf(path: unknown): (string | number)[] {
   const segments: (string | number)[] = [];
-  if (typeof path !== "string" || !path.startsWith("$")) throw brokenAnswer("a path of no value");
+  if (typeof path !== "string" || !path.startsWith("$")) throw brokenAnswer("an invalid path");
   SEGMENT.lastIndex = 1;
   while (SEGMENT.lastIndex < path.length) {
     const found = SEGMENT.exec(path);
-    if (found === null || segments.length === MAX_DEPTH) throw brokenAnswer("a path of no value");
+    if (found === null || segments.length === MAX_DEPTH) throw brokenAnswer("an invalid path");
     const [, name, element, quoted] = found;
     if (element !== undefined) segments.push(Number(element));
     else segments.push(name ?? quoted!.slice(1, -1).replaceAll(/\\(.)/g, "$1"));
   }
-  if (segments.length === 0) throw brokenAnswer("a path of no value");
+  if (segments.length === 0) throw brokenAnswer("an invalid path");
   return segments;
 }

@@ -22,7 +22,7 @@ export const wholeSpeech = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }): WholeSpeech => {
     const spoken = spokenIn(parsedAnswer(text), failureContext);
-    if (spoken.sound.length === 0) throw brokenAnswer("no sound");
+    if (spoken.sound.length === 0) throw brokenAnswer("no audio");
     return { body: spoken.sound, usage: spoken.usage };
   },
 );
@@ -63,7 +63,7 @@ interface Spoken {
 function spokenIn(response: unknown, context: FailureContext): Spoken {
   const failure = failureInside(response, context);
   if (failure !== undefined) throw failure;
-  if (!isFields(response)) throw brokenAnswer("JSON that is no object");
+  if (!isFields(response)) throw brokenAnswer("JSON that is not an object");
   const { candidates, promptFeedback, usageMetadata } = response;
   if (isFields(promptFeedback) && typeof promptFeedback.blockReason === "string") throw refused();
   const candidate: unknown = Array.isArray(candidates) ? candidates[0] : undefined;
@@ -87,7 +87,7 @@ function soundOf(part: unknown): Uint8Array {
   if (!isFields(inline) || typeof inline.data !== "string") return new Uint8Array();
   const { mimeType = "audio/L16" } = inline;
   if (typeof mimeType !== "string" || !SAMPLES.test(mimeType)) {
-    throw brokenAnswer("sound in another format");
+    throw brokenAnswer("audio in a different format");
   }
   return Buffer.from(inline.data, "base64");
 }

@@ -20,7 +20,7 @@ export const mistralSpeech = new AnswerRead(
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
     const data = isFields(body) ? body.audio_data : undefined;
-    if (typeof data !== "string") throw brokenAnswer("JSON without sound");
+    if (typeof data !== "string") throw brokenAnswer("JSON without audio");
     return { body: new Uint8Array(Buffer.from(data, "base64")) };
   },
 );

@@ -41,7 +41,7 @@ export const embeddingsRead = new AnswerRead(
     if (failure !== undefined) throw failure;
     const { embeddings: list, prompt_eval_count: count } = isFields(answer) ? answer : {};
     if (!Array.isArray(list) || list.length !== inputs) {
-      throw brokenAnswer("another number of embeddings than was asked for");
+      throw brokenAnswer("a different number of embeddings than inputs");
     }
     const isCount = Number.isSafeInteger(count) && (count as number) > 0;
     return { vectors: list.map(vectorOf), usage: isCount ? usageOf(count as number) : undefined };
@@ -64,5 +64,5 @@ function vectorOf(embedding: unknown): Float64Array {
     // Passes between threads as one block; a list of numbers does as so many values.
     return Float64Array.from(embedding);
   }
-  throw brokenAnswer("an embedding that is no list of numbers");
+  throw brokenAnswer("an embedding that is not a list of numbers");
 }

@@ -108,7 +108,7 @@ class OllamaApi {
       return this.#wire.events(response, new LineDecoder(answer));
     }
     response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type that is no stream of JSON");
+    throw brokenAnswer("a content type other than a JSON stream");
   }
 
   #wholeForm({ requestId }: ChatCall) {

@@ -98,7 +98,7 @@ export const stableImage = new AnswerRead(
     const answer = parsedAnswer(text);
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     const { image, finish_reason: reason } = answer;
     // The image is there, and blurred.
     if (reason === "CONTENT_FILTERED") {

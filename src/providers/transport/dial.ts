@@ -5,7 +5,7 @@ import {
   getCACertificates,
   type PeerCertificate,
 } from "node:tls";
-import type { ProxySettings } from "../../config/outbound-proxies.ts";
+import type { ProxySettings } from "../../platform/config/outbound-proxies.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import { parseHead } from "./response-head.ts";
 

@@ -1,4 +1,4 @@
-import type { OutboundProxies } from "../../config/outbound-proxies.ts";
+import type { OutboundProxies } from "../../platform/config/outbound-proxies.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { ConnectionPool, type PoolDependencies } from "./connection-pool.ts";
 import { type Connect, type DialTarget, TrustedAuthorities } from "./dial.ts";

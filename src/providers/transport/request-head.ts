@@ -1,5 +1,5 @@
 import { BlockList, isIP } from "node:net";
-import type { OutboundProxies, ProxySettings } from "../../config/outbound-proxies.ts";
+import type { OutboundProxies, ProxySettings } from "../../platform/config/outbound-proxies.ts";
 import type { DialTarget } from "./dial.ts";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;

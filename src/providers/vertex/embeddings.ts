@@ -99,14 +99,14 @@ export const vertexEmbedded = new AnswerRead(
     const answer = parsedAnswer(text);
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     if (answer.embedding !== undefined) {
       const promptTokens = reportedUsage(answer.usageMetadata)?.usage.promptTokens;
       return { vectors: [vectorOf(answer.embedding)], promptTokens };
     }
     const { predictions } = answer;
     if (!Array.isArray(predictions) || predictions.length !== inputs) {
-      throw brokenAnswer("another number of embeddings than was asked for");
+      throw brokenAnswer("a different number of embeddings than inputs");
     }
     const embeddings = predictions.map((one) => (isFields(one) ? one.embeddings : undefined));
     return { vectors: embeddings.map(vectorOf), promptTokens: sum(embeddings.map(tokensOf)) };
@@ -119,7 +119,7 @@ function vectorOf(embedding: unknown): ArrayLike<number> {
     // Passes between threads as one block; a list of numbers does as so many values.
     return Float64Array.from(values);
   }
-  throw brokenAnswer("an embedding that is no list of numbers");
+  throw brokenAnswer("an embedding that is not a list of numbers");
 }
 
 function tokensOf(embedding: unknown): number | undefined {

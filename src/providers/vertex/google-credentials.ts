@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
-import { projectOf } from "../../config/cloud-settings.ts";
+import { projectOf } from "../../platform/config/cloud-settings.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { credentialDocument } from "../../lib/credential-document.ts";
 import { AccessTokens } from "../credentials/access-tokens.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { CallSlots } from "../../../src/calls/routing/call-slots.ts";
-import type { ParallelLimit, ParallelSlots } from "../../../src/cluster/interface.ts";
-import { MemorySlots } from "../../../src/cluster/parallel-slots.ts";
+import { CallSlots } from "../../../src/inference/call/routing/call-slots.ts";
+import type { ParallelLimit, ParallelSlots } from "../../../src/platform/cluster/interface.ts";
+import { MemorySlots } from "../../../src/platform/cluster/parallel-slots.ts";
 import { VirtualClock } from "../../../src/lib/clock.ts";
 import { CallAbort } from "../../../src/providers/transport/call-abort.ts";
 

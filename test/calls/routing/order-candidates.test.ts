@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { orderCandidates } from "../../../src/calls/routing/order-candidates.ts";
-import type { Candidate } from "../../../src/calls/routing/plan-route.ts";
+import { orderCandidates } from "../../../src/inference/call/routing/order-candidates.ts";
+import type { Candidate } from "../../../src/inference/call/routing/plan-route.ts";
 import type { ModelPrices } from "../../../src/lib/catalogue-model.ts";
 import { testModel } from "../../ledger/scripted-stream.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { planSpeech, planTranscript } from "../../../src/calls/routing/plan-audio.ts";
-import type { Candidate, RoutePlan } from "../../../src/calls/routing/plan-route.ts";
+import { planSpeech, planTranscript } from "../../../src/inference/call/routing/plan-audio.ts";
+import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
 import type { CatalogueModel, ModelPrices } from "../../../src/lib/catalogue-model.ts";
 import {
   type AskedSpeech,

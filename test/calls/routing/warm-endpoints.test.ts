@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import type { Candidate, RoutePlan } from "../../../src/calls/routing/plan-route.ts";
-import { statesOrder, WarmEndpoints } from "../../../src/calls/routing/warm-endpoints.ts";
+import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
+import { statesOrder, WarmEndpoints } from "../../../src/inference/call/routing/warm-endpoints.ts";
 import type { CatalogueModel } from "../../../src/lib/catalogue-model.ts";
 import { VirtualClock } from "../../../src/lib/clock.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { HoldRequest } from "../../../src/money/interface.ts";
+import type { HoldRequest } from "../../../src/billing/ledger/interface.ts";
 import { type MoneyHands, NANO_TOKEN_FEMTO, requestOf } from "./owned-money.ts";
 
 /** How much a hold covers. */

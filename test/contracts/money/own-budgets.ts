@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { HoldRequest } from "../../../src/money/interface.ts";
+import type { HoldRequest } from "../../../src/billing/ledger/interface.ts";
 import type { Payer } from "../../ledger/books.ts";
 import { lockAccount, untilWaiting } from "../../ledger/standing-in-the-way.ts";
 import { until } from "../../support/until.ts";

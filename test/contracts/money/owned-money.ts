@@ -12,7 +12,7 @@ import type {
   HoldRequest,
   MoneyPort,
   SettlementFigures,
-} from "../../../src/money/interface.ts";
+} from "../../../src/billing/ledger/interface.ts";
 import { attemptsOf, faultsOf, holdsOf, type Payer } from "../../ledger/books.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { Hold } from "../../../src/money/interface.ts";
+import type { Hold } from "../../../src/billing/ledger/interface.ts";
 import { attemptsOf } from "../../ledger/books.ts";
 import { codeOf, figures, type MoneyHands, requestOf } from "./owned-money.ts";
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { PythonPool } from "../../../src/tools/code-interpreter/python-pool.ts";
+import type { PythonPool } from "../../../src/inference/tools/code-interpreter/python-pool.ts";
 import { until } from "../../support/until.ts";
 import { hasSeccomp, sayWhySkipped } from "./platform.ts";
 import { createPool, createRuns } from "./python-runs.ts";

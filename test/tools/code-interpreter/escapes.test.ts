@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { PythonPool } from "../../../src/tools/code-interpreter/python-pool.ts";
+import type { PythonPool } from "../../../src/inference/tools/code-interpreter/python-pool.ts";
 import { hasSeccomp, sayWhySkipped } from "./platform.ts";
 import { createPool, createRuns, type Runs } from "./python-runs.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import {
   assertLockedDown,
   PythonStartError,
-} from "../../../src/tools/code-interpreter/python-process.ts";
+} from "../../../src/inference/tools/code-interpreter/python-process.ts";
 import { type Attempt, HARMFUL, HARMLESS, SOCKETS } from "./attempts.ts";
 import { hasSeccomp, sayWhySkipped } from "./platform.ts";
 

@@ -7,7 +7,7 @@ import { dlopen, type Pointer, ptr, read } from "bun:ffi";
 import dns from "node:dns/promises";
 import { readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { createConnection } from "node:net";
-import { lockDown } from "../../../src/tools/code-interpreter/lock-down.ts";
+import { lockDown } from "../../../src/inference/tools/code-interpreter/lock-down.ts";
 import type { Attempt } from "./attempts.ts";
 
 const [, , mode, attempts, wantedCalls, port, folder] = process.argv;

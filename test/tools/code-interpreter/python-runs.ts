@@ -1,12 +1,12 @@
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type PoolBounds, PythonPool } from "../../../src/tools/code-interpreter/python-pool.ts";
+import { type PoolBounds, PythonPool } from "../../../src/inference/tools/code-interpreter/python-pool.ts";
 import {
   type FileReader,
   PythonSession,
-} from "../../../src/tools/code-interpreter/python-session.ts";
-import type { ToolOutcome } from "../../../src/tools/tool.ts";
+} from "../../../src/inference/tools/code-interpreter/python-session.ts";
+import type { ToolOutcome } from "../../../src/inference/tools/tool.ts";
 
 /** Kept from run to run of the tests: the first start of Python takes seconds. */
 export const snapshotFolder = join(tmpdir(), `gateway-test-python-${process.getuid?.()}`);

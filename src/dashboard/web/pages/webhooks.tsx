@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { EVENT_TYPES } from "../../../events/event-types.ts";
+import { EVENT_TYPES } from "../../../lib/events/event-types.ts";
 import { ApiError, call } from "../api.ts";
 import { Button, Check, CopyText, Field, Link } from "../components/controls.tsx";
 import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";

@@ -1,0 +1,186 @@
+import { Type } from "typebox";
+import type {
+  SubjectBudget,
+  SubjectLimits,
+  SubjectType,
+} from "../../../db/queries/subject-budgets.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import {
+  type Access,
+  nullable,
+  optional,
+  pageFields,
+  type RequestContext,
+  type RouteDefinition,
+} from "../../http/route.ts";
+import { budgetFromUsd, budgetUsd } from "../keys/routes.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import type { SubjectBudgets } from "./subject-budgets.ts";
+
+const MAX_PAGE = 1_000;
+const DEFAULT_PAGE = 50;
+
+const type = Type.Enum(["user", "tag"]);
+/** As long as the field `user` of a request. */
+const value = Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\x00]+$" });
+const subject = Type.Object({ type, value }, { additionalProperties: false });
+
+const limits = {
+  daily_budget_usd: optional(budgetUsd),
+  monthly_budget_usd: optional(budgetUsd),
+};
+
+const createBody = Type.Object(
+  { subject, ...limits },
+  {
+    additionalProperties: false,
+    examples: [{ subject: { type: "user", value: "ada" }, daily_budget_usd: 0.5 }],
+  },
+);
+
+const changeBody = Type.Object(limits, {
+  additionalProperties: false,
+  examples: [{ daily_budget_usd: 2, monthly_budget_usd: null }],
+});
+
+const listQuery = Type.Object(
+  { type: Type.Optional(type), value: Type.Optional(value), ...pageFields(MAX_PAGE) },
+  { additionalProperties: false },
+);
+
+const budget = Type.Object({
+  id: Type.String(),
+  subject,
+  daily_budget_usd: nullable(Type.Number()),
+  monthly_budget_usd: nullable(Type.Number()),
+  usage_today_usd: Type.Number({ description: "Since the budget was made, in this UTC day" }),
+  usage_month_usd: Type.Number(),
+  created_at: Type.String({ description: "ISO 8601" }),
+});
+
+const budgetList = Type.Object({ data: Type.Array(budget), total: Type.Integer() });
+const deletedBudget = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+
+function shapeOf(record: SubjectBudget) {
+  const { dailyBudgetNano, monthlyBudgetNano } = record;
+  return {
+    id: record.id,
+    subject: record.subject,
+    daily_budget_usd: dailyBudgetNano === null ? null : usdNumber(dailyBudgetNano),
+    monthly_budget_usd: monthlyBudgetNano === null ? null : usdNumber(monthlyBudgetNano),
+    usage_today_usd: usdNumber(record.spentTodayNano),
+    usage_month_usd: usdNumber(record.spentThisMonthNano),
+    created_at: isoTime(record.createdAtMs),
+  };
+}
+
+interface StatedLimits {
+  readonly daily_budget_usd?: number | null;
+  readonly monthly_budget_usd?: number | null;
+}
+
+/** What the body names. Throws 400. */
+function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
+  const { daily_budget_usd: daily, monthly_budget_usd: monthly } = body;
+  return {
+    ...(daily !== undefined && { dailyBudgetNano: budgetFromUsd(daily, "daily_budget_usd") }),
+    ...(monthly !== undefined && {
+      monthlyBudgetNano: budgetFromUsd(monthly, "monthly_budget_usd"),
+    }),
+  };
+}
+
+const access: Access = { kind: "administration", scope: "keys:manage" };
+const tag = "Budgets";
+const one = { description: "The budget", schema: budget };
+
+/** Budgets of end users and tags (contract §7). */
+export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/budgets",
+      tag,
+      summary: "Create a budget of an end user or a tag",
+      access,
+      body: createBody,
+      responses: { 201: one, 409: { description: "The user or tag has a budget already" } },
+      async handle(context) {
+        const body = context.body as StatedLimits & Pick<SubjectBudget, "subject">;
+        const none = { dailyBudgetNano: null, monthlyBudgetNano: null };
+        const stated = { ...none, ...limitsOf(body) };
+        const { author } = context;
+        const made = await budgets.create(organizationOf(context), body.subject, stated, author);
+        return jsonResponse(shapeOf(made), 201);
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/budgets",
+      tag,
+      summary: "List the budgets of the organization's end users and tags",
+      access,
+      query: listQuery,
+      responses: { 200: { description: "Budgets, newest first", schema: budgetList } },
+      async handle(context) {
+        const query = context.query as {
+          type?: SubjectType;
+          value?: string;
+          limit?: number;
+          offset?: number;
+        };
+        const { budgets: listed, total } = await budgets.list(organizationOf(context), {
+          type: query.type,
+          value: query.value,
+          limit: query.limit ?? DEFAULT_PAGE,
+          offset: query.offset ?? 0,
+        });
+        return jsonResponse({ data: listed.map(shapeOf), total });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/budgets/:id",
+      tag,
+      summary: "Retrieve a budget of an end user or a tag",
+      access,
+      responses: { 200: one },
+      handle: async (context) =>
+        jsonResponse(shapeOf(await budgets.find(organizationOf(context), context.params.id!))),
+    },
+    {
+      method: "PATCH",
+      path: "/v1/budgets/:id",
+      tag,
+      summary: "Change a budget of an end user or a tag; null takes a limit away",
+      access,
+      body: changeBody,
+      responses: { 200: one },
+      async handle(context) {
+        const changed = limitsOf(context.body as StatedLimits);
+        const { params, author } = context;
+        const organizationId = organizationOf(context);
+        return jsonResponse(
+          shapeOf(await budgets.change(organizationId, params.id!, changed, author)),
+        );
+      },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/budgets/:id",
+      tag,
+      summary: "Delete a budget of an end user or a tag",
+      access,
+      responses: { 200: { description: "It is gone", schema: deletedBudget } },
+      async handle(context) {
+        await budgets.remove(organizationOf(context), context.params.id!, context.author);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}

@@ -1,0 +1,380 @@
+import { Type } from "typebox";
+import type { ListedKey } from "../../../db/queries/api-keys.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import {
+  type Access,
+  nullable,
+  optional,
+  pageFields,
+  type RouteDefinition,
+} from "../../http/route.ts";
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  MAX_RATE_LIMIT,
+  SCOPES,
+  scopeNames,
+} from "../../lib/api-key-record.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";
+import { isoTime, parseIsoTime } from "../../lib/utc-time.ts";
+import type { ApiKeys, OwnKey } from "./api-keys.ts";
+
+const MAX_NAME_CHARACTERS = 256;
+const MAX_ALLOWED_MODELS = 1_000;
+const MAX_MODEL_CHARACTERS = 256;
+const MAX_BUDGET_USD = 1_000_000_000;
+const MAX_PAGE = 1_000;
+
+const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
+const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
+const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT });
+export const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
+const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
+  minItems: 1,
+  maxItems: MAX_ALLOWED_MODELS,
+  uniqueItems: true,
+});
+const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601" });
+
+const optionalLimits = {
+  rate_limit_rpm: optional(rateLimit),
+  rate_limit_tpm: optional(rateLimit),
+  daily_budget_usd: optional(budgetUsd),
+  monthly_budget_usd: optional(budgetUsd),
+  budget_includes_byok: Type.Optional(
+    Type.Boolean({
+      description:
+        "Budgets count calls with the organization's own provider keys too, by their list prices",
+    }),
+  ),
+  allowed_models: optional(allowedModels),
+  expires_at: optional(time),
+};
+
+export const createKeyBody = Type.Object(
+  { name, scopes: optional(scopes), ...optionalLimits },
+  {
+    additionalProperties: false,
+    examples: [
+      {
+        name: "ada",
+        scopes: ["chat:completions", "models:read"],
+        rate_limit_rpm: 60,
+        daily_budget_usd: 2.5,
+        allowed_models: ["sandbox/chat"],
+      },
+    ],
+  },
+);
+
+const changeKeyBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    scopes: Type.Optional(scopes),
+    is_active: Type.Optional(Type.Boolean()),
+    ...optionalLimits,
+  },
+  { additionalProperties: false, examples: [{ monthly_budget_usd: 50, rate_limit_rpm: null }] },
+);
+
+const listKeysQuery = Type.Object(
+  {
+    active: Type.Optional(Type.Boolean()),
+    search: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: MAX_NAME_CHARACTERS,
+        description:
+          "Keys whose name holds this text, in either case, or whose prefix begins with it",
+      }),
+    ),
+    ...pageFields(MAX_PAGE),
+  },
+  { additionalProperties: false },
+);
+
+interface KeysQuery {
+  readonly active?: boolean;
+  readonly search?: string;
+  readonly limit?: number;
+  readonly offset?: number;
+}
+
+const shared = {
+  id: Type.String(),
+  name: Type.String(),
+  scopes: Type.Array(Type.String()),
+  rate_limit_rpm: nullable(Type.Integer()),
+  rate_limit_tpm: nullable(Type.Integer()),
+  daily_budget_usd: nullable(Type.Number()),
+  monthly_budget_usd: nullable(Type.Number()),
+  budget_includes_byok: Type.Boolean(),
+  is_active: Type.Boolean(),
+  created_at: Type.String(),
+};
+
+const createdKey = Type.Object({
+  ...shared,
+  key: Type.String(),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+const keyListItem = Type.Object({
+  ...shared,
+  key_prefix: Type.String(),
+  usage_today_usd: Type.Number(),
+  usage_month_usd: Type.Number(),
+  last_used_at: nullable(Type.String()),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+const leftOver = { description: "Null where there is no such limit" };
+
+const ownKey = Type.Object({
+  ...keyListItem.properties,
+  remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
+    description:
+      "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget",
+  }),
+  remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
+    description: "As remaining_today_usd, of the UTC month",
+  }),
+  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+  remaining_tpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+});
+
+const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
+const deletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+
+function settingsShape(record: ApiKeyRecord) {
+  return {
+    scopes: scopeNames(record),
+    rate_limit_rpm: record.rateLimitRpm,
+    rate_limit_tpm: record.rateLimitTpm,
+    daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
+    monthly_budget_usd:
+      record.monthlyBudgetNano === null ? null : usdNumber(record.monthlyBudgetNano),
+    budget_includes_byok: record.budgetIncludesByok,
+    allowed_models: record.allowedModels,
+    expires_at: record.expiresAtMs === null ? null : isoTime(record.expiresAtMs),
+    is_active: record.isActive,
+    created_at: isoTime(record.createdAtMs),
+  };
+}
+
+/** The create shape of spec 2.1, with the whole secret. */
+export function createdKeyShape(record: ApiKeyRecord, secret: string) {
+  return { id: record.id, key: secret, name: record.name, ...settingsShape(record) };
+}
+
+/** The list item of spec 2.1; it never holds the secret. */
+export function keyItemShape(key: ListedKey) {
+  const { record } = key;
+  return {
+    id: record.id,
+    name: record.name,
+    key_prefix: record.keyPrefix,
+    ...settingsShape(record),
+    usage_today_usd: usdNumber(key.spentTodayNano),
+    usage_month_usd: usdNumber(key.spentThisMonthNano),
+    last_used_at: key.lastUsedAtMs === null ? null : isoTime(key.lastUsedAtMs),
+  };
+}
+
+/** A key as it sees itself. */
+function ownKeyShape({ key, remainingRpm, remainingTpm }: OwnKey) {
+  const { dailyBudgetNano, monthlyBudgetNano } = key.record;
+  return {
+    ...keyItemShape(key),
+    remaining_today_usd: remainingUsd(dailyBudgetNano, key.spentTodayNano),
+    remaining_month_usd: remainingUsd(monthlyBudgetNano, key.spentThisMonthNano),
+    remaining_rpm: remainingRpm,
+    remaining_tpm: remainingTpm,
+  };
+}
+
+/** A budget that was lowered below what is spent leaves nothing. */
+function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | null {
+  if (budgetNano === null) return null;
+  return usdNumber(budgetNano > spentNano ? budgetNano - spentNano : 0n);
+}
+
+const access: Access = { kind: "administration", scope: "keys:manage" };
+const tag = "API keys";
+const DEFAULT_PAGE = 50;
+const NAME_TAKEN = { description: "The organization has a key of this name already" };
+
+/** API keys (spec 4.1). */
+export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
+  return [...readingRoutes(keys), ...changingRoutes(keys, clock)];
+}
+
+function readingRoutes(keys: ApiKeys): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/keys",
+      tag,
+      summary: "List the organization's API keys",
+      access,
+      query: listKeysQuery,
+      responses: {
+        200: { description: "Keys, newest first, without their secrets", schema: keyList },
+      },
+      async handle(context) {
+        const query = context.query as KeysQuery;
+        const { keys: listed, total } = await keys.list(context.caller.key, {
+          isActive: query.active,
+          search: query.search,
+          limit: query.limit ?? DEFAULT_PAGE,
+          offset: query.offset ?? 0,
+        });
+        return jsonResponse({ data: listed.map(keyItemShape), total });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Retrieve an API key",
+      access,
+      responses: {
+        200: { description: "The key, without its secret", schema: keyListItem },
+      },
+      async handle(context) {
+        const found = await keys.find(context.caller.key, context.params.id!);
+        return jsonResponse(keyItemShape(found));
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/key",
+      tag,
+      summary: "Show the calling key to itself, with what is left of its limits",
+      access: { kind: "self" },
+      responses: { 200: { description: "The calling key", schema: ownKey } },
+      async handle(context) {
+        return jsonResponse(ownKeyShape(await keys.own(context.caller.key)));
+      },
+    },
+  ];
+}
+
+function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/keys",
+      tag,
+      summary: "Create an API key",
+      access,
+      body: createKeyBody,
+      responses: {
+        201: { description: "The key, with its secret this once", schema: createdKey },
+        409: NAME_TAKEN,
+      },
+      async handle(context) {
+        const settings = settingsOf(context.body as KeyBody, clock.nowMs());
+        const { record, secret } = await keys.create(
+          context.caller.key,
+          settings as Partial<ApiKeySettings> & { name: string },
+          context.author,
+        );
+        return jsonResponse(createdKeyShape(record, secret), 201);
+      },
+    },
+    {
+      method: "PATCH",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Change an API key; null takes a limit away",
+      access,
+      body: changeKeyBody,
+      responses: {
+        200: { description: "The key as it now stands", schema: keyListItem },
+        409: NAME_TAKEN,
+      },
+      async handle(context) {
+        const changed = settingsOf(context.body as KeyBody, clock.nowMs());
+        const key = await keys.change(
+          context.caller.key,
+          context.params.id!,
+          changed,
+          context.author,
+        );
+        return jsonResponse(keyItemShape(key));
+      },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Revoke an API key",
+      access,
+      responses: { 200: { description: "It is gone", schema: deletedKey } },
+      async handle(context) {
+        await keys.remove(context.caller.key, context.params.id!, context.author);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}
+
+interface KeyBody {
+  readonly name?: string;
+  readonly scopes?: readonly string[] | null;
+  readonly rate_limit_rpm?: number | null;
+  readonly rate_limit_tpm?: number | null;
+  readonly daily_budget_usd?: number | null;
+  readonly monthly_budget_usd?: number | null;
+  readonly budget_includes_byok?: boolean;
+  readonly allowed_models?: readonly string[] | null;
+  readonly expires_at?: string | null;
+  readonly is_active?: boolean;
+}
+
+const MAX_DECIMALS = 9;
+
+/** The settings that a body names; what it leaves out stays out. Throws 400. */
+function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
+  const settings: { -readonly [Field in keyof ApiKeySettings]?: ApiKeySettings[Field] } = {};
+  if (body.name !== undefined) settings.name = body.name;
+  if (body.scopes !== undefined && body.scopes !== null) settings.scopes = body.scopes;
+  if (body.rate_limit_rpm !== undefined) settings.rateLimitRpm = body.rate_limit_rpm;
+  if (body.rate_limit_tpm !== undefined) settings.rateLimitTpm = body.rate_limit_tpm;
+  if (body.daily_budget_usd !== undefined) {
+    settings.dailyBudgetNano = budgetFromUsd(body.daily_budget_usd, "daily_budget_usd");
+  }
+  if (body.monthly_budget_usd !== undefined) {
+    settings.monthlyBudgetNano = budgetFromUsd(body.monthly_budget_usd, "monthly_budget_usd");
+  }
+  if (body.budget_includes_byok !== undefined) {
+    settings.budgetIncludesByok = body.budget_includes_byok;
+  }
+  if (body.allowed_models !== undefined) settings.allowedModels = body.allowed_models;
+  if (body.expires_at !== undefined) settings.expiresAtMs = futureTime(body.expires_at, nowMs);
+  if (body.is_active !== undefined) settings.isActive = body.is_active;
+  return settings;
+}
+
+/** Null is without limit. Throws 400. */
+export function budgetFromUsd(usd: number | null, param: string): NanoUsd | null {
+  if (usd === null) return null;
+  if (hasAtMostDecimals(usd, MAX_DECIMALS)) return nanoFromUsd(usd);
+  throw new GatewayError("invalid_body", `${param} may have at most ${MAX_DECIMALS} decimals.`, {
+    param,
+  });
+}
+
+function futureTime(text: string | null, nowMs: number): number | null {
+  if (text === null) return null;
+  const time = parseIsoTime(text);
+  if (time !== undefined && time.ms > nowMs) return time.ms;
+  throw new GatewayError("invalid_body", "expires_at must be an ISO 8601 time in the future.", {
+    param: "expires_at",
+  });
+}

@@ -1,0 +1,287 @@
+import type { OrganizationActors } from "../../../actors/organization/actor.ts";
+import { authored } from "../../../db/authored.ts";
+import type { Database, DatabaseTransaction } from "../../../db/client.ts";
+import { setGuardrailDefault } from "../../../db/queries/definitions.ts";
+import { insertOperatorKey, type OperatorKey } from "../../../db/queries/operator-keys.ts";
+import {
+  changeOrganization,
+  createOrganization,
+  findOperatedOrganization,
+  hasOrganizations,
+  listOperatedOrganizations,
+  type NewOrganization,
+  type OperatedOrganization,
+  type OrganizationSettings,
+} from "../../../db/queries/organizations.ts";
+import { endSubscriptionOf, isSubscribing } from "../../../db/queries/plan-subscriptions.ts";
+import type { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
+import type { Suspensions } from "../../http/authentication.ts";
+import { newKey } from "../keys/api-keys.ts";
+import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
+import type { Author } from "../../lib/author.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import { usdText } from "../../lib/money.ts";
+import { planOf } from "../../lib/plans.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+
+interface OrganizationAdministrationDependencies {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly organizations: OrganizationActors;
+  readonly suspensions: Suspensions;
+  readonly orders: CreditOrders;
+  readonly definitions: KnownDefinitions;
+  /** What a new organization gets where nothing else is asked for. */
+  readonly defaults: { readonly plan: string; readonly startingCreditNano: bigint };
+}
+
+export interface OrganizationChange extends Partial<OrganizationSettings> {
+  /** Null is without limit; undefined leaves it, or follows the plan where that changes. */
+  readonly creditLimitNano?: bigint | null;
+  /** Names or ids of guardrails by the key, under "" of the whole organization; null takes one away. */
+  readonly guardrails?: Readonly<Record<string, string | null>>;
+}
+
+/**
+ * Changes what an operator sets; with the plan, a subscription that pays for another one is to be ended at the payment
+ * processor. Throws 409.
+ */
+export async function applySettings(
+  sql: DatabaseTransaction,
+  id: string,
+  settings: Partial<OrganizationSettings>,
+): Promise<void> {
+  await changeOrganization(sql, id, settings);
+  const { plan } = settings;
+  if (plan !== undefined && !(await endSubscriptionOf(sql, id, plan))) throw subscribing();
+}
+
+/** For what is done before the settings are changed. Throws 409. */
+export async function assertNotSubscribing(
+  sql: Database,
+  id: string,
+  { plan }: Partial<OrganizationSettings>,
+): Promise<void> {
+  if (plan === undefined) return;
+  if (await isSubscribing(sql, id)) throw subscribing();
+}
+
+function subscribing(): GatewayError {
+  return new GatewayError(
+    "subscription_changing",
+    "The organization is subscribing to a plan at this moment: try again.",
+    { param: "plan" },
+  );
+}
+
+/** What operators do with organizations. Changes take effect on every instance within a second. */
+export class OrganizationAdministration {
+  readonly #dependencies: OrganizationAdministrationDependencies;
+
+  constructor(dependencies: OrganizationAdministrationDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  list(page: { readonly limit: number; readonly offset: number }) {
+    return listOperatedOrganizations(this.#dependencies.sql, page);
+  }
+
+  /** Throws 404. */
+  async find(id: string): Promise<OperatedOrganization> {
+    const found = await findOperatedOrganization(this.#dependencies.sql, id);
+    if (found !== undefined) return found;
+    throw new GatewayError("organization_not_found", "There is no such organization.");
+  }
+
+  /** Creates an organization with its first keys, which are shown this once, or nothing at all. */
+  async create(
+    request: OrganizationChange & { readonly name: string; readonly startingCreditNano?: bigint },
+    author: Author,
+  ): Promise<{ organization: OperatedOrganization; prepared: PreparedOrganization }> {
+    const { sql, clock, defaults } = this.#dependencies;
+    const { creditLimitNano, startingCreditNano, name, plan, guardrails: _, ...settings } = request;
+    const prepared = prepareOrganization(
+      {
+        name,
+        plan: plan ?? defaults.plan,
+        startingCreditNano: startingCreditNano ?? defaults.startingCreditNano,
+      },
+      clock.nowMs(),
+    );
+    const { id } = prepared.organization;
+    const limit = creditLimitNano === undefined ? {} : { creditLimitNano };
+    await authored(sql, author).begin(async (transaction) => {
+      await createOrganization(transaction, { ...prepared.organization, ...limit });
+      await changeOrganization(transaction, id, settings);
+    });
+    this.#forget(id, settings);
+    return { organization: await this.find(id), prepared };
+  }
+
+  /**
+   * Throws 404, 402 where the balance is below what the new credit limit allows, and 409 where the organization is just
+   * subscribing to a plan: then nothing is changed. The limit is set first, so that a repeated call finishes one that was broken off.
+   */
+  async change(
+    id: string,
+    change: OrganizationChange,
+    author: Author,
+  ): Promise<OperatedOrganization> {
+    const { creditLimitNano: _, guardrails = {}, ...settings } = change;
+    const before = await this.find(id);
+    await assertNotSubscribing(this.#dependencies.sql, id, settings);
+    const limit = creditLimitAfter(before, change);
+    if (limit !== before.creditLimitNano) await this.#setCreditLimit(before, limit, author);
+    const { sql, definitions } = this.#dependencies;
+    await authored(sql, author).begin(async (transaction) => {
+      await applySettings(transaction, id, settings);
+      for (const [keyId, nameOrId] of Object.entries(guardrails)) {
+        const isSet = await setGuardrailDefault(transaction, id, keyId, nameOrId);
+        if (!isSet) throw noGuardrail();
+      }
+    });
+    definitions.forget(id);
+    this.#forget(id, settings);
+    return this.find(id);
+  }
+
+  async #setCreditLimit(
+    { id, balanceNano }: OperatedOrganization,
+    creditLimitNano: bigint | null,
+    author: Author,
+  ): Promise<void> {
+    const { isRefused } = await this.#dependencies.orders.give({
+      kind: "credit-limit",
+      id: newId("cmd"),
+      organizationId: id,
+      creditLimitNano,
+      author,
+    });
+    if (!isRefused) return;
+    throw new GatewayError(
+      "insufficient_credits",
+      `The balance is ${usdText(balanceNano)} USD, and running requests may hold a part of it: more than the credit limit of ${usdText(creditLimitNano ?? 0n)} USD is used or held.`,
+      { param: "credit_limit_usd" },
+    );
+  }
+
+  /** The next request on this instance sees the change; other instances are notified. */
+  #forget(id: string, { isSuspended }: Partial<OrganizationSettings>): void {
+    const { organizations, suspensions } = this.#dependencies;
+    organizations.forget(id);
+    if (isSuspended !== undefined) suspensions.forget();
+  }
+}
+
+function noGuardrail(): GatewayError {
+  const message = "The organization has no such guardrail, or no such key.";
+  return new GatewayError("guardrail_not_found", message, { param: "guardrail" });
+}
+
+/**
+ * The credit limit that a change leads to: the one it names; else that of the new plan, unless the operator
+ * has set another one than that of the plan before.
+ */
+export function creditLimitAfter(
+  before: OperatedOrganization,
+  { creditLimitNano, plan = before.plan }: OrganizationChange,
+): bigint | null {
+  if (creditLimitNano !== undefined) return creditLimitNano;
+  const isOfPlan = before.creditLimitNano === planOf(before.plan).creditLimitNano;
+  return isOfPlan ? planOf(plan).creditLimitNano : before.creditLimitNano;
+}
+
+export interface OrganizationRequest {
+  readonly name: string;
+  readonly plan: string;
+  readonly startingCreditNano: bigint;
+  /** Given secrets, instead of generated ones. */
+  readonly managementKey?: string | undefined;
+  readonly secretKey?: string | undefined;
+}
+
+export interface PreparedOrganization {
+  readonly organization: NewOrganization;
+  /** Shown once. */
+  readonly managementKey: string;
+  readonly secretKey: string;
+}
+
+/** Everything that a new organization begins with: a management key, a secret key, a starting credit. */
+export function prepareOrganization(
+  request: OrganizationRequest,
+  nowMs: number,
+): PreparedOrganization {
+  const id = newId("org");
+  const managementKey = request.managementKey ?? generateApiKey("management").key;
+  const secretKey = request.secretKey ?? generateApiKey("secret").key;
+  return {
+    organization: {
+      id,
+      name: request.name,
+      plan: request.plan,
+      keys: [
+        newKey({
+          organizationId: id,
+          kind: "management",
+          secret: managementKey,
+          nowMs,
+          settings: { name: "Default management key" },
+        }),
+        newKey({
+          organizationId: id,
+          kind: "secret",
+          secret: secretKey,
+          nowMs,
+          settings: { name: "Default secret key" },
+        }),
+      ],
+      creditLimitNano: planOf(request.plan).creditLimitNano,
+      startingCreditNano: request.startingCreditNano,
+      creditTransactionId: newId("txn"),
+    },
+    managementKey,
+    secretKey,
+  };
+}
+
+const FIRST_START_LOCK = 7_203_114_503;
+
+/**
+ * Creates the default organization where there is none yet. `keep` is given the keys before anything is
+ * committed, so that a process that dies in between leaves no organization without known keys.
+ */
+export async function createFirstOrganization(
+  sql: Database,
+  request: OrganizationRequest,
+  nowMs: number,
+  keep: (prepared: PreparedOrganization) => Promise<void>,
+): Promise<PreparedOrganization | undefined> {
+  return sql.begin(async (transaction) => {
+    await transaction`SELECT pg_advisory_xact_lock(${FIRST_START_LOCK})`;
+    if (await hasOrganizations(transaction)) return undefined;
+    const prepared = prepareOrganization(request, nowMs);
+    await createOrganization(transaction, prepared.organization);
+    await keep(prepared);
+    return prepared;
+  });
+}
+
+interface OperatorKeyRequest {
+  readonly name: string;
+  /** A given key instead of a generated one. */
+  readonly secret?: string;
+  readonly nowMs: number;
+}
+
+/** Adds an operator key; one that exists, or that was revoked, stays as it is. */
+export async function addOperatorKey(
+  sql: Database,
+  { name, secret = generateApiKey("operator").key, nowMs }: OperatorKeyRequest,
+): Promise<{ key: OperatorKey; secret: string; isNew: boolean }> {
+  const key = { id: newId("opk"), name, keyPrefix: keyPrefix(secret), createdAtMs: nowMs };
+  const isNew = await insertOperatorKey(sql, { ...key, keyHash: hashApiKey(secret) });
+  return { key, secret, isNew };
+}

@@ -1,0 +1,122 @@
+import { Type } from "typebox";
+import type { ProviderKeyRecord } from "../../../db/queries/provider-keys.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { type Access, optional, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import type { ProviderKeys } from "./provider-keys.ts";
+
+const addKeyBody = Type.Object(
+  {
+    provider: Type.String({ minLength: 1, maxLength: 64, description: "Id of a provider" }),
+    key: Type.String({
+      minLength: 1,
+      maxLength: 8_192,
+      pattern: "^[\\x21-\\x7e]+$",
+      description: "Printable ASCII; stored encrypted, and never shown again",
+    }),
+    name: optional(Type.String({ minLength: 1, maxLength: 256 })),
+    base_url: optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 2_048,
+        description: "A public https address in place of the provider's, with the version segment",
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    examples: [{ provider: "openai", key: "sk-0123456789abcdef", name: "Our account" }],
+  },
+);
+
+const providerKey = Type.Object({
+  id: Type.String(),
+  provider: Type.String(),
+  name: Type.String(),
+  key_prefix: Type.String(),
+  is_valid: Type.Boolean({ description: "false: the provider has refused it; no call uses it" }),
+  created_at: Type.String({ description: "ISO 8601" }),
+});
+const providerKeyList = Type.Object({ data: Type.Array(providerKey) });
+const deletedProviderKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+
+const access: Access = { kind: "administration", scope: "provider_keys:manage" };
+const tag = "Provider keys";
+
+interface AddBody {
+  readonly provider: string;
+  readonly key: string;
+  readonly name?: string | null;
+  readonly base_url?: string | null;
+}
+
+/** Keys for providers that an organization brings itself (spec 1, BYOK; contract §7). */
+export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/provider_keys",
+      tag,
+      summary: "Add a key of the organization's own for a provider",
+      access,
+      body: addKeyBody,
+      responses: {
+        201: { description: "The key was accepted by the provider", schema: providerKey },
+        502: { description: "The provider could not be asked; nothing was stored" },
+      },
+      async handle(context) {
+        const { provider, key, name, base_url: baseUrl } = context.body as AddBody;
+        const added = await keys.add(
+          organizationOf(context),
+          {
+            provider,
+            key,
+            name: name ?? undefined,
+            baseUrl: baseUrl ?? undefined,
+          },
+          context.author,
+        );
+        return jsonResponse(shapeOf(added), 201);
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/provider_keys",
+      tag,
+      summary: "List the organization's own provider keys",
+      access,
+      responses: { 200: { description: "The newest first", schema: providerKeyList } },
+      async handle(context) {
+        const listed = await keys.list(organizationOf(context));
+        return jsonResponse({ data: listed.map(shapeOf) });
+      },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/provider_keys/:id",
+      tag,
+      summary: "Delete a provider key; no call that begins later uses it",
+      access,
+      responses: { 200: { description: "It is gone", schema: deletedProviderKey } },
+      async handle(context) {
+        await keys.remove(organizationOf(context), context.params.id!, context.author);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}
+
+function shapeOf(record: ProviderKeyRecord) {
+  return {
+    id: record.id,
+    provider: record.providerId,
+    name: record.name,
+    key_prefix: record.keyPrefix,
+    is_valid: record.isValid,
+    created_at: isoTime(record.createdAtMs),
+  };
+}

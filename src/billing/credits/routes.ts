@@ -1,0 +1,355 @@
+import { Type } from "typebox";
+import type { Database } from "../../../db/client.ts";
+import {
+  creditTotals,
+  type ListedTransaction,
+  listTransactions,
+} from "../../../db/queries/credit-list.ts";
+import { receiptsOf } from "../../../db/queries/payment-intents.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { shownKeyId } from "../../http/limited-keys.ts";
+import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
+import { shownQuantities } from "../../lib/usage.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import {
+  type AutoReplenish,
+  type ReplenishChange,
+  replenishStatus,
+} from "../payments/auto-replenish.ts";
+import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payments/interface.ts";
+
+const MAX_PAGE = 200;
+const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
+const ofUsage = { description: "Of usage only" };
+
+const transactionsQuery = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
+    offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+    type: Type.Optional(transactionType),
+    key_id: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description: "Only the charges of this key, and what of them was given back",
+      }),
+    ),
+    model: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1_024,
+        description: "Only the charges for this model, by its id as transactions show it",
+      }),
+    ),
+    ...timeSpanFields,
+  },
+  { additionalProperties: false },
+);
+
+const balance = Type.Object({
+  balance_usd: Type.Number(),
+  lifetime_spend_usd: Type.Number(),
+  auto_replenish: Type.Boolean(),
+  replenish_amount_usd: Type.Number(),
+  replenish_threshold_usd: Type.Number(),
+  replenish_payment_method_id: nullable(
+    Type.String({ description: "null: the default payment method" }),
+  ),
+  replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
+    description: "retrying after a declined payment, stopped after three in a row",
+  }),
+});
+
+const MAX_THRESHOLD_USD = 1_000_000;
+const MAX_ID_CHARACTERS = 128;
+
+const changeBody = Type.Object(
+  {
+    auto_replenish: Type.Optional(Type.Boolean()),
+    replenish_threshold_usd: Type.Optional(
+      Type.Number({
+        minimum: 0,
+        maximum: MAX_THRESHOLD_USD,
+        description: "A balance below it is topped up; at most 2 decimals",
+      }),
+    ),
+    replenish_amount_usd: Type.Optional(
+      Type.Number({
+        minimum: MIN_PAYMENT_USD,
+        maximum: MAX_PAYMENT_USD,
+        description: "At most 2 decimals",
+      }),
+    ),
+    payment_method_id: Type.Optional(
+      nullable(
+        Type.String({
+          minLength: 1,
+          maxLength: MAX_ID_CHARACTERS,
+          description: "null: the default payment method",
+        }),
+      ),
+    ),
+  },
+  {
+    additionalProperties: false,
+    examples: [{ auto_replenish: true, replenish_threshold_usd: 10, replenish_amount_usd: 50 }],
+  },
+);
+
+const nullableInteger = (description: string) =>
+  Type.Union([Type.Integer(), Type.Null()], { description });
+const nullableString = Type.Union([Type.String(), Type.Null()]);
+const nullableObject = Type.Union([Type.Object({}), Type.Null()]);
+
+/** Present where it is above zero. */
+function usedCount(description: string) {
+  return Type.Optional(Type.Integer({ description }));
+}
+
+const transactionDetails = Type.Object(
+  {
+    status: nullableInteger("HTTP status of the answer; 499 where the client went away"),
+    latency_ms: nullableInteger("From the request to the end of its answer"),
+    cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
+    reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
+    cache_write_tokens: usedCount("Prompt tokens written to the provider's cache"),
+    cache_write_1h_tokens: usedCount("Of these, tokens that the cache keeps for an hour"),
+    audio_prompt_tokens: usedCount("Prompt tokens of sound that were not read from a cache"),
+    image_prompt_tokens: usedCount("Prompt tokens of images that were not read from a cache"),
+    cached_audio_prompt_tokens: usedCount("Cached prompt tokens of sound"),
+    cached_image_prompt_tokens: usedCount("Cached prompt tokens of images"),
+    audio_completion_tokens: usedCount("Completion tokens of sound"),
+    image_completion_tokens: usedCount("Completion tokens of images"),
+    images: usedCount("Images that were made"),
+    characters: usedCount("Characters that were spoken"),
+    seconds: Type.Optional(Type.Number({ description: "Seconds of sound" })),
+    speakers_seconds: Type.Optional(
+      Type.Number({ description: "Of these, seconds whose speakers were distinguished" }),
+    ),
+    web_searches: usedCount("Searches of the web"),
+    file_searches: usedCount("Searches of files"),
+    search_units: usedCount("Search units of rankings"),
+    user: nullableString,
+    session_id: nullableString,
+    trace: nullableObject,
+    metadata: nullableObject,
+    omitted: Type.Optional(
+      Type.Boolean({
+        description:
+          "true where trace and metadata are left out because those of the page take more than 1 MB; ask for fewer transactions",
+      }),
+    ),
+  },
+  { description: "Of usage only: what the request recorded, and how it ended" },
+);
+
+const transactionList = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      type: transactionType,
+      amount_usd: Type.Number(),
+      balance_after_usd: Type.Union([Type.Number(), Type.Null()], {
+        description: "Null for a limited key: it would show what other keys spend",
+      }),
+      description: Type.String(),
+      model: Type.Optional(Type.String(ofUsage)),
+      request_id: Type.Optional(Type.String(ofUsage)),
+      key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+      provider: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+      prompt_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+      completion_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+      estimated: Type.Optional(
+        Type.Union([Type.Boolean(), Type.Null()], {
+          description: "Of usage only: its tokens were counted by the gateway",
+        }),
+      ),
+      details: Type.Optional(transactionDetails),
+      receipt_url: Type.Optional(
+        Type.String({ description: "Of top-ups only, where the payment processor has a receipt" }),
+      ),
+      created_at: Type.String(),
+    }),
+  ),
+  total: Type.Integer({
+    description:
+      "Exact without filters, with `type=usage` alone, and up to 10,000, or 5,000 of a key and a model; above that, of a filtered list, at least so many",
+  }),
+  has_more: Type.Boolean(),
+});
+
+const access: Access = { kind: "administration", scope: "billing:read" };
+const tag = "Credits";
+const DEFAULT_PAGE = 50;
+
+interface TransactionsQuery extends TimeSpanQuery {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly type?: string;
+  readonly key_id?: string;
+  readonly model?: string;
+}
+
+interface CreditServices {
+  readonly sql: Database;
+  readonly replenish: AutoReplenish;
+}
+
+/** Balance and transactions (spec 4.9). */
+export function creditRoutes(services: CreditServices): RouteDefinition[] {
+  const { sql, replenish } = services;
+  return [
+    {
+      method: "GET",
+      path: "/v1/credits",
+      tag,
+      summary: "Retrieve the credit balance",
+      access,
+      responses: { 200: { description: "The balance", schema: balance } },
+      handle: ({ caller: { key } }) => balanceResponse(services, key.organizationId),
+    },
+    {
+      method: "PATCH",
+      path: "/v1/credits",
+      tag,
+      summary: "Set up automatic top-ups",
+      access: { kind: "administration", scope: "billing:write" },
+      body: changeBody,
+      responses: {
+        200: { description: "The balance, with the settings as they now stand", schema: balance },
+        402: { description: "The organization has no default payment method" },
+        404: { description: "The organization has no such payment method" },
+      },
+      async handle({ caller: { key }, body, author }) {
+        const change = replenishChangeOf(body as ChangeBody);
+        await replenish.change(key.organizationId, change, author);
+        return balanceResponse(services, key.organizationId);
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/credits/transactions",
+      tag,
+      summary: "List credit transactions, newest first",
+      access,
+      query: transactionsQuery,
+      responses: { 200: { description: "Transactions", schema: transactionList } },
+      async handle(context) {
+        const query = context.query as TransactionsQuery;
+        const { key } = context.caller;
+        const own = shownKeyId(key);
+        if (own !== undefined && (query.key_id ?? own) !== own) {
+          return jsonResponse({ data: [], total: 0, has_more: false });
+        }
+        const { transactions, total, hasMore } = await listTransactions(sql, {
+          organizationId: key.organizationId,
+          type: query.type,
+          keyId: query.key_id ?? own,
+          model: query.model,
+          ...timeSpan(query),
+          limit: query.limit ?? DEFAULT_PAGE,
+          offset: query.offset ?? 0,
+        });
+        const topUps = transactions.filter(({ type }) => type === "topup").map(({ id }) => id);
+        const receipts = await receiptsOf(sql, key.organizationId, topUps);
+        return jsonResponse({
+          data: transactions.map((transaction) => {
+            const receipt = receipts.get(transaction.id);
+            const shape = transactionShape(transaction, own === undefined);
+            return receipt === undefined ? shape : { ...shape, receipt_url: receipt };
+          }),
+          total,
+          has_more: hasMore,
+        });
+      },
+    },
+  ];
+}
+
+async function balanceResponse(
+  { sql, replenish }: CreditServices,
+  organizationId: string,
+): Promise<Response> {
+  const [totals, settings] = await Promise.all([
+    creditTotals(sql, organizationId),
+    replenish.find(organizationId),
+  ]);
+  return jsonResponse({
+    balance_usd: usdNumber(totals?.balanceNano ?? 0n),
+    lifetime_spend_usd: usdNumber(totals?.lifetimeSpendNano ?? 0n),
+    auto_replenish: settings.isEnabled,
+    replenish_amount_usd: usdNumber(settings.amountNano),
+    replenish_threshold_usd: usdNumber(settings.thresholdNano),
+    replenish_payment_method_id: settings.methodId,
+    replenish_status: replenishStatus(settings),
+  });
+}
+
+interface ChangeBody {
+  readonly auto_replenish?: boolean;
+  readonly replenish_threshold_usd?: number;
+  readonly replenish_amount_usd?: number;
+  readonly payment_method_id?: string | null;
+}
+
+/** Throws 400. */
+function replenishChangeOf(body: ChangeBody): ReplenishChange {
+  const { auto_replenish: isEnabled, payment_method_id: methodId } = body;
+  const nano = (field: "replenish_threshold_usd" | "replenish_amount_usd") => {
+    const usd = body[field];
+    if (usd === undefined || hasAtMostDecimals(usd, MAX_PAYMENT_DECIMALS)) {
+      return usd === undefined ? undefined : nanoFromUsd(usd);
+    }
+    const message = `${field} may have at most ${MAX_PAYMENT_DECIMALS} decimals.`;
+    throw new GatewayError("invalid_body", message, { param: field });
+  };
+  const thresholdNano = nano("replenish_threshold_usd");
+  const amountNano = nano("replenish_amount_usd");
+  return {
+    ...(isEnabled !== undefined && { isEnabled }),
+    ...(thresholdNano !== undefined && { thresholdNano }),
+    ...(amountNano !== undefined && { amountNano }),
+    ...(methodId !== undefined && { methodId }),
+  };
+}
+
+function transactionShape(transaction: ListedTransaction, showsBalance: boolean) {
+  const isUsage = transaction.type === "usage";
+  return {
+    id: transaction.id,
+    type: transaction.type,
+    amount_usd: usdNumber(transaction.amountNano),
+    balance_after_usd: showsBalance ? usdNumber(transaction.balanceAfterNano) : null,
+    description: transaction.description,
+    ...(isUsage && {
+      model: transaction.model,
+      request_id: transaction.requestId,
+      key_id: transaction.keyId,
+      provider: transaction.provider,
+      prompt_tokens: transaction.promptTokens,
+      completion_tokens: transaction.completionTokens,
+      estimated: transaction.estimated,
+      details: detailsShape(transaction),
+    }),
+    created_at: isoTime(transaction.createdAtMs),
+  };
+}
+
+function detailsShape(transaction: ListedTransaction) {
+  const { recorded } = transaction;
+  return {
+    status: transaction.status,
+    latency_ms: transaction.latencyMs,
+    cached_tokens: transaction.cachedPromptTokens,
+    reasoning_tokens: transaction.reasoningTokens,
+    ...shownQuantities(transaction.quantities),
+    user: transaction.user,
+    session_id: transaction.sessionId,
+    trace: recorded?.trace ?? null,
+    metadata: recorded?.metadata ?? null,
+    ...(recorded === undefined && { omitted: true }),
+  };
+}

@@ -1,0 +1,116 @@
+import type { Query } from "../../../db/client.ts";
+import {
+  budgetedTypes,
+  budgetIdsOf,
+  type Subject,
+  type SubjectType,
+} from "../../../db/queries/subject-budgets.ts";
+import { OrganizationCache } from "../../lib/organization-cache.ts";
+import { tagsOf } from "../../lib/request-tags.ts";
+import type { BudgetSubject } from "./interface.ts";
+
+/** Organizations of which it is known whether they have budgets of subjects. */
+const MAX_ORGANIZATIONS = 10_000;
+/** Subjects that were looked for, of all organizations together, with budgets or without. */
+const MAX_SUBJECTS = 20_000;
+
+/** What of a request says whom it is for. */
+export interface SubjectFields {
+  readonly user?: string | null;
+  readonly metadata?: Readonly<Record<string, unknown>> | null;
+}
+
+/** What is known of an organization until one of its budgets is made or deleted. */
+interface Budgeted {
+  readonly types: ReadonlySet<SubjectType>;
+}
+
+interface KnownSubject {
+  /** What is known stands as long as this does. */
+  readonly under: Budgeted;
+  readonly budgetId: string | undefined;
+}
+
+/** Which end users and tags have budgets, kept until the change feed reports a change of their organization's. */
+export class BudgetSubjects {
+  readonly #read: <Result>(query: Query<Result>) => Promise<Result>;
+  readonly #organizations: OrganizationCache<Budgeted>;
+  readonly #subjects = new Map<string, KnownSubject>();
+
+  constructor(read: <Result>(query: Query<Result>) => Promise<Result>) {
+    this.#read = read;
+    this.#organizations = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => ({
+      types: await read(budgetedTypes(organizationId)),
+    }));
+  }
+
+  /** Those of a request that have budgets, undefined where none has. At once where they are known. */
+  of(
+    organizationId: string,
+    fields: SubjectFields,
+  ): readonly BudgetSubject[] | undefined | Promise<readonly BudgetSubject[] | undefined> {
+    if (!fields.user && !fields.metadata?.tags) return undefined;
+    const budgeted = this.#organizations.of(organizationId);
+    return budgeted instanceof Promise
+      ? budgeted.then((known) => this.#within(organizationId, known, fields))
+      : this.#within(organizationId, budgeted, fields);
+  }
+
+  forget(organizationId: string): void {
+    this.#organizations.forget(organizationId);
+  }
+
+  forgetAll(): void {
+    this.#organizations.forgetAll();
+  }
+
+  #within(organizationId: string, budgeted: Budgeted, fields: SubjectFields) {
+    const subjects = subjectsOf(fields, budgeted.types);
+    if (subjects.length === 0) return undefined;
+    const known = subjects.map((subject) => this.#subjects.get(nameOf(organizationId, subject)));
+    if (known.every((one) => one?.under === budgeted)) {
+      return withBudgets(subjects, (at) => known[at]!.budgetId);
+    }
+    return this.#look(organizationId, budgeted, subjects);
+  }
+
+  async #look(
+    organizationId: string,
+    budgeted: Budgeted,
+    subjects: readonly Subject[],
+  ): Promise<readonly BudgetSubject[] | undefined> {
+    const ids = await this.#read(budgetIdsOf(organizationId, subjects));
+    for (const [at, subject] of subjects.entries()) {
+      const name = nameOf(organizationId, subject);
+      this.#subjects.delete(name);
+      this.#subjects.set(name, { under: budgeted, budgetId: ids[at] });
+    }
+    for (const oldest of this.#subjects.keys()) {
+      if (this.#subjects.size <= MAX_SUBJECTS) break;
+      this.#subjects.delete(oldest);
+    }
+    return withBudgets(subjects, (at) => ids[at]);
+  }
+}
+
+function subjectsOf({ user, metadata }: SubjectFields, types: ReadonlySet<SubjectType>): Subject[] {
+  const subjects: Subject[] = [];
+  if (user && types.has("user")) subjects.push({ type: "user", value: user });
+  if (types.has("tag")) for (const value of tagsOf(metadata)) subjects.push({ type: "tag", value });
+  return subjects;
+}
+
+function nameOf(organizationId: string, { type, value }: Subject): string {
+  return `${organizationId} ${type} ${value}`;
+}
+
+function withBudgets(
+  subjects: readonly Subject[],
+  budgetIdAt: (at: number) => string | undefined,
+): readonly BudgetSubject[] | undefined {
+  const found = subjects.flatMap((subject, at) => {
+    const budgetId = budgetIdAt(at);
+    return budgetId === undefined ? [] : [{ budgetId, ...subject }];
+  });
+  return found.length === 0 ? undefined : found;
+}

@@ -1,0 +1,260 @@
+import { sqlState } from "../../../db/client.ts";
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import { keepHoldsEffect } from "../../../db/ledger/long-holds.ts";
+import type { DemandedAmounts, Settlement } from "../../../db/ledger/rows.ts";
+import { FENCED } from "../../../db/ledger/settle-batch.ts";
+import { ChurningMap } from "../../lib/churning-map.ts";
+import { isFree } from "./decide-hold.ts";
+import {
+  type Attempted,
+  grantedAmong,
+  type MoneyDependencies,
+  MoneyEngine,
+  type Payer,
+} from "./engine.ts";
+import { HoldQueue, type IsHeldBySilent } from "./hold-queue.ts";
+import type {
+  ChargeFigures,
+  Hold,
+  HoldRequest,
+  LongHoldRequest,
+  MoneyPort,
+  SettlementFigures,
+} from "./interface.ts";
+import { notHeld } from "./pending-charge.ts";
+import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
+import { emitExhausted } from "./refusal.ts";
+
+/** Between two tries to give a hold back. */
+const RETRY_MS = 1_000;
+
+/** A hold that has not ended, as this instance sees it. */
+interface RunningHold extends Attempted {
+  readonly hold: RunnableHold;
+  checkpointing: Promise<void> | undefined;
+  settling: Promise<void> | undefined;
+  /** Set while an extension is decided. */
+  extending: Promise<boolean> | undefined;
+}
+
+/**
+ * Money where several instances share a database: a hold is a row in it, inserted under the locks of its
+ * accounts, so no two instances give the same money away. No provider is called before that row is durable.
+ */
+export class ClusteredMoney extends MoneyEngine implements MoneyPort {
+  readonly holdQueue: HoldQueue;
+  readonly #running = new ChurningMap<RunningHold>();
+
+  /** @param isHeldBySilent absent: no request waits for holds of silent instances */
+  constructor(dependencies: MoneyDependencies, isHeldBySilent?: IsHeldBySilent) {
+    super(dependencies);
+    const { clock } = dependencies;
+    this.holdQueue = new HoldQueue(clock, () => this.ledger.wake(), isHeldBySilent);
+  }
+
+  get outstandingHolds(): number {
+    return this.#running.size;
+  }
+
+  hold(request: HoldRequest): Hold | Promise<Hold> {
+    return isFree(request) ? this.#holdNothing(request) : this.#ask(request);
+  }
+
+  async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {
+    const running = this.#running.get(requestId);
+    // One at a time: each asks for the amount that the hold is to come to.
+    while (running?.extending !== undefined) await running.extending.catch(() => {});
+    if (running === undefined || running.settling !== undefined) return false;
+    if (this.#running.get(requestId) !== running) return false;
+    const extending = this.#extend(running.hold, moreNano);
+    running.extending = extending;
+    try {
+      return await extending;
+    } finally {
+      running.extending = undefined;
+    }
+  }
+
+  /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
+  async #extend(hold: RunnableHold, moreNano: bigint): Promise<boolean> {
+    const { requestId, organizationId, keyId } = hold;
+    const { orgAccount, dayAccount, monthAccount, subjectAccounts } = hold;
+    const toNano = hold.holdNano + moreNano;
+    const toBudgetNano = hold.budgetNano === undefined ? undefined : hold.budgetNano + moreNano;
+    const verdict = await this.holdQueue.decideExtension({
+      requestId,
+      organizationId,
+      keyId,
+      orgAccount,
+      dayAccount,
+      monthAccount,
+      subjectAccounts,
+      ...amountsOf(toNano),
+      ...(toBudgetNano !== undefined && { budget: amountsOf(toBudgetNano) }),
+      manner: "last",
+      ...(holdsAnything(hold) && { extends: true as const }),
+    });
+    if (verdict.kind !== "granted") return false;
+    hold.holdNano = toNano;
+    hold.budgetNano = toBudgetNano;
+    return true;
+  }
+
+  async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
+    const running = this.#running.get(hold.requestId);
+    // Behind a settlement a checkpoint would bring back the attempt that it removed.
+    if (running === undefined || running.settling !== undefined) return;
+    const writing = this.writeCheckpoint(
+      running.hold,
+      running,
+      figures,
+      () => running.settling === undefined && this.#running.has(hold.requestId),
+    );
+    running.checkpointing = writing;
+    await writing;
+  }
+
+  settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    const running = this.#running.get(hold.requestId);
+    if (running === undefined) return Promise.reject(notHeld(hold));
+    if (running.settling !== undefined) return running.settling;
+    const charge = this.chargeFor(hold, running, figures, also);
+    running.settling = charge.settled;
+    behind(running.extending, () => this.ledger.post(charge));
+    return charge.settled;
+  }
+
+  charged({ requestId }: Settlement): void {
+    this.#running.delete(requestId);
+  }
+
+  notCharged({ requestId }: Settlement): void {
+    const running = this.#running.get(requestId);
+    if (running === undefined) return;
+    running.settling = undefined;
+    this.release(running.hold);
+  }
+
+  release(hold: Hold): void {
+    const running = this.#running.get(hold.requestId);
+    // What is being charged is not free, even after its caller's deadline. Nor is what a reaper
+    // would charge: it stays held.
+    if (running === undefined || running.settling !== undefined) return;
+    if (running.attempt === "written") return;
+    this.#running.delete(hold.requestId);
+    if (running.attempt === "none") {
+      behind(running.extending, () => this.#giveBack(running.hold, false));
+    } else {
+      // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
+      const giveBack = () => behind(running.extending, () => this.#giveBack(running.hold, true));
+      running.checkpointing!.then(giveBack, giveBack);
+    }
+  }
+
+  async holdLongs(
+    requests: readonly LongHoldRequest[],
+    alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
+  ): Promise<ReadonlyMap<string, unknown>> {
+    const { granted, refused } = await grantedAmong(requests, (request) => this.hold(request));
+    if (granted.length === 0) return refused;
+    const ids = new Set(granted.map(({ requestId }) => requestId));
+    try {
+      const effect = keepHoldsEffect(this.dependencies.instance, granted, alsoOf(ids));
+      await this.ledger.submit([effect]);
+    } catch (error) {
+      for (const hold of granted) this.release(hold);
+      throw error;
+    }
+    for (const id of ids) this.#running.delete(id);
+    return refused;
+  }
+
+  /** Holds of these were charged by a batch that is durable. */
+  committed(settlements: readonly Settlement[]): void {
+    const organizations = new Set(settlements.map(({ organizationId }) => organizationId));
+    for (const organizationId of organizations) this.holdQueue.wake(organizationId);
+  }
+
+  protected changedInLedger({ organizationId }: Payer): void {
+    this.holdQueue.wake(organizationId);
+  }
+
+  /** What costs nothing needs no row. */
+  #holdNothing(request: HoldRequest): Hold {
+    const budgetNano = request.budget && 0n;
+    const size = { holdNano: 0n, budgetNano, outputTokens: request.outputTokens };
+    const accounts = this.holdQueue.accounts.of(request);
+    const hold = holdOf(request, accounts, size, this.dependencies.clock.nowMs());
+    this.#begin(hold);
+    return hold;
+  }
+
+  #begin(hold: RunnableHold): void {
+    this.#running.set(hold.requestId, {
+      hold,
+      attempt: "none",
+      checkpointing: undefined,
+      settling: undefined,
+      extending: undefined,
+    });
+  }
+
+  /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
+  #giveBack(hold: Hold, hasAttempt: boolean): void {
+    if (!holdsAnything(hold) && !hasAttempt) return;
+    const { requestId, orgAccount, dayAccount, monthAccount, subjectAccounts, organizationId } =
+      hold;
+    const accounts = { orgAccount, dayAccount, monthAccount, subjectAccounts };
+    const release = { requestId, ...accounts, hasAttempt };
+    this.ledger.submit([{ kind: "release", release }]).then(
+      () => this.holdQueue.wake(organizationId),
+      (error) => {
+        if (this.ledger.isClosed || sqlState(error) === FENCED) return;
+        const { clock, onBackgroundError } = this.dependencies;
+        onBackgroundError(error);
+        clock.after(RETRY_MS, () => this.#giveBack(hold, hasAttempt));
+      },
+    );
+  }
+
+  #ask(request: HoldRequest): Promise<Hold> {
+    return new Promise((resolve, reject) => {
+      let endDeadline = (): void => {};
+      const pending = new PendingHold(request, {
+        granted: (hold) => {
+          endDeadline();
+          if (pending.isGivenUp) return this.#giveBack(hold, false);
+          this.#begin(hold);
+          resolve(hold);
+        },
+        refused: (error, headroom) => {
+          endDeadline();
+          if (headroom === undefined) reject(error);
+          else void emitExhausted(this.dependencies, request, headroom).then(() => reject(error));
+        },
+      });
+      this.holdQueue.submit(pending);
+      endDeadline = this.settleDeadline.begin((error) => {
+        // One that waits for others has a time of its own.
+        if (pending.isInLine || pending.place === "ended") return;
+        this.holdQueue.giveUp(pending, error);
+        reject(error);
+      });
+    });
+  }
+}
+
+/** What costs nothing has no row. */
+function holdsAnything({ holdNano, budgetNano = 0n }: Hold): boolean {
+  return holdNano > 0n || budgetNano > 0n;
+}
+
+function amountsOf(nano: bigint): DemandedAmounts {
+  return { fullNano: nano, leastNano: nano, mostNano: nano };
+}
+
+/** A hold ends only when it is known what it has come to. */
+function behind(extending: Promise<boolean> | undefined, end: () => void): void {
+  if (extending === undefined) end();
+  else extending.then(end, end);
+}

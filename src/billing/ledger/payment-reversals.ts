@@ -1,0 +1,121 @@
+import type { OrganizationActors } from "../../../actors/organization/actor.ts";
+import { type Database, sqlState } from "../../../db/client.ts";
+import { forgetRefusedCommand } from "../../../db/queries/credit-commands.ts";
+import {
+  claimUnsettledReversals,
+  findReversal,
+  markReversalSettled,
+  type NewReversal,
+  noteReversal,
+  type PaymentReversal,
+  reversalOrders,
+} from "../../../db/queries/payment-reversals.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { CreditOrders } from "./credit-orders.ts";
+
+export interface PaymentReversalsDependencies {
+  readonly background: Database;
+  readonly orders: CreditOrders;
+  readonly organizations: OrganizationActors;
+  readonly suspensions: { forget(): void };
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+const LOOK_MS = 5_000;
+const UNSETTLED_AT_A_TIME = 20;
+const UNIQUE_VIOLATION = "23505";
+/** Of one reversal: each look that finds something free gives one, and looks become rare. */
+const MAX_ORDERS = 500;
+const MAX_ROUNDS = 8;
+
+/**
+ * What processors take back by themselves, in disputes and by refunds that were made there, is taken from the
+ * balance too: at once as far as it is neither spent nor held, and the rest when there is something free
+ * again. What comes back is put back. The credit commands say how much was taken; each round compares that with
+ * what should be, so it may run as often, and in as many places, as it likes.
+ */
+export class PaymentReversals {
+  readonly #dependencies: PaymentReversalsDependencies;
+  #cancelLook: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(dependencies: PaymentReversalsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** What the processor reports; nothing happens where the payment is none of the gateway's. */
+  async note(reversal: NewReversal): Promise<void> {
+    const { background, suspensions, onError } = this.#dependencies;
+    const noted = await noteReversal(background, reversal);
+    if (noted === undefined) return;
+    suspensions.forget();
+    const known = await findReversal(background, reversal.id);
+    if (known !== undefined) await this.#settle(known).catch(onError);
+  }
+
+  /** Settles what is left to be settled, now and every few seconds. */
+  start(): void {
+    void this.#settleAll();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelLook?.();
+  }
+
+  async #settleAll(): Promise<void> {
+    const { background, clock, onError } = this.#dependencies;
+    try {
+      const unsettled = await claimUnsettledReversals(background, UNSETTLED_AT_A_TIME);
+      for (const reversal of unsettled) await this.#settle(reversal).catch(onError);
+    } catch (error) {
+      onError(error);
+    }
+    if (this.#isClosed) return;
+    this.#cancelLook = clock.after(LOOK_MS, () => void this.#settleAll());
+  }
+
+  async #settle(reversal: PaymentReversal): Promise<void> {
+    const { background, organizations } = this.#dependencies;
+    const { id, organizationId, state } = reversal;
+    const ids = Array.from({ length: MAX_ORDERS }, (_, at) => `cmd_${id}_${at}`);
+    const dueNano = state === "returned" ? 0n : reversal.amountNano;
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const { next, takenNano, isOpen } = await reversalOrders(background, ids);
+      if (isOpen) return;
+      const missingNano = dueNano - takenNano;
+      if (missingNano === 0n) return markReversalSettled(background, id, state);
+      const orderId = ids[next];
+      if (orderId === undefined) throw new Error(`reversal ${id} took too many orders`);
+      organizations.forget(organizationId);
+      const { freeNano } = await organizations.get(organizationId).ask("headroom", undefined);
+      const takesNano = missingNano < freeNano ? missingNano : freeNano;
+      if (missingNano > 0n && takesNano <= 0n) return;
+      await this.#give(reversal, orderId, missingNano < 0n ? missingNano : takesNano);
+    }
+  }
+
+  async #give(
+    { organizationId, kind, description }: PaymentReversal,
+    id: string,
+    takesNano: bigint,
+  ): Promise<void> {
+    const title = kind === "dispute" ? "Disputed payment" : "Payment that was given back";
+    const verb = takesNano < 0n ? "put back" : "taken back";
+    const { background, orders } = this.#dependencies;
+    try {
+      const { isRefused } = await orders.give({
+        kind: "adjustment",
+        id,
+        organizationId,
+        amountNano: -takesNano,
+        description: `${title}, ${verb}: ${description}`,
+      });
+      if (isRefused) await forgetRefusedCommand(background, id);
+    } catch (error) {
+      // Another instance gave this one.
+      if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
+    }
+  }
+}

@@ -1,0 +1,15 @@
+import type { PostedEntry } from "../../../db/queries/credit-list.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+
+/** An adjustment or a refund as operators get it, over HTTP and from the CLI. */
+export function postedEntryShape(entry: PostedEntry) {
+  return {
+    id: entry.id,
+    type: entry.type,
+    amount_usd: usdNumber(entry.amountNano),
+    balance_after_usd: usdNumber(entry.balanceAfterNano),
+    description: entry.description,
+    created_at: isoTime(entry.createdAtMs),
+  };
+}

@@ -1,0 +1,278 @@
+import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
+import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../../actors/organization/state.ts";
+import type { PeriodHeadroom, SpenderHeadroom } from "../../../actors/periods/state.ts";
+import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../../db/ledger/rows.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { usdText } from "../../lib/money.ts";
+import { isoTime, utcDay, utcMonth } from "../../lib/utc-time.ts";
+import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold.ts";
+import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
+import type { ShortOf } from "./waiting-line.ts";
+
+/** Everything that limits one request: the balance, and the budgets of its key and its subjects. */
+export interface Headroom {
+  readonly key: SpenderHeadroom;
+  readonly subjects: readonly SubjectHeadroom[];
+  readonly organization: Pick<OrganizationHeadroom, "unspentNano" | "freeNano">;
+}
+
+interface SubjectHeadroom extends Pick<SpenderHeadroom, "limits"> {
+  readonly subject: BudgetSubject;
+}
+
+interface Limit {
+  readonly period: PeriodHeadroom;
+  /** Undefined where it is the key's. */
+  readonly subject: BudgetSubject | undefined;
+}
+
+/** Those of the key first. */
+function limitsOf({ key, subjects }: Headroom): Limit[] {
+  const limits: Limit[] = key.limits.map((period) => ({ period, subject: undefined }));
+  for (const { subject, limits: periods } of subjects) {
+    for (const period of periods) limits.push({ period, subject });
+  }
+  return limits;
+}
+
+/** What the tightest budget leaves free, holds counted; undefined where there is none. */
+function freeOfBudgets(headroom: Headroom): bigint | undefined {
+  let free: bigint | undefined;
+  for (const { period } of limitsOf(headroom)) {
+    if (free === undefined || period.freeNano < free) free = period.freeNano;
+  }
+  return free;
+}
+
+/** The first limit that has not so much free. */
+function tightestOf(headroom: Headroom, request: HoldRequest): Limit | undefined {
+  const ofBudget = budgetOf(request);
+  return limitsOf(headroom).find(({ period }) => !decideHold(ofBudget, period.freeNano).isHeld);
+}
+
+/** What a request waits for that is refused by holds alone. */
+export function shortOf(headroom: Headroom, request: HoldRequest): ShortOf {
+  if (!decideHold(request, headroom.organization.freeNano).isHeld) return "organization";
+  return tightestOf(headroom, request)?.subject === undefined ? "key" : "subject";
+}
+
+/** What is held where the headroom allows it; undefined where it does not. */
+export function decideAmounts(
+  request: HoldRequest,
+  headroom: Headroom,
+): Pick<Hold, "holdNano" | "budgetNano" | "outputTokens"> | undefined {
+  const { freeNano } = headroom.organization;
+  const budgetFree = freeOfBudgets(headroom) ?? UNLIMITED_NANO;
+  if (request.budget === undefined) {
+    const decision = decideHold(request, freeNano < budgetFree ? freeNano : budgetFree);
+    return decision.isHeld ? { ...decision, budgetNano: undefined } : undefined;
+  }
+  const ofBalance = decideHold(request, freeNano);
+  const ofBudget = decideHold(request.budget, budgetFree);
+  if (!ofBalance.isHeld || !ofBudget.isHeld) return undefined;
+  return {
+    holdNano: ofBalance.holdNano,
+    budgetNano: ofBudget.holdNano,
+    outputTokens: Math.min(ofBalance.outputTokens, ofBudget.outputTokens),
+  };
+}
+
+/** Output tokens that balance and budgets pay for. */
+function affordable(request: HoldRequest, headroom: Headroom): number {
+  const ofBudget = affordableTokens(budgetOf(request), freeOfBudgets(headroom) ?? UNLIMITED_NANO);
+  return Math.max(0, Math.min(affordableTokens(request, headroom.organization.freeNano), ofBudget));
+}
+
+/** In which the request would be refused even if nothing were held. */
+function isShortPeriod({ unspentNano }: PeriodHeadroom, request: HoldRequest): boolean {
+  return !decideHold(budgetOf(request), unspentNano).isHeld;
+}
+
+/**
+ * Returns the periods whose budgets cause the 402 of a request: those that have too little left by spend or, if none of
+ * its limits has, by spend and holds. Returns none for a request that does not fit into a whole budget of which
+ * something is left: its size causes the 402.
+ */
+function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+  const { limits } = headroom.key;
+  const ofBudget = budgetOf(request);
+  const isTooLarge = limits.some(
+    ({ budgetNano, unspentNano }) => unspentNano > 0n && !decideHold(ofBudget, budgetNano).isHeld,
+  );
+  if (isTooLarge) return [];
+  if (isShortBySpend(headroom, request)) {
+    return limits.filter((period) => isShortPeriod(period, request));
+  }
+  return limits.filter(({ freeNano }) => !decideHold(ofBudget, freeNano).isHeld);
+}
+
+/** True where the request would be refused even if nothing were held: waiting cannot help. */
+export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolean {
+  return (
+    !decideHold(request, headroom.organization.unspentNano).isHeld ||
+    limitsOf(headroom).some(({ period }) => isShortPeriod(period, request))
+  );
+}
+
+/** The 402 of a request, which says what is missing, what would help, and what would have been affordable. */
+export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
+  const tightest = tightestOf(headroom, request);
+  const tokens = affordable(request, headroom);
+  const afford =
+    request.outputTokens === 0
+      ? ""
+      : tokens > 0
+        ? ` At most ${tokens} output tokens would have been affordable; set max_tokens accordingly.`
+        : " No output tokens would have been affordable.";
+  if (tightest !== undefined) {
+    const { period, subject } = tightest;
+    const kind = period.kind === "day" ? "daily" : "monthly";
+    const whose = subject === undefined ? "this API key" : nameOf(subject);
+    return new GatewayError(
+      "budget_exhausted",
+      `The ${kind} budget of ${whose} does not cover this request: ${usdText(positive(period.freeNano))} USD is left. ${budgetRemedy(period, budgetOf(request))}${afford}`,
+    );
+  }
+  const { freeNano: free, unspentNano } = headroom.organization;
+  const remedy = decideHold(request, unspentNano).isHeld
+    ? `${missing(request, free)}: top up, or try again when running requests have ended.`
+    : `${missing(request, free)}: top up the organization's credits.`;
+  return new GatewayError(
+    "insufficient_credits",
+    `The organization's credits do not cover this request: ${usdText(positive(free))} USD is available. ${remedy}${afford}`,
+  );
+}
+
+function nameOf({ type, value }: BudgetSubject): string {
+  return `the ${type} ${JSON.stringify(value)}`;
+}
+
+function budgetRemedy(limit: PeriodHeadroom, request: HoldRequest): string {
+  const lacks = missing(request, limit.freeNano);
+  if (decideHold(request, limit.unspentNano).isHeld) {
+    return `${lacks}: raise the budget, or try again when running requests have ended.`;
+  }
+  // A new period does not help what is larger than the whole budget.
+  if (!decideHold(request, limit.budgetNano).isHeld) return `${lacks}: raise the budget.`;
+  const startMs = Date.parse(limit.periodStart);
+  const { endMs } = limit.kind === "day" ? utcDay(startMs) : utcMonth(startMs);
+  return `${lacks}: raise the budget, or wait until it renews at ${isoTime(endMs)}.`;
+}
+
+/** What the least hold that will do takes beyond what is free. */
+function missing(request: HoldRequest, free: bigint): string {
+  return `${usdText(positive(leastHold(request) - positive(free)))} USD more is needed`;
+}
+
+/** The key was deleted or switched off between its authentication and its hold. */
+export function revoked({ key }: Headroom): GatewayError {
+  return key.isActive === undefined
+    ? new GatewayError("invalid_api_key", "The API key is not valid.")
+    : new GatewayError("key_inactive", "This API key is switched off.");
+}
+
+function positive(nano: bigint): bigint {
+  return nano < 0n ? 0n : nano;
+}
+
+const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };
+
+/** What the database saw when it refused a hold, as the refusal is worked out from it. */
+export function headroomOf(
+  { subjects = [] }: HoldRequest,
+  demand: HoldDemand,
+  verdict: Extract<HoldVerdict, { kind: "short" }>,
+): Headroom {
+  const { organization, day, month } = verdict;
+  const accounts = demand.subjectAccounts ?? [];
+  const limitsAt = (at: number): PeriodHeadroom[] =>
+    periodsOf([accounts[at]!, accounts[at + 1]!], [verdict.subjects[at], verdict.subjects[at + 1]]);
+  const limits = periodsOf([demand.dayAccount, demand.monthAccount], [day, month]);
+  return {
+    key: keyHeadroom(demand, true, limits),
+    subjects: subjects.map((subject, index) => ({ subject, limits: limitsAt(2 * index) })),
+    organization: organization ?? UNLIMITED,
+  };
+}
+
+/** Of a day and a month, where they have budgets. */
+function periodsOf(
+  [dayAccount, monthAccount]: readonly [string, string],
+  [day, month]: readonly (AccountHeadroom | undefined)[],
+): PeriodHeadroom[] {
+  const periods: PeriodHeadroom[] = [];
+  if (day) periods.push(periodHeadroom("day", dayAccount, day));
+  if (month) periods.push(periodHeadroom("month", monthAccount, month));
+  return periods;
+}
+
+/** The same where the key does not count any more. */
+export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
+  return {
+    key: keyHeadroom(demand, isActive, []),
+    subjects: [],
+    organization: { unspentNano: 0n, freeNano: 0n },
+  };
+}
+
+function keyHeadroom(
+  { dayAccount, monthAccount }: HoldDemand,
+  isActive: boolean | undefined,
+  limits: readonly PeriodHeadroom[],
+): SpenderHeadroom {
+  return { isActive, dayAccount, monthAccount, limits };
+}
+
+function periodHeadroom(
+  kind: "day" | "month",
+  accountId: string,
+  room: AccountHeadroom,
+): PeriodHeadroom {
+  return {
+    accountId,
+    kind,
+    periodStart: accountId.slice(accountId.lastIndexOf(":") + 1),
+    budgetNano: room.limitNano,
+    unspentNano: room.unspentNano,
+    freeNano: room.freeNano,
+  };
+}
+
+/** Emits budget.exhausted for the periods that refuse the request, once for each, before its 402 is sent. */
+export function emitExhausted(
+  dependencies: EmittingDependencies,
+  request: HoldRequest,
+  headroom: Headroom,
+): Promise<void> {
+  return emitExhaustedOf(dependencies, request, refusingPeriods(headroom, request));
+}
+
+export interface EmittingDependencies {
+  readonly keys: ApiKeyActors;
+  onBackgroundError(error: unknown): void;
+}
+
+/**
+ * Emits budget.exhausted for these periods of a key, once for each. If that fails the request is still rejected, and
+ * the next 402 emits it.
+ */
+export async function emitExhaustedOf(
+  { keys, onBackgroundError }: EmittingDependencies,
+  { organizationId, keyId }: Pick<HoldRequest, "organizationId" | "keyId">,
+  limits: readonly Omit<PeriodHeadroom, "freeNano">[],
+): Promise<void> {
+  if (limits.length === 0) return;
+  const periods = limits.map(({ accountId, kind, periodStart, budgetNano, unspentNano }) => ({
+    id: accountId,
+    kind,
+    organizationId,
+    keyId,
+    periodStart,
+    isNearlySpent: unspentNano <= budgetNano / 20n,
+  }));
+  try {
+    await keys.get(keyId).ask("exhausted", periods);
+  } catch (error) {
+    onBackgroundError(error);
+  }
+}

@@ -1,0 +1,121 @@
+import type { UsageFigures } from "../../../db/ledger/rows.ts";
+import type { LongPromptPrices, ModelPrices, ToolPrices } from "../../lib/catalogue-model.ts";
+import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
+import { quantitiesOf, type Usage, usageOfLast } from "../../lib/usage.ts";
+import { imagePriceFemto } from "./image-prices.ts";
+
+/** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
+export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
+  const { earlier } = usage;
+  return earlier === undefined
+    ? costOfCall(usage, model)
+    : [...earlier, usageOfLast(usage)]
+        .map((call) => costOfCall(call, model))
+        .reduce((sum, cost) => plus(sum, cost), 0);
+}
+
+/** The part of it that the gateway's own tools cost, which no provider bills; none where it runs none. */
+export function toolCostFemto(
+  { webSearches = 0, fileSearches = 0 }: Pick<Usage, "webSearches" | "fileSearches">,
+  prices: ToolPrices | undefined,
+): ExactInteger {
+  if (prices === undefined || webSearches + fileSearches === 0) return 0;
+  const { webSearchFemto, fileSearchFemto } = prices;
+  return plus(
+    times(webSearches, exact(webSearchFemto)),
+    times(fileSearches, exact(fileSearchFemto)),
+  );
+}
+
+function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
+  const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
+  const prices = longPromptPrices(model, promptTokens) ?? model;
+  const plain = promptTokens - cachedPromptTokens - cacheWriteTokens;
+  let cost = plus(
+    times(plain, exact(prices.inputTokenFemto)),
+    times(completionTokens, exact(prices.outputTokenFemto)),
+  );
+  // Most calls have neither.
+  if (cachedPromptTokens !== 0 || cacheWriteTokens !== 0) {
+    const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
+    cost = plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+  }
+  for (const [kind, price, basis] of TOKENS_PRICED_APART) {
+    const count = usage[kind];
+    const priceFemto = prices[price] ?? model[price];
+    // The sums above have counted these tokens at the price of text.
+    if (count && priceFemto !== undefined) {
+      cost = plus(cost, times(count, exact(priceFemto - prices[basis])));
+    }
+  }
+  for (const [kind, price] of PRICED_BY_UNIT) {
+    const count = usage[kind];
+    if (count) cost = plus(cost, times(count, exact(model[price] ?? 0n)));
+  }
+  if (usage.images) {
+    const priceFemto = imagePriceFemto(model, usage.imageVariant ?? {});
+    cost = plus(cost, times(usage.images, exact(priceFemto)));
+  }
+  return usage.durationMs ? plus(cost, soundCostFemto(usage.durationMs, usage, model)) : cost;
+}
+
+/** Tokens that cost what those of text do unless the model has a price for them. */
+const TOKENS_PRICED_APART = [
+  ["cacheWriteHourTokens", "cacheWriteHourTokenFemto", "cacheWriteTokenFemto"],
+  ["reasoningTokens", "reasoningTokenFemto", "outputTokenFemto"],
+  ["audioPromptTokens", "audioInputTokenFemto", "inputTokenFemto"],
+  ["imagePromptTokens", "imageInputTokenFemto", "inputTokenFemto"],
+  ["cachedAudioPromptTokens", "cachedAudioInputTokenFemto", "cachedInputTokenFemto"],
+  ["cachedImagePromptTokens", "cachedImageInputTokenFemto", "cachedInputTokenFemto"],
+  ["audioCompletionTokens", "audioOutputTokenFemto", "outputTokenFemto"],
+  ["imageCompletionTokens", "imageOutputTokenFemto", "outputTokenFemto"],
+] as const;
+
+const PRICED_BY_UNIT = [
+  ["imagePixels", "imagePixelFemto"],
+  ["inputImages", "inputImageFemto"],
+  ["characters", "characterFemto"],
+  ["webSearches", "webSearchFemto"],
+  ["fileSearches", "fileSearchFemto"],
+  ["searchUnits", "searchUnitFemto"],
+] as const;
+
+function soundCostFemto(
+  durationMs: number,
+  { speakersMs = 0 }: Usage,
+  { secondFemto = 0n, speakersSecondFemto = 0n, leastSoundFemto = 0n }: ModelPrices,
+): ExactInteger {
+  const plain = durationCostFemto(durationMs, secondFemto);
+  const least = BigInt(plain) < leastSoundFemto ? exact(leastSoundFemto) : plain;
+  return plus(least, durationCostFemto(speakersMs, speakersSecondFemto));
+}
+
+const MS_PER_SECOND = 1_000n;
+
+/** Rounded up to a femto-USD, so that a bound over more milliseconds is never below it. */
+function durationCostFemto(durationMs: number, secondFemto: bigint): ExactInteger {
+  const scaled = BigInt(times(durationMs, exact(secondFemto)));
+  return exact((scaled + MS_PER_SECOND - 1n) / MS_PER_SECOND);
+}
+
+/** The use as the ledger keeps it. */
+export function usageFigures(usage: Usage): UsageFigures {
+  return {
+    promptTokens: usage.promptTokens,
+    cachedPromptTokens: usage.cachedPromptTokens,
+    completionTokens: usage.completionTokens,
+    reasoningTokens: usage.reasoningTokens,
+    quantities: quantitiesOf(usage),
+    estimated: usage.estimated,
+  };
+}
+
+/** The prices of a prompt of so many tokens, where they are not those of a shorter one. */
+export function longPromptPrices(
+  { longPrompt }: ModelPrices,
+  promptTokens: number,
+): LongPromptPrices | undefined {
+  return longPrompt !== undefined && promptTokens > longPrompt.beyondTokens
+    ? longPrompt
+    : undefined;
+}

@@ -1,0 +1,32 @@
+import { Type } from "typebox";
+import { jsonResponse } from "../../http/error-response.ts";
+import type { RouteDefinition } from "../../http/route.ts";
+import type { StripeEvents } from "../payments/stripe-events.ts";
+
+const MAX_EVENT_BYTES = 524_288;
+
+/** Where Stripe reports (contract §7). */
+export function stripeRoutes(events: Pick<StripeEvents, "accept">): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/billing/stripe/webhook",
+      tag: "Billing",
+      summary: "Take a report of Stripe's, verified by its signature; no API key is needed",
+      access: { kind: "public" },
+      body: Type.Object({}, { additionalProperties: true }),
+      allowsUnknownFields: true,
+      maxBodyBytes: MAX_EVENT_BYTES,
+      responses: {
+        200: {
+          description: "Taken, or no concern of the gateway's",
+          schema: Type.Object({ received: Type.Literal(true) }),
+        },
+      },
+      async handle({ request, bodyText }) {
+        await events.accept(bodyText, request.headers.get("stripe-signature"));
+        return jsonResponse({ received: true });
+      },
+    },
+  ];
+}

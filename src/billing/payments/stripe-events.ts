@@ -1,0 +1,204 @@
+import Stripe from "stripe";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { isFields } from "../../lib/json.ts";
+import type { NanoUsd } from "../../lib/money.ts";
+import { type PaymentProcessor, PaymentProcessorError, type ReportedRefund } from "./interface.ts";
+import type { PaymentMethods } from "./payment-methods.ts";
+import type { Payments } from "./payments.ts";
+import type { PlanBilling } from "./plan-billing.ts";
+import {
+  INTENT_FIELD,
+  idOf,
+  METHOD_FIELD,
+  nanoOfCents,
+  reportedRefund,
+} from "./stripe-processor.ts";
+
+interface StripeEventsDependencies {
+  /** Of the endpoint at Stripe that reports here. */
+  readonly webhookSecret: string;
+  readonly payments: Payments;
+  readonly methods: PaymentMethods;
+  readonly planBilling: Pick<PlanBilling, "recheck">;
+  readonly processor: Pick<PaymentProcessor, "refundsOf">;
+  readonly refunds: { recheck(refundId: string): Promise<void> };
+  readonly reversals: { note(reversal: ReportedReversal): Promise<void> };
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+/** Money that Stripe took back by itself. */
+export interface ReportedReversal {
+  readonly id: string;
+  readonly kind: "dispute" | "refund";
+  readonly processor: "stripe";
+  readonly paymentReference: string;
+  readonly amountNano: NanoUsd;
+  readonly state: "open" | "lost" | "returned";
+}
+
+const TOLERANCE_SECONDS = 300;
+const TIMESTAMP = /(?:^|,)\s*t=(\d{1,15})(?:,|$)/;
+
+/**
+ * What Stripe reports. Reports come late, twice and in any order: one of a success is believed, since nothing
+ * undoes it; after any other the gateway asks Stripe how things stand. What is not the gateway's is passed over.
+ */
+export class StripeEvents {
+  readonly #dependencies: StripeEventsDependencies;
+
+  constructor(dependencies: StripeEventsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Throws 400 for what Stripe did not sign within the last minutes. */
+  async accept(body: string, signature: string | null): Promise<void> {
+    await this.#apply(await this.#verified(body, signature));
+  }
+
+  async #verified(body: string, signature: string | null): Promise<Stripe.Event> {
+    const { webhookSecret, clock } = this.#dependencies;
+    const nowMs = clock.nowMs();
+    try {
+      const event = await Stripe.webhooks.constructEventAsync(
+        body,
+        signature ?? "",
+        webhookSecret,
+        TOLERANCE_SECONDS,
+        undefined,
+        nowMs,
+      );
+      // The SDK takes any time that is to come.
+      const sentSeconds = Number(TIMESTAMP.exec(signature ?? "")?.[1]);
+      if (sentSeconds - nowMs / 1_000 <= TOLERANCE_SECONDS) return event;
+    } catch (cause) {
+      throw forged(cause);
+    }
+    throw forged(new Error("signed for a time to come"));
+  }
+
+  async #apply(event: Stripe.Event): Promise<void> {
+    const { methods } = this.#dependencies;
+    if (!isFields(event.data?.object)) return;
+    switch (event.type) {
+      case "payment_intent.succeeded":
+        return this.#noteSucceeded(event.data.object);
+      case "payment_intent.payment_failed":
+      case "payment_intent.requires_action":
+      case "payment_intent.canceled":
+        return this.#recheck(event.data.object.metadata);
+      case "setup_intent.succeeded": {
+        const { metadata, payment_method: method } = event.data.object;
+        return this.#completeMethod(metadata, method ? idOf(method) : undefined);
+      }
+      case "checkout.session.completed":
+        return this.#completeMethod(event.data.object.metadata, undefined);
+      case "customer.subscription.created":
+      case "customer.subscription.updated":
+      case "customer.subscription.deleted":
+      case "customer.subscription.paused":
+      case "customer.subscription.resumed":
+        return this.#recheckPlan(event.data.object.id);
+      case "payment_method.detached":
+        return methods.noteDetached(event.data.object.id);
+      case "charge.refunded":
+        return this.#noteRefunds(event.data.object.payment_intent);
+      case "refund.created":
+      case "refund.updated":
+      case "refund.failed": {
+        const refund = reportedRefund(event.data.object);
+        return refund && this.#noteRefund(refund);
+      }
+      case "charge.dispute.created":
+      case "charge.dispute.updated":
+      case "charge.dispute.funds_withdrawn":
+      case "charge.dispute.funds_reinstated":
+      case "charge.dispute.closed":
+        return this.#noteDispute(event.data.object);
+      default:
+        return;
+    }
+  }
+
+  async #noteRefunds(payment: string | { readonly id: string } | null): Promise<void> {
+    if (!payment) return;
+    const { processor, onError } = this.#dependencies;
+    try {
+      for (const refund of await processor.refundsOf(idOf(payment))) await this.#noteRefund(refund);
+    } catch (error) {
+      if (!(error instanceof PaymentProcessorError)) throw error;
+      onError(error);
+    }
+  }
+
+  async #noteRefund(refund: ReportedRefund): Promise<void> {
+    const { refunds, reversals, onError } = this.#dependencies;
+    const { refundId, reference: id, chargeReference, amountNano, hasFailed } = refund;
+    if (refundId !== undefined) return void refunds.recheck(refundId).catch(onError);
+    await reversals.note({
+      ...{ id, kind: "refund", processor: "stripe", paymentReference: chargeReference, amountNano },
+      state: hasFailed ? "returned" : "lost",
+    });
+  }
+
+  /** An inquiry takes no money yet; a report that it became a dispute follows. */
+  async #noteDispute(dispute: Stripe.Dispute): Promise<void> {
+    const { id, payment_intent: payment, amount, currency, status } = dispute;
+    if (!payment || currency !== "usd" || !Number.isSafeInteger(amount)) return;
+    if (status.startsWith("warning_") || status === "prevented") return;
+    await this.#dependencies.reversals.note({
+      id,
+      kind: "dispute",
+      processor: "stripe",
+      paymentReference: idOf(payment),
+      amountNano: nanoOfCents(amount),
+      state: status === "won" ? "returned" : status === "lost" ? "lost" : "open",
+    });
+  }
+
+  async #noteSucceeded(intent: Stripe.PaymentIntent): Promise<void> {
+    const { payments } = this.#dependencies;
+    const intentId = intent.metadata?.[INTENT_FIELD];
+    const { id: reference, currency, amount_received: cents } = intent;
+    if (intentId === undefined || !Number.isSafeInteger(cents)) return;
+    const receivedNano = currency === "usd" ? nanoOfCents(cents) : 0n;
+    await payments.noteSucceeded(intentId, { reference, receivedNano });
+    // What was given back before that was known found no payment to belong to.
+    await this.#noteRefunds(reference);
+  }
+
+  /** What Stripe does not tell now, a later look finds out. */
+  async #completeMethod(
+    metadata: Stripe.Metadata | null,
+    reference: string | undefined,
+  ): Promise<void> {
+    const { methods, onError } = this.#dependencies;
+    const methodId = metadata?.[METHOD_FIELD];
+    if (methodId === undefined) return;
+    await methods.complete(methodId, reference).catch((error: unknown) => {
+      if (!(error instanceof PaymentProcessorError)) throw error;
+      onError(error);
+    });
+  }
+
+  #recheckPlan(reference: string): void {
+    const { planBilling, onError } = this.#dependencies;
+    planBilling.recheck(reference).catch(onError);
+  }
+
+  /** Answers at once: Stripe reports again what takes long. */
+  #recheck(metadata: Stripe.Metadata | null): void {
+    const { payments, onError } = this.#dependencies;
+    const intentId = metadata?.[INTENT_FIELD];
+    if (intentId !== undefined) payments.recheck(intentId).catch(onError);
+  }
+}
+
+function forged(cause: unknown): GatewayError {
+  return new GatewayError(
+    "invalid_signature",
+    "The Stripe-Signature header does not fit the body, or is too old.",
+    { param: "stripe-signature", cause },
+  );
+}

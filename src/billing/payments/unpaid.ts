@@ -1,0 +1,53 @@
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { failPayment, notePaymentOpen } from "../../../db/queries/payment-intents.ts";
+import type { ChargeOutcome } from "./interface.ts";
+import type { PaymentResult } from "./payments.ts";
+
+type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
+
+/** Why a payment failed that no card is at fault for. */
+const NOT_SENT = "not_sent";
+const PROCESSOR_ERROR = "processor_error";
+const OF_GATEWAY: ReadonlySet<string> = new Set([NOT_SENT, PROCESSOR_ERROR]);
+
+export function notSent(id: string, reason = NOT_SENT) {
+  const message = "The payment was not carried out.";
+  return { id, reason, message, reference: undefined };
+}
+
+/** False if the payment has ended before, or is another instance's by now. */
+export function noteUnpaid(
+  sql: Database,
+  instance: InstanceIdentity,
+  id: string,
+  outcome: Unpaid,
+): Promise<boolean> {
+  if (outcome.kind === "unknown" || outcome.kind === "action") {
+    const { kind, reference } = outcome;
+    return notePaymentOpen(sql, { id, asksPayer: kind === "action", reference });
+  }
+  if (outcome.kind === "declined") {
+    const { reason, message, reference } = outcome;
+    return failPayment(sql, instance, { id, reason, message, reference });
+  }
+  const message = "The payment processor refused the payment.";
+  return failPayment(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
+}
+
+export function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
+  if (outcome.kind === "unknown") return { kind: "unknown", intentId };
+  if (outcome.kind === "refused") return { kind: "refused", intentId, cause: outcome.cause };
+  if (outcome.kind === "action") {
+    return { kind: "action", intentId, url: outcome.url, clientSecret: outcome.clientSecret };
+  }
+  const { reason, message } = outcome;
+  return unpaidBecause(intentId, reason, message);
+}
+
+/** Of a payment that failed for this reason. */
+export function unpaidBecause(intentId: string, reason: string, message: string): PaymentResult {
+  return OF_GATEWAY.has(reason)
+    ? { kind: "refused", intentId, cause: new Error(message) }
+    : { kind: "declined", intentId, reason, message };
+}

@@ -1,0 +1,262 @@
+import { Type } from "typebox";
+import type { Database } from "../../../db/client.ts";
+import {
+  findRequest,
+  findRequestPlace,
+  type ListedRequest,
+  listRequests,
+  type ShownRequest,
+} from "../../../db/queries/requests.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { shownKeyId } from "../../http/limited-keys.ts";
+import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { shownQuantities } from "../../lib/usage.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+
+const MAX_PAGE = 200;
+const DEFAULT_PAGE = 50;
+
+const filter = (maxLength: number) => Type.Optional(Type.String({ minLength: 1, maxLength }));
+
+const requestsQuery = Type.Object(
+  {
+    key_id: filter(128),
+    model: filter(256),
+    status: Type.Optional(Type.Integer({ minimum: 100, maximum: 599 })),
+    error_code: filter(128),
+    user: filter(512),
+    session_id: filter(256),
+    ...timeSpanFields,
+    after: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: "Id of a request" }),
+    ),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+  },
+  { additionalProperties: false },
+);
+
+interface RequestsQuery extends TimeSpanQuery {
+  readonly key_id?: string;
+  readonly model?: string;
+  readonly status?: number;
+  readonly error_code?: string;
+  readonly user?: string;
+  readonly session_id?: string;
+  readonly after?: string;
+  readonly limit?: number;
+}
+
+const requestUsage = Type.Object(
+  {
+    prompt_tokens: Type.Integer(),
+    completion_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    cached_tokens: nullable(Type.Integer()),
+    reasoning_tokens: nullable(Type.Integer()),
+  },
+  {
+    description: "What was charged; also other quantities above zero, such as images and seconds",
+  },
+);
+
+const request = Type.Object({
+  id: Type.String({ description: "X-Gateway-Request-ID of its answer" }),
+  key_id: nullable(Type.String()),
+  model: nullable(
+    Type.String({ description: "As the request has it where there is no such model" }),
+  ),
+  provider: nullable(Type.String()),
+  status: nullable(
+    Type.Integer({ description: "Of the answer, or of the error that ended its stream" }),
+  ),
+  error_code: nullable(Type.String()),
+  user: nullable(Type.String()),
+  session_id: nullable(Type.String()),
+  usage: nullable(requestUsage),
+  cost_usd: Type.Number(),
+  latency_ms: nullable(Type.Integer()),
+  created_at: Type.String({ description: "When it was charged, or failed" }),
+});
+
+const shownRequest = Type.Object({
+  ...request.properties,
+  transaction_id: nullable(
+    Type.String({ description: "Of its charge; null: nothing was charged" }),
+  ),
+  estimated: nullable(
+    Type.Boolean({ description: "The gateway counted its tokens: the provider reported none" }),
+  ),
+  provider_key_id: nullable(
+    Type.String({ description: "The organization's own provider key that served it" }),
+  ),
+  list_price_usd: nullable(
+    Type.Number({ description: "Of such a key: what the provider bills by its list prices" }),
+  ),
+  queue_ms: nullable(
+    Type.Integer({
+      description:
+        "From the request to its first call of a provider, where it waited 20 ms or more",
+    }),
+  ),
+  first_token_ms: nullable(Type.Integer({ description: "Of streams" })),
+  routing: nullable(
+    Type.Object(
+      {
+        tries: Type.Array(
+          Type.Object({
+            endpoint: Type.String(),
+            result: Type.String({ description: "`ok`, or the kind of failure" }),
+            status: Type.Optional(
+              Type.Integer({ description: "The provider's status, where it failed with one" }),
+            ),
+            ms: Type.Integer({ description: "Until it failed, or its answer began" }),
+          }),
+          { description: "Calls of providers, in order" },
+        ),
+        postponed: Type.Optional(
+          Type.Array(Type.String(), {
+            description: "Endpoints that came last because they were unhealthy",
+          }),
+        ),
+        full: Type.Optional(
+          Type.Array(Type.String(), {
+            description: "Endpoints that were passed over because as many calls ran there as may",
+          }),
+        ),
+      },
+      { description: "Null where the first endpoint answered at once, or none was called" },
+    ),
+  ),
+});
+
+const requestList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(request),
+  first_id: nullable(Type.String()),
+  last_id: nullable(
+    Type.String({ description: "`after` of the next page; not always in data, where it filters" }),
+  ),
+  has_more: Type.Boolean(),
+});
+
+const access: Access = { kind: "administration", scope: "usage:read" };
+const tag = "Usage";
+
+/** Charged and failed requests of models. */
+export function requestRoutes(sql: Database): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/requests",
+      tag,
+      summary: "List requests of models, newest first: charged ones, and failed ones of 30 days",
+      access,
+      query: requestsQuery,
+      responses: { 200: { description: "Requests", schema: requestList } },
+      async handle({ query, caller: { key } }) {
+        return jsonResponse(await page(sql, key, query as RequestsQuery));
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/requests/:id",
+      tag,
+      summary: "Retrieve a request of a model",
+      access,
+      responses: { 200: { description: "The request", schema: shownRequest } },
+      async handle({ params, caller: { key } }) {
+        const { id } = params as { id: string };
+        const owner = { organizationId: key.organizationId, keyId: shownKeyId(key) };
+        const found = await findRequest(sql, owner, id);
+        if (found === undefined) {
+          throw new GatewayError("request_not_found", "There is no such request.");
+        }
+        return jsonResponse(shownShape(found));
+      },
+    },
+  ];
+}
+
+async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
+  const span = timeSpan(query);
+  const { organizationId } = key;
+  const own = shownKeyId(key);
+  const owner = { organizationId, keyId: own };
+  const after = query.after && (await findRequestPlace(sql, owner, query.after));
+  if (query.after !== undefined && !after) {
+    throw new GatewayError(
+      "invalid_query",
+      'Invalid cursor in "after": there is no such request.',
+      {
+        param: "after",
+      },
+    );
+  }
+  const keyId = query.key_id ?? own;
+  const { requests, nextAfter } =
+    own !== undefined && keyId !== own
+      ? { requests: [], nextAfter: undefined }
+      : await listRequests(sql, {
+          organizationId,
+          keyId,
+          model: query.model,
+          status: query.status,
+          errorCode: query.error_code,
+          user: query.user,
+          sessionId: query.session_id,
+          ...span,
+          after: after || undefined,
+          limit: query.limit ?? DEFAULT_PAGE,
+        });
+  return {
+    object: "list",
+    data: requests.map(requestShape),
+    first_id: requests[0]?.id ?? null,
+    last_id: nextAfter ?? requests.at(-1)?.id ?? null,
+    has_more: nextAfter !== undefined,
+  };
+}
+
+function shownShape(shown: ShownRequest) {
+  return {
+    ...requestShape(shown),
+    transaction_id: shown.transactionId,
+    estimated: shown.isEstimated,
+    provider_key_id: shown.providerKeyId,
+    list_price_usd: shown.listPriceUsd,
+    queue_ms: shown.queueMs,
+    first_token_ms: shown.firstTokenMs,
+    routing: shown.routing,
+  };
+}
+
+function requestShape({ usage, ...listed }: ListedRequest) {
+  return {
+    id: listed.id,
+    key_id: listed.keyId,
+    model: listed.model,
+    provider: listed.provider,
+    status: listed.status,
+    error_code: listed.errorCode,
+    user: listed.user,
+    session_id: listed.sessionId,
+    usage:
+      usage === undefined
+        ? null
+        : {
+            prompt_tokens: usage.promptTokens,
+            completion_tokens: usage.completionTokens,
+            total_tokens: usage.promptTokens + usage.completionTokens,
+            cached_tokens: usage.cachedPromptTokens,
+            reasoning_tokens: usage.reasoningTokens,
+            ...shownQuantities(usage.quantities),
+          },
+    cost_usd: usdNumber(listed.costNano),
+    latency_ms: listed.latencyMs,
+    created_at: isoTime(listed.createdAtMs),
+  };
+}

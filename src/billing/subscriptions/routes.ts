@@ -1,0 +1,104 @@
+import { Type } from "typebox";
+import { jsonResponse } from "../../http/error-response.ts";
+import { nullable, type RouteDefinition } from "../../http/route.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { PLANS, type PlanName } from "../../lib/plans.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import type { Subscription, Subscriptions } from "./subscriptions.ts";
+
+const subscription = Type.Object({
+  plan: Type.Enum([...PLANS]),
+  platform_fee_percent: Type.Number({ description: "Fee on top of provider cost" }),
+  billing_period: Type.Enum(["monthly"]),
+  current_period_start: Type.String(),
+  current_period_end: Type.String({ description: "The first moment that is not in the period" }),
+  usage_this_period_usd: Type.Number({ description: "Sum of the charges since its start" }),
+  payment_method: nullable(
+    Type.Object(
+      { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
+      { description: "The default one" },
+    ),
+  ),
+  next_plan: nullable(
+    Type.String({ description: "Follows at the end of the period; null: the same plan" }),
+  ),
+  payment_status: nullable(
+    Type.Enum(["pending", "open", "active", "unpaid", "ending"], {
+      description:
+        "Of a paid plan; null where none is billed. `ending`: the operator has chosen another plan",
+    }),
+  ),
+  payment_url: nullable(Type.String({ description: "Where an open payment can be made" })),
+  invoice_url: nullable(Type.String({ description: "The last invoice of a paid plan" })),
+});
+
+const choiceBody = Type.Object(
+  { plan: Type.Enum([...PLANS]) },
+  { additionalProperties: false, examples: [{ plan: "byok" }] },
+);
+
+const tag = "Billing";
+const path = "/v1/billing/subscription";
+
+/** The organization's plan (spec 2.11). */
+export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path,
+      tag,
+      summary: "Retrieve the plan, its fee and its period",
+      access: { kind: "administration", scope: "billing:read" },
+      responses: { 200: { description: "The subscription", schema: subscription } },
+      async handle({ caller: { key } }) {
+        return jsonResponse(subscriptionShape(await subscriptions.find(key.organizationId)));
+      },
+    },
+    {
+      method: "POST",
+      path,
+      tag,
+      summary: "Choose another plan",
+      access: { kind: "administration", scope: "billing:write" },
+      body: choiceBody,
+      responses: {
+        200: { description: "The subscription as it now stands", schema: subscription },
+        402: { description: "The paid plan is not paid" },
+        403: { description: "Only the gateway's operator may make this change" },
+        408: { description: "Whether it is paid is not known yet; it takes effect once it is" },
+        409: { description: "The subscription is being changed at this moment" },
+        502: { description: "The payment processor could not be asked" },
+      },
+      async handle(context) {
+        const { plan } = context.body as { plan: PlanName };
+        const { key } = context.caller;
+        // The processor may take longer than a quiet connection is kept.
+        const closeWhenIdle = context.keepOpen();
+        try {
+          const chosen = await subscriptions.choose(key.organizationId, plan, context.author);
+          return jsonResponse(subscriptionShape(chosen));
+        } finally {
+          closeWhenIdle();
+        }
+      },
+    },
+  ];
+}
+
+function subscriptionShape(found: Subscription) {
+  const { method, billed } = found;
+  const isOpen = billed?.state === "open" || billed?.state === "unpaid";
+  return {
+    plan: found.plan,
+    platform_fee_percent: found.feePercent,
+    billing_period: found.billingPeriod,
+    current_period_start: isoTime(found.periodStartMs),
+    current_period_end: isoTime(found.periodEndMs),
+    usage_this_period_usd: usdNumber(found.usageNano),
+    payment_method: method ? { type: method.type, last4: method.last4, brand: method.brand } : null,
+    next_plan: billed?.nextPlan ?? null,
+    payment_status: billed?.state ?? null,
+    payment_url: isOpen ? (billed.invoiceUrl ?? null) : null,
+    invoice_url: billed?.invoiceUrl ?? null,
+  };
+}

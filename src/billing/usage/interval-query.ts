@@ -1,0 +1,62 @@
+import { Type } from "typebox";
+import { GatewayError } from "../../lib/errors.ts";
+import { isoTime, parseIsoTime } from "../../lib/utc-time.ts";
+
+const MAX_PAGE = 1_000;
+const DEFAULT_PAGE = 100;
+
+/** Members of the query of sums by time. */
+export const intervalFields = {
+  start_date: Type.Optional(
+    Type.String({ maxLength: 64, description: "ISO 8601, inclusive; the hour that it lies in" }),
+  ),
+  end_date: Type.Optional(
+    Type.String({ maxLength: 64, description: "ISO 8601, exclusive; also a date without a time" }),
+  ),
+  interval: Type.Optional(Type.Enum(["hour", "day", "month"], { default: "day" })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+};
+
+type Interval = "hour" | "day" | "month";
+
+export interface IntervalQuery {
+  readonly start_date?: string;
+  readonly end_date?: string;
+  readonly interval?: Interval;
+  readonly limit?: number;
+  readonly offset?: number;
+}
+
+/** Throws 400. */
+export function intervalPage(query: IntervalQuery) {
+  const fromMs = timeOf(query.start_date, "start_date");
+  const beforeMs = timeOf(query.end_date, "end_date");
+  if (fromMs !== undefined && beforeMs !== undefined && fromMs > beforeMs) {
+    throw invalidQuery("start_date", "lies behind end_date");
+  }
+  const { interval = "day", limit = DEFAULT_PAGE, offset = 0 } = query;
+  return { interval, fromMs, beforeMs, limit, offset };
+}
+
+function timeOf(text: string | undefined, param: string): number | undefined {
+  if (text === undefined) return undefined;
+  const time = parseIsoTime(text);
+  if (time === undefined) throw invalidQuery(param, "must be an ISO 8601 date or time");
+  return time.ms;
+}
+
+export function invalidQuery(param: string, what: string): GatewayError {
+  return new GatewayError("invalid_query", `Query parameter "${param}" ${what}.`, { param });
+}
+
+export const intervalDate = Type.String({
+  description: "Start of the interval, UTC: a time for an hour, a date for a day or a month",
+});
+
+export function dateOf(startMs: number, interval: Interval): string {
+  const time = isoTime(startMs);
+  return interval === "hour"
+    ? `${time.slice(0, "YYYY-MM-DDTHH:mm:ss".length)}Z`
+    : time.slice(0, "YYYY-MM-DD".length);
+}

@@ -1,0 +1,249 @@
+import { Type } from "typebox";
+import type { Database } from "../../../db/client.ts";
+import {
+  listUsage,
+  USAGE_GROUPS,
+  type UsageGroup,
+  type UsageInterval,
+  type UsageRow,
+} from "../../../db/queries/usage.ts";
+import { listLatencies } from "../../../db/queries/usage-latency.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { shownKeyId } from "../../http/limited-keys.ts";
+import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { usdNumber, usdText } from "../../lib/money.ts";
+import {
+  dateOf,
+  type IntervalQuery,
+  intervalDate,
+  intervalFields,
+  intervalPage,
+  invalidQuery,
+} from "./interval-query.ts";
+import { bringUsageUpToDate } from "./usage.ts";
+
+const MS_PER_SECOND = 1_000;
+
+const usageQuery = Type.Object(
+  {
+    ...intervalFields,
+    group_by: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        description: `Some of ${USAGE_GROUPS.join(", ")}, between commas; not both user and tag`,
+      }),
+    ),
+    key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 1_024 })),
+    format: Type.Optional(Type.Enum(["json", "csv"], { default: "json" })),
+  },
+  { additionalProperties: false },
+);
+
+interface UsageQuery extends IntervalQuery {
+  readonly group_by?: string;
+  readonly key_id?: string;
+  readonly model?: string;
+  readonly format?: "json" | "csv";
+}
+
+const name = (description: string) =>
+  Type.Optional(nullable(Type.String({ description: `Where grouped by it. ${description}` })));
+
+const usageRow = Type.Object({
+  date: intervalDate,
+  model: name("Null for requests whose model was not found"),
+  key_id: name("The key that was charged"),
+  provider: name("Null for requests that reached none"),
+  user: name("`other`: those beyond the 1,000 largest of a day"),
+  tag: name("An entry of metadata.tags; `other` as for users"),
+  requests: Type.Integer({ description: "Charged and failed ones" }),
+  errors: Type.Integer({ description: "Of these, requests that ended with a status from 400 up" }),
+  prompt_tokens: Type.Integer(),
+  completion_tokens: Type.Integer(),
+  cached_tokens: Type.Integer(),
+  reasoning_tokens: Type.Integer(),
+  images: Type.Integer(),
+  characters: Type.Integer(),
+  seconds: Type.Number(),
+  search_units: Type.Integer({ description: "Of rankings" }),
+  cost_usd: Type.Number({ description: "Charges, less those whose answers never left" }),
+});
+
+const isComplete = Type.Boolean({
+  description: "False while requests from before an upgrade, or of a flood, are still to be added",
+});
+
+const usageList = Type.Object({
+  data: Type.Array(usageRow),
+  has_more: Type.Boolean(),
+  is_complete: isComplete,
+});
+
+const latencyRow = Type.Object({
+  date: intervalDate,
+  requests: Type.Integer({ description: "Charged ones that did not fail" }),
+  p50_ms: Type.Integer({ description: "From the request to the end of its answer, within 5 %" }),
+  p95_ms: Type.Integer(),
+  streams: Type.Integer({ description: "Of these, streams whose first event is timed" }),
+  first_token_p50_ms: nullable(Type.Integer()),
+  first_token_p95_ms: nullable(Type.Integer()),
+});
+
+const latencyList = Type.Object({
+  data: Type.Array(latencyRow),
+  has_more: Type.Boolean(),
+  is_complete: isComplete,
+});
+
+const access: Access = { kind: "administration", scope: "usage:read" };
+const tag = "Usage";
+
+/** What was used and charged, by time and by what it is grouped by (contract 7). */
+export function usageRoutes(sql: Database): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/usage",
+      tag,
+      summary: "Sum up requests, tokens and cost by hour, day or month",
+      access,
+      query: usageQuery,
+      responses: { 200: { description: "Sums, earliest first", schema: usageList } },
+      async handle({ query: asked, caller: { key } }) {
+        const query = asked as UsageQuery;
+        const { format = "json" } = query;
+        const page = intervalPage(query);
+        const { interval } = page;
+        const groups = groupsOf(query);
+        const own = shownKeyId(key);
+        const keyId = query.key_id ?? own;
+        const isForeign = own !== undefined && keyId !== own;
+        const isUpToDate = isForeign || (await bringUsageUpToDate(sql, key.organizationId));
+        const { rows, hasMore } = isForeign
+          ? { rows: [], hasMore: false }
+          : await listUsage(sql, {
+              ...page,
+              ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
+            });
+        if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
+        const data = rows.map((row) => usageShape(row, groups, interval));
+        return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/usage/latency",
+      tag,
+      summary: "Show how long requests took, by hour, day or month",
+      access,
+      query: Type.Object(intervalFields, { additionalProperties: false }),
+      responses: { 200: { description: "Quantiles, earliest first", schema: latencyList } },
+      async handle({ query, caller: { key } }) {
+        const page = intervalPage(query as IntervalQuery);
+        const { organizationId } = key;
+        const isUpToDate = await bringUsageUpToDate(sql, organizationId);
+        const { rows, hasMore } = await listLatencies(sql, { organizationId, ...page });
+        const data = rows.map(({ startMs, total, firstToken }) => ({
+          date: dateOf(startMs, page.interval),
+          requests: total.requests,
+          p50_ms: total.p50Ms,
+          p95_ms: total.p95Ms,
+          streams: firstToken?.requests ?? 0,
+          first_token_p50_ms: firstToken?.p50Ms ?? null,
+          first_token_p95_ms: firstToken?.p95Ms ?? null,
+        }));
+        return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
+      },
+    },
+  ];
+}
+
+/** Throws 400. */
+function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
+  if (text === undefined) return [];
+  const groups = text.split(",");
+  for (const [place, group] of groups.entries()) {
+    if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== place) {
+      throw invalidQuery("group_by", `must be some of ${USAGE_GROUPS.join(", ")}, each once`);
+    }
+  }
+  const subjects = groups.filter((group) => group === "user" || group === "tag");
+  if (subjects.length > 1) throw invalidQuery("group_by", "cannot have both user and tag");
+  if (subjects.length > 0 && interval === "hour") {
+    throw invalidQuery("interval", "must be day or month where usage is grouped by user or tag");
+  }
+  return groups as UsageGroup[];
+}
+
+const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {
+  model: "model",
+  key: "key_id",
+  provider: "provider",
+  user: "user",
+  tag: "tag",
+};
+
+function usageShape(row: UsageRow, groups: readonly UsageGroup[], interval: UsageInterval) {
+  return {
+    ...names(row, groups, interval),
+    ...Object.fromEntries(FIGURES.map(([figure, of]) => [figure, of(row)])),
+    cost_usd: usdNumber(row.costNano),
+  };
+}
+
+function names(
+  row: UsageRow,
+  groups: readonly UsageGroup[],
+  interval: UsageInterval,
+): Record<string, string | null> {
+  const shown: Record<string, string | null> = { date: dateOf(row.startMs, interval) };
+  for (const group of groups) shown[SHOWN_NAMES[group]] = row.names[group] ?? null;
+  return shown;
+}
+
+const FIGURES: readonly (readonly [string, (row: UsageRow) => number])[] = [
+  ["requests", (row) => row.requests],
+  ["errors", (row) => row.errors],
+  ["prompt_tokens", (row) => row.promptTokens],
+  ["completion_tokens", (row) => row.completionTokens],
+  ["cached_tokens", (row) => row.cachedTokens],
+  ["reasoning_tokens", (row) => row.reasoningTokens],
+  ["images", (row) => row.images],
+  ["characters", (row) => row.characters],
+  ["seconds", (row) => row.durationMs / MS_PER_SECOND],
+  ["search_units", (row) => row.searchUnits],
+];
+
+/** RFC 4180, with a line of names first. Whether there are more, and whether all is added, say headers. */
+function csvResponse(
+  rows: readonly UsageRow[],
+  groups: readonly UsageGroup[],
+  interval: UsageInterval,
+  { hasMore, isUpToDate }: { readonly hasMore: boolean; readonly isUpToDate: boolean },
+): Response {
+  const columns = groups.map((group) => SHOWN_NAMES[group]);
+  const lines = [["date", ...columns, ...FIGURES.map(([figure]) => figure), "cost_usd"]];
+  for (const row of rows) {
+    const texts = Object.values(names(row, groups, interval)).map((text) => text ?? "");
+    const counts = FIGURES.map(([, of]) => String(of(row)));
+    lines.push([...texts, ...counts, usdText(row.costNano)]);
+  }
+  return new Response(lines.map((cells) => `${cells.map(csvCell).join(",")}\r\n`).join(""), {
+    headers: {
+      "content-type": "text/csv; charset=utf-8",
+      "content-disposition": 'attachment; filename="usage.csv"',
+      "x-gateway-has-more": String(hasMore),
+      "x-gateway-is-complete": String(isUpToDate),
+    },
+  });
+}
+
+/** A program of sheets would run a cell that begins like this. */
+const FORMULA = /^[=+\-@\t\r]/;
+const NEEDS_QUOTES = /[",\r\n]/;
+
+function csvCell(text: string): string {
+  const cell = FORMULA.test(text) ? `'${text}` : text;
+  return NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+}

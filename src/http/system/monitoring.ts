@@ -1,0 +1,182 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import Type from "typebox";
+import { version } from "../../../package.json";
+import { errorEnvelope } from "../error-response.ts";
+import { isLoopbackHost } from "../request-headers.ts";
+import type { RouteDefinition } from "../route.ts";
+import { type Clock, systemClock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { redactText } from "../../platform/telemetry/redact.ts";
+
+export interface Readiness {
+  readonly ok: boolean;
+  /** Each thing that was looked at, with "ok" or what is wrong with it. */
+  readonly checks: Readonly<Record<string, string>>;
+}
+
+interface HealthDependencies {
+  isReady(): Promise<Readiness>;
+  readonly clock?: Clock;
+}
+
+/** An orchestrator's probe gives up after a second or more; a hanging check must not outlast it by much. */
+const READY_WITHIN_MS = 2000;
+
+/** Whether the process lives, and whether it can serve. */
+export function healthRoutes(dependencies: HealthDependencies): RouteDefinition[] {
+  return [aliveRoute(), readyRoute(dependencies)];
+}
+
+function aliveRoute(): RouteDefinition {
+  return {
+    method: "GET",
+    path: "/healthz",
+    tag: "Operation",
+    summary: "Liveness",
+    access: { kind: "public" },
+    responses: {
+      200: {
+        description: "The process is alive.",
+        schema: Type.Object({
+          status: Type.Literal("ok"),
+          version: Type.String({ description: "Version of the gateway", examples: [version] }),
+        }),
+      },
+    },
+    handle: () => uncached({ status: "ok", version }, 200),
+  };
+}
+
+function readyRoute(dependencies: HealthDependencies): RouteDefinition {
+  return {
+    method: "GET",
+    path: "/readyz",
+    tag: "Operation",
+    summary: "Readiness",
+    access: { kind: "public" },
+    responses: {
+      200: {
+        description: "Requests can be served.",
+        schema: Type.Object(
+          { status: Type.Literal("ok"), checks: Type.Record(Type.String(), Type.String()) },
+          {
+            examples: [{ status: "ok", checks: { database: "ok", ledger: "ok", draining: "ok" } }],
+          },
+        ),
+      },
+      503: { description: "Not ready; `checks` beside the error says what is wrong" },
+    },
+    async handle({ requestId, log }) {
+      const { ok, checks } = await readiness(dependencies);
+      if (ok) return uncached({ status: "ok", checks }, 200);
+      const error = new GatewayError("overloaded", notReadyMessage(checks));
+      log.errorCode = error.code;
+      return uncached({ ...errorEnvelope(error, requestId), status: "not ready", checks }, 503);
+    },
+  };
+}
+
+/** Never rejects: a check that fails or hangs is an answer too. */
+async function readiness({ isReady, clock = systemClock }: HealthDependencies): Promise<Readiness> {
+  const { promise: tooLate, resolve } = Promise.withResolvers<Readiness>();
+  const cancel = clock.after(READY_WITHIN_MS, () =>
+    resolve({ ok: false, checks: { readiness: `no answer within ${READY_WITHIN_MS} ms` } }),
+  );
+  try {
+    const { ok, checks } = await Promise.race([isReady(), tooLate]);
+    const clean = Object.entries(checks).map(([name, state]) => [name, redactText(state)] as const);
+    return { ok, checks: Object.fromEntries(clean) };
+  } catch {
+    return { ok: false, checks: { readiness: "the check failed" } };
+  } finally {
+    cancel();
+  }
+}
+
+function notReadyMessage(checks: Readonly<Record<string, string>>): string {
+  const failed = Object.entries(checks).filter(([, state]) => state !== "ok");
+  return `Not ready: ${failed.map(([name, state]) => `${name} ${state}`).join("; ")}.`;
+}
+
+function uncached(body: object, status: number): Response {
+  return Response.json(body, { status, headers: { "cache-control": "no-store" } });
+}
+
+interface MetricsDependencies {
+  readonly telemetry: Pick<Telemetry, "metrics" | "metricsContentType">;
+  /** GATEWAY_METRICS_TOKEN */
+  readonly token?: string;
+  /** Whether only this machine can reach the gateway's address. */
+  readonly isLoopback: boolean;
+}
+
+const BEARER = /^Bearer +([\x21-\x7e]{1,4096})$/i;
+
+/** A proxy on this machine passes on what the outside asks: each of these tells of one. */
+const FORWARDING_HEADERS = ["forwarded", "via", "x-real-ip"];
+const FORWARDING_PREFIX = "x-forwarded-";
+
+/** Serves metrics to holders of the token or, where none is set, to this machine alone. */
+export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinition[] {
+  const { telemetry, token, isLoopback } = dependencies;
+  const tokenDigest = token === undefined ? undefined : digest(token);
+  return [
+    {
+      method: "GET",
+      path: "/metrics",
+      tag: "Operation",
+      summary: "Metrics",
+      access: { kind: "public" },
+      responses: {
+        200: {
+          description: "Everything that is measured, in Prometheus' text format.",
+          contentType: "text/plain",
+        },
+        401: { description: "The metrics token is missing or wrong" },
+        404: {
+          description:
+            "No metrics token is set, and the address or the Host is none of loopback, or a proxy forwarded the request",
+        },
+      },
+      async handle({ request }) {
+        if (tokenDigest !== undefined) assertToken(request, tokenDigest);
+        else if (!isLoopback || !isFromThisMachine(request)) throw notServed();
+        return new Response(await telemetry.metrics(), {
+          headers: { "content-type": telemetry.metricsContentType, "cache-control": "no-store" },
+        });
+      },
+    },
+  ];
+}
+
+function assertToken(request: Request, expected: Buffer): void {
+  const header = request.headers.get("authorization");
+  if (header === null) {
+    throw new GatewayError("missing_api_key", "Metrics need the metrics token as a bearer token.");
+  }
+  const [, given] = BEARER.exec(header) ?? [];
+  // Digests have one length, so that not even the token's length shows in the time.
+  if (given === undefined || !timingSafeEqual(digest(given), expected)) {
+    throw new GatewayError("invalid_api_key", "The metrics token is wrong.");
+  }
+}
+
+function digest(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+function isFromThisMachine({ headers }: Request): boolean {
+  if (!isLoopbackHost(headers)) return false;
+  if (FORWARDING_HEADERS.some((name) => headers.has(name))) return false;
+  for (const name of headers.keys()) if (name.startsWith(FORWARDING_PREFIX)) return false;
+  return true;
+}
+
+/** As if there were no such route, but for its message: a stranger learns nothing, an operator the remedy. */
+function notServed(): GatewayError {
+  return new GatewayError(
+    "route_not_found",
+    "Metrics are not served here: set GATEWAY_METRICS_TOKEN, or ask this machine's loopback address without a proxy.",
+  );
+}

@@ -1,0 +1,107 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { CompressedFile } from "../compressed-file.ts";
+import type { RouteDefinition } from "../route.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
+
+interface DescriptionDependencies {
+  /** The OpenAPI document; asked once, when it is first needed. */
+  document(): object;
+}
+
+/** The API's description for programs, and the same for people. */
+export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
+  let text: Uint8Array | undefined;
+  let script: CompressedFile | undefined;
+  return [
+    {
+      ...publicGet("/openapi.json", "OpenAPI document"),
+      responses: { 200: { description: "The document.", contentType: "application/json" } },
+      handle() {
+        text ??= Buffer.from(JSON.stringify(dependencies.document()));
+        return new Response(bodyInPieces(text), {
+          headers: { "content-type": "application/json", "cache-control": "no-cache" },
+        });
+      },
+    },
+    {
+      ...publicGet("/docs", "Reference page"),
+      responses: {
+        200: { description: "The page.", contentType: "text/html" },
+        308: { description: "Without the slash at its end it is the page." },
+      },
+      handle: ({ request }) => (request.url.endsWith("/") ? pageWithoutSlash() : page()),
+    },
+    {
+      ...publicGet("/docs/scalar.js", "Script of the reference page"),
+      responses: {
+        200: { description: "The script.", contentType: "text/javascript" },
+        304: { description: "The script that the browser has is current." },
+      },
+      handle({ request }) {
+        script ??= readerScript();
+        return script.answer(request);
+      },
+    },
+  ];
+}
+
+function publicGet(path: string, summary: string) {
+  return { method: "GET", path, summary, tag: "Operation", access: { kind: "public" } } as const;
+}
+
+const PAGE_PATH = fileURLToPath(new URL("./reference-page.html", import.meta.url));
+/** Scalar's API reference as one file, which its package holds beside its modules. */
+const SCRIPT_PATH = fileURLToPath(
+  new URL("./js/standalone.js", import.meta.resolve("@scalar/fastify-api-reference")),
+);
+const SCRIPT_MAX_AGE_SECONDS = 86_400;
+
+/**
+ * Nothing from outside, no script but ours, and requests only to this gateway. Scalar sets styles on
+ * elements and inserts style sheets, hence the one permission for inline styles.
+ */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'unsafe-inline'",
+  "img-src 'self' data: blob:",
+  "font-src data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/**
+ * The page around the script. Read first: of a small file that is sent from the disk the platform makes a
+ * copy for each request, also for a client that reads none of them.
+ */
+function page(): Response {
+  return new Response(readFileSync(PAGE_PATH), {
+    headers: {
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": CONTENT_SECURITY_POLICY,
+      "referrer-policy": "no-referrer",
+      "x-content-type-options": "nosniff",
+      "cache-control": "no-cache",
+    },
+  });
+}
+
+/** The page names its files relative to itself, for proxies that put it below a path: from `/docs/` they are not there. */
+function pageWithoutSlash(): Response {
+  return new Response(null, { status: 308, headers: { location: "../docs" } });
+}
+
+/** Uncompressed it is sent from the disk. */
+function readerScript(): CompressedFile {
+  const file = Bun.file(SCRIPT_PATH);
+  return new CompressedFile({
+    contentType: "text/javascript; charset=utf-8",
+    version: `${file.size.toString(36)}-${file.lastModified.toString(36)}`,
+    cacheControl: `public, max-age=${SCRIPT_MAX_AGE_SECONDS}`,
+    bytes: () => file.bytes(),
+    plain: () => file,
+  });
+}

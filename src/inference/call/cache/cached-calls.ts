@@ -1,0 +1,244 @@
+import type { IdempotencyClaim } from "../../../../db/queries/idempotency.ts";
+import type { AnswerPlace } from "../../../../db/queries/response-cache.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import { clientClosed } from "../../../lib/errors.ts";
+import { usdNumber, usdText } from "../../../lib/money.ts";
+import { NO_TOKENS } from "../../../lib/usage.ts";
+import { usageFigures } from "../../../billing/ledger/usage.ts";
+import type { CallAdmission, Fees } from "../admission.ts";
+import { addHitHeaders } from "../answer-headers.ts";
+import type { AdmittedCall, ArrivedCall, CallOutcome } from "../call.ts";
+import { CallCharge, type ChargeDependencies, type MeteredFigures } from "../call-charge.ts";
+import {
+  type AcceptedRequest,
+  type HitFacts,
+  type KeptForm,
+  type PaidEndpoint,
+  recordedDetails,
+} from "../endpoint.ts";
+import type { RoutePlan } from "../routing/plan-route.ts";
+import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
+import type { Flight, Flights } from "./flights.ts";
+import { AnswerKeeping } from "./keeping.ts";
+import { answerKey, type CacheOrder } from "./order.ts";
+
+export interface CachedCallDependencies extends ChargeDependencies {
+  readonly admission: CallAdmission;
+  readonly answers: AnswerCache;
+  readonly flights: Flights;
+  readonly clock: Clock;
+}
+
+/** A call that asks for the cache, routed and within its rate. */
+export interface CachedCall<Request extends AcceptedRequest> {
+  readonly order: CacheOrder;
+  readonly endpoint: Pick<PaidEndpoint<Request, unknown>, "route" | "title" | "stream">;
+  readonly form: KeptForm<Request>;
+  readonly call: ArrivedCall<Request>;
+  readonly plan: RoutePlan;
+  readonly claim: IdempotencyClaim | undefined;
+  /** The same as it stands now, after a wait. Rejects where its key may not make it any more. */
+  readmit(): Promise<Pick<CachedCall<Request>, "call" | "plan">>;
+  /** Has it paid. */
+  pay(
+    current: Pick<CachedCall<Request>, "call" | "plan">,
+    keeping: AnswerKeeping | undefined,
+  ): Promise<CallOutcome>;
+}
+
+const NO_FEES: Fees = { of: () => 0n, highest: 0n };
+const NOTHING = { fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
+
+/**
+ * The step of the paid call that looks for the answer of an equal request before money is held. An answer that is
+ * found costs nothing: it is charged 0, recorded and reported as any other call.
+ */
+export class CachedCalls {
+  readonly #dependencies: CachedCallDependencies;
+  #hits = 0;
+  #misses = 0;
+
+  constructor(dependencies: CachedCallDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  get hits(): number {
+    return this.#hits;
+  }
+
+  get misses(): number {
+    return this.#misses;
+  }
+
+  async serve<Request extends AcceptedRequest>(asked: CachedCall<Request>): Promise<CallOutcome> {
+    const { answers } = this.#dependencies;
+    const { order, endpoint, form, call, plan } = asked;
+    const identity = form.identity(call.request);
+    if (identity === undefined) return asked.pay(asked, undefined);
+    const { organizationId } = call.caller.key;
+    const models = plan.models.map(({ id }) => id);
+    const { guard } = call;
+    const screened = guard === undefined ? identity : { ...identity, ...{ "": guard.guardrails } };
+    const keyHash = answerKey({
+      organizationId,
+      route: endpoint.route,
+      models,
+      identity: screened,
+    });
+    const place = { organizationId, keyHash };
+    const found = await answers.find(place);
+    if (found.answer !== undefined) return this.#hit(asked, keyHash, found.answer);
+    return order.isSingleFlight
+      ? this.#board(asked, place)
+      : this.#miss(asked, asked, { place, generation: found.generation });
+  }
+
+  /** Gets the answer of an equal request that runs, or makes it. */
+  async #board<Request extends AcceptedRequest>(
+    asked: CachedCall<Request>,
+    place: AnswerPlace,
+  ): Promise<CallOutcome> {
+    const { answers, flights } = this.#dependencies;
+    const { requestId, clientSignal } = asked.call;
+    let generation: number | undefined;
+    const boarded = await flights.board({
+      place,
+      requestId,
+      clientSignal,
+      async find() {
+        const found = await answers.find(place);
+        generation = found.generation;
+        return found.answer;
+      },
+    });
+    const flight = boarded.kind === "leads" ? boarded.flight : undefined;
+    try {
+      // The wait may have been long, and the key may have changed meanwhile.
+      const current = await asked.readmit();
+      if (boarded.kind === "leads") {
+        return await this.#miss(asked, current, { place, generation, flight });
+      }
+      return await this.#hit({ ...asked, ...current }, place.keyHash, boarded.answer);
+    } catch (error) {
+      flight?.end(undefined);
+      throw error;
+    }
+  }
+
+  async #miss<Request extends AcceptedRequest>(
+    { order, form, pay }: CachedCall<Request>,
+    current: Pick<CachedCall<Request>, "call" | "plan">,
+    { place, generation, flight }: MissedPlace,
+  ): Promise<CallOutcome> {
+    this.#misses++;
+    const { log } = current.call;
+    log.cache = "miss";
+    log.headers = { ...log.headers, ...cacheHeaders("miss", place.keyHash) };
+    const { answers } = this.#dependencies;
+    const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
+    const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
+    const keeping = new AnswerKeeping({
+      ...{ answers, form, place, generation, order, isStream, onEnd },
+    });
+    try {
+      const outcome = await pay(current, keeping);
+      keeping.noteHeaders(outcome.headers);
+      if (outcome.kind === "whole") await keeping.whole(outcome.body);
+      // A stream ends it when it ends.
+      if (outcome.kind !== "stream") keeping.end();
+      return outcome;
+    } catch (error) {
+      keeping.end();
+      throw error;
+    }
+  }
+
+  async #hit<Request extends AcceptedRequest>(
+    { endpoint, form, call, plan, claim }: CachedCall<Request>,
+    keyHash: string,
+    answer: CachedAnswer,
+  ): Promise<CallOutcome> {
+    const { admission, clock } = this.#dependencies;
+    const { request, log } = call;
+    this.#hits++;
+    const hold = await admission.hold(call, { bounds: [NOTHING], own: [] }, NO_FEES, true);
+    const admitted: AdmittedCall<Request> = {
+      ...call,
+      plan,
+      hold,
+      fees: NO_FEES,
+      statedLimit: undefined,
+      explainsRoute: false,
+      route: endpoint.route,
+      title: endpoint.title,
+      details: recordedDetails(request.fields),
+      claim,
+    };
+    const charge = new CallCharge(this.#dependencies, admitted);
+    try {
+      if (call.clientSignal.aborted) throw clientClosed();
+      const facts: HitFacts = {
+        requestId: call.requestId,
+        model: answer.model,
+        usage: answer.usage,
+        nowSeconds: secondsNow(clock),
+      };
+      const also = await form.keep?.(answer.text, admitted, facts);
+      const isStream = request.fields.stream === true && form.stream !== undefined;
+      const body = isStream
+        ? form.stream!(answer.text, request, facts)
+        : form.whole(answer.text, request, facts);
+      const figures = hitFigures(admitted, answer);
+      const headers: Record<string, string> = {
+        "content-type": isStream ? EVENT_STREAM : "application/json",
+        ...(isStream && { "cache-control": "no-cache" }),
+      };
+      addHitHeaders(headers, admitted, figures, answer.headers);
+      Object.assign(headers, cacheHeaders("hit", keyHash), {
+        "x-gateway-cache-savings": usdText(answer.costNano),
+      });
+      Object.assign(log, { cache: "hit", model: answer.model, costNano: 0n });
+      const bytes = new TextEncoder().encode(body);
+      const kept = claim && { claim, headers, body: bytes, isClaimNeeded: true };
+      await charge.settle(figures, 200, undefined, kept, also);
+      return { kind: "whole", headers, body: bytes };
+    } catch (error) {
+      charge.release();
+      throw error;
+    }
+  }
+}
+
+interface MissedPlace {
+  readonly place: AnswerPlace;
+  readonly generation: number | undefined;
+  /** Where equal requests wait for its answer. */
+  readonly flight?: Flight | undefined;
+}
+
+const EVENT_STREAM = "text/event-stream; charset=utf-8";
+
+function cacheHeaders(outcome: "hit" | "miss", keyHash: string): Record<string, string> {
+  return { "x-gateway-cache": outcome, "x-gateway-cache-key": keyHash };
+}
+
+/**
+ * An answer of the cache is charged nothing, and no provider used a token for it; what it was charged when it was
+ * made is recorded with it.
+ */
+function hitFigures(
+  { startedMs, title, details }: AdmittedCall<AcceptedRequest>,
+  { model, provider, costNano }: CachedAnswer,
+): MeteredFigures {
+  return {
+    chargeNano: 0n,
+    clampedNano: 0n,
+    model,
+    provider,
+    ...usageFigures(NO_TOKENS),
+    latencyMs: Math.max(0, Math.round(performance.now() - startedMs)),
+    details: { ...details, cache: "hit", cache_savings_usd: usdNumber(costNano) },
+    status: 0,
+    description: `${title}: ${model}`,
+  };
+}

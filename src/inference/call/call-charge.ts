@@ -1,0 +1,258 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import { minus, plus } from "../../lib/exact-integer.ts";
+import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../../lib/money.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import { traced } from "../../lib/trace.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { ChargeFigures, MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
+import { chargeableNano } from "../../billing/ledger/pending-charge.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/ledger/usage.ts";
+import type { AdmittedCall } from "./call.ts";
+import { bothEffects, type ChargeEvents } from "./completion-events.ts";
+import type { AcceptedRequest, StepBound } from "./endpoint.ts";
+import { type Idempotency, MAX_STORED_RESULT_BYTES } from "./idempotency/idempotency.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+
+/** What the column takes. */
+const MAX_LATENCY_MS = 2 ** 31 - 1;
+
+/** The figures of one call, as they stand; its end adds the status. */
+export interface MeteredFigures extends ChargeFigures {
+  status: number;
+  details: Record<string, unknown> | null;
+}
+
+export interface ChargeDependencies {
+  readonly money: MoneyPort;
+  readonly events?: ChargeEvents | undefined;
+  readonly idempotency: Idempotency;
+}
+
+/** A charge that is written by who asked for it. */
+export interface UnwrittenCharge {
+  readonly figures: SettlementFigures;
+  /** To be written with it. */
+  readonly event: StatementEffect | undefined;
+  /** To be called when both are. */
+  onWritten(): void;
+}
+
+/** A response that is kept under its idempotency key, with the charge. */
+export interface KeptAnswer {
+  readonly claim: IdempotencyClaim;
+  readonly headers: Record<string, string>;
+  /** Null where it was too large to be kept. */
+  readonly body: Uint8Array | null;
+  /** True where nothing of it has left: with its claim gone, nothing is charged. */
+  readonly isClaimNeeded: boolean;
+}
+
+/**
+ * The charge of one call: what its usage costs with the fee of the candidate that served it, checkpoints of
+ * it while it grows, and its settlement together with its event.
+ */
+export class CallCharge {
+  readonly #dependencies: ChargeDependencies;
+  readonly #call: AdmittedCall<AcceptedRequest>;
+
+  constructor(dependencies: ChargeDependencies, call: AdmittedCall<AcceptedRequest>) {
+    this.#dependencies = dependencies;
+    this.#call = call;
+  }
+
+  /** What the usage costs the organization: provider cost and fee, at most the hold. */
+  figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
+    const { hold, fees, title, details, keeping } = this.#call;
+    const { model, terms, providerId, ownKeyId, toolPrices } = candidate;
+    const costFemto = providerCostFemto(usage, terms.prices);
+    const isOwn = ownKeyId !== undefined;
+    // What its provider bills the organization is not charged here; the key's budgets may count it.
+    const toolsFemto = isOwn ? toolCostFemto(usage, toolPrices) : 0;
+    const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
+    const fullNano = isOwn
+      ? chargeNanoUsd(toolsFemto, fees.highest)
+      : chargeNanoUsd(costFemto, fees.of(candidate));
+    const chargeNano = atMost(chargeableNano(hold), fullNano);
+    const counts = isOwn && hold.budgetNano !== undefined;
+    const spentNano = counts ? listNano + fullNano : 0n;
+    const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
+    const figures = {
+      chargeNano,
+      budgetNano,
+      clampedNano: budgetNano === undefined ? fullNano - chargeNano : spentNano - budgetNano,
+      model: model.id,
+      provider: providerId,
+      ...usageFigures(usage),
+      latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
+      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, listNano) } : details,
+      status: 0,
+      description: descriptionOf(title, model),
+    };
+    keeping?.note(hold, figures, usage);
+    return figures;
+  }
+
+  /**
+   * Resolves true where the hold covers a step besides the usage so far, extended where it has to be; false where
+   * the money is not there, or the tokens within the rate of the key.
+   */
+  async cover(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+    const { costFemto: moreFemto, toolsFemto = 0, tokens: moreTokens } = step;
+    const { hold, fees, tokens } = this.#call;
+    if (tokens !== undefined && moreTokens !== undefined) {
+      const used = usage.promptTokens + usage.completionTokens;
+      if (!(await tokens.coverStep(used, moreTokens))) return false;
+    }
+    const { ownKeyId, terms, toolPrices } = candidate;
+    const costFemto = plus(providerCostFemto(usage, terms.prices), moreFemto);
+    let moreNano: bigint;
+    if (ownKeyId === undefined) {
+      moreNano = holdNanoUsd(costFemto, fees.of(candidate)) - chargeableNano(hold);
+    } else {
+      // Its provider bills the organization for the rest, which the key's budgets may count.
+      const allToolsFemto = plus(toolCostFemto(usage, toolPrices), toolsFemto);
+      const toolsNano = holdNanoUsd(allToolsFemto, fees.highest);
+      const listNano = holdNanoUsd(minus(costFemto, allToolsFemto), 0n);
+      const spentNano = listNano + toolsNano;
+      const { budgetNano = spentNano } = hold;
+      moreNano = higher(toolsNano - chargeableNano(hold), spentNano - budgetNano);
+    }
+    return moreNano <= 0n || this.#dependencies.money.extend(hold, moreNano);
+  }
+
+  /** Notes for the log line and the metrics of the request what it is charged, and for what. */
+  note(figures: ChargeFigures): void {
+    const { log } = this.#call;
+    log.model = figures.model;
+    log.provider = figures.provider;
+    log.promptTokens = figures.promptTokens;
+    log.completionTokens = figures.completionTokens;
+    log.costNano = figures.chargeNano;
+  }
+
+  /** Resolves when the charge of what is about to be delivered is durable. */
+  checkpoint(figures: ChargeFigures): Promise<void> {
+    return this.#dependencies.money.checkpoint(this.#call.hold, figures);
+  }
+
+  /**
+   * Resolves when the charge is durable, and with it its event and what is kept of the answer.
+   * @param errorCode set where the request failed although something of its answer is charged
+   * @param also what the endpoint keeps
+   */
+  settle(
+    figures: MeteredFigures,
+    status: 200 | 400 | 499,
+    errorCode: string | undefined,
+    kept?: KeptAnswer,
+    also?: StatementEffect,
+  ): Promise<void> {
+    if (kept?.claim.keepLarge !== undefined && isTooLarge(kept.body)) {
+      const { claim, body } = kept;
+      const small = { ...kept, body: null };
+      const keeping = claim.keepLarge!(body);
+      return keeping.then(() => this.settle(figures, status, errorCode, small, also));
+    }
+    const { money, idempotency } = this.#dependencies;
+    addHistory(figures, this.#call.log);
+    const settled = withStatus(figures, status);
+    this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
+    const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
+    const stored = bothEffects(result, also);
+    const event = this.#eventOf(settled, errorCode);
+    return traced(
+      this.#call.log.trace,
+      "settle",
+      event === undefined
+        ? money.settle(this.#call.hold, settled, stored)
+        : this.#settleWithEvent(settled, stored, event),
+    );
+  }
+
+  #eventOf(settled: SettlementFigures, errorCode?: string) {
+    const { hold, route } = this.#call;
+    return this.#dependencies.events?.ofCharge({ hold, route }, settled, errorCode);
+  }
+
+  /** A charge that is not written here. */
+  async toSettle(settled: SettlementFigures): Promise<UnwrittenCharge> {
+    const event = await this.#eventOf(settled);
+    const onWritten = () => {
+      if (event !== undefined) this.#dependencies.events!.noteWritten();
+    };
+    return { figures: settled, event, onWritten };
+  }
+
+  async #settleWithEvent(
+    settled: SettlementFigures,
+    stored: StatementEffect | undefined,
+    wanted: StatementEffect | Promise<StatementEffect | undefined>,
+  ): Promise<void> {
+    const { money, events } = this.#dependencies;
+    const event = await wanted;
+    await money.settle(this.#call.hold, settled, bothEffects(stored, event));
+    if (event !== undefined) events!.noteWritten();
+  }
+
+  /** Ends the hold behind a checkpoint of what never left: `figures` are those of no usage. */
+  waive(figures: MeteredFigures): Promise<void> {
+    this.#call.tokens?.end(0);
+    return this.#dependencies.money.settle(this.#call.hold, withStatus(figures, 408));
+  }
+
+  /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
+  release(): void {
+    this.#call.tokens?.end(0);
+    this.#dependencies.money.release(this.#call.hold);
+  }
+}
+
+/** What the provider bills the organization by its list prices, which nothing is charged for here. */
+function ownKeyDetails(ownKeyId: string, listNano: bigint): Record<string, unknown> {
+  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(listNano) };
+}
+
+function atMost(heldNano: bigint, nano: bigint): bigint {
+  return nano > heldNano ? heldNano : nano;
+}
+
+function isTooLarge(body: Uint8Array | null): body is Uint8Array {
+  return body !== null && body.byteLength > MAX_STORED_RESULT_BYTES;
+}
+
+/** A shorter wait is not worth its bytes. */
+const MIN_QUEUED_MS = 20;
+
+/** How the answer came about, where there is something to say. */
+function addHistory(
+  figures: MeteredFigures,
+  { firstTokenMs, queuedMs = 0, routing }: RequestFacts,
+): void {
+  const hasQueued = queuedMs >= MIN_QUEUED_MS;
+  if (firstTokenMs === undefined && !hasQueued && routing === undefined) return;
+  const details: Record<string, unknown> = { ...figures.details };
+  if (firstTokenMs !== undefined) details.first_token_ms = Math.round(firstTokenMs);
+  if (hasQueued) details.queue_ms = Math.round(queuedMs);
+  if (routing !== undefined) details.routing = routing;
+  figures.details = details;
+}
+
+/** The same object, so that a settlement copies nothing. */
+function withStatus(figures: MeteredFigures, status: 200 | 400 | 408 | 499): SettlementFigures {
+  figures.status = status;
+  return figures;
+}
+
+/** One text for all charges of a model and title: a batch compares it with its neighbours'. */
+const DESCRIPTIONS = new WeakMap<CatalogueModel, { title: string; text: string }>();
+
+function descriptionOf(title: string, model: CatalogueModel): string {
+  let description = DESCRIPTIONS.get(model);
+  if (description?.title !== title) {
+    description = { title, text: `${title}: ${model.id}` };
+    DESCRIPTIONS.set(model, description);
+  }
+  return description.text;
+}

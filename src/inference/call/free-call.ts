@@ -1,0 +1,154 @@
+import { GatewayError } from "../../lib/errors.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+import type { RateHeaders } from "./admission.ts";
+import { type ArrivedCall, ProviderCall } from "./call.ts";
+import type { AcceptedRequest } from "./endpoint.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+import { asCallerError } from "./routing/provider-error.ts";
+import type { PaidCall, PaidCallDependencies } from "./run-call.ts";
+
+type Arrived<Request> = Pick<
+  ArrivedCall<Request>,
+  "caller" | "takenRate" | "log" | "request" | "requestId" | "clientSignal"
+>;
+
+/** What a free call asks for. */
+export interface FreeQuestion<Request, Answer> {
+  /** Whether the candidate can be asked; if the first one cannot, or has no such route, the answer is made here. */
+  isAnsweredBy(candidate: Candidate): boolean;
+  /** Rejects with ProviderFailure. */
+  ask(call: ProviderCall, candidate: Candidate, request: Request): Promise<Answer>;
+  answerHere(): Promise<Answer>;
+}
+
+/** Failures behind which another provider may still answer. */
+const PASSING: ReadonlySet<ProviderFailure["kind"]> = new Set([
+  "rate_limited",
+  "timeout",
+  "unavailable",
+  "misconfigured",
+]);
+
+/**
+ * Calls that cost nothing, about the models of a paid endpoint: routed in the same way and counted against the rate
+ * of the key, but nothing is held, charged or reported. Their answers say nothing of how those of the paid
+ * endpoint come, so they do not bear on the health of its candidates.
+ */
+export class FreeCall<Request extends AcceptedRequest, Answer> {
+  readonly #dependencies: Pick<PaidCallDependencies, "admission" | "deadlines">;
+  readonly #paid: PaidCall<Request, unknown>;
+
+  constructor(
+    dependencies: Pick<PaidCallDependencies, "admission" | "deadlines">,
+    paid: PaidCall<Request, unknown>,
+  ) {
+    this.#dependencies = dependencies;
+    this.#paid = paid;
+  }
+
+  /** Rejects with the error of the step that refuses or fails it. */
+  async run(
+    arrived: Arrived<Request>,
+    question: FreeQuestion<Request, Answer>,
+  ): Promise<{ readonly answer: Answer; readonly headers: RateHeaders }> {
+    const { candidates } = await this.#paid.route(arrived);
+    const headers = await this.#dependencies.admission.takeRate(arrived);
+    arrived.log.headers = headers;
+    const [first] = candidates;
+    if (first === undefined) throw unavailable();
+    const answer = question.isAnsweredBy(first)
+      ? await this.#askInTurn(candidates, arrived, question)
+      : await question.answerHere();
+    return { answer, headers };
+  }
+
+  async #askInTurn(
+    candidates: readonly Candidate[],
+    { requestId, request, clientSignal }: Arrived<Request>,
+    question: FreeQuestion<Request, Answer>,
+  ): Promise<Answer> {
+    const call = new TimedCall(requestId);
+    clientSignal.addEventListener("abort", call);
+    const deadline = this.#dependencies.deadlines.add(() => call.expire());
+    try {
+      return await firstAnswer(
+        candidates.filter(question.isAnsweredBy),
+        (candidate) =>
+          onLiveConnection(call, candidate, () => question.ask(call, candidate, request)),
+        question,
+      );
+    } catch (cause) {
+      if (!call.isExpired) throw cause;
+      const message = "The provider did not respond in time.";
+      throw new GatewayError("provider_timeout", message, { cause });
+    } finally {
+      deadline.cancel();
+      clientSignal.removeEventListener("abort", call);
+    }
+  }
+}
+
+class TimedCall extends ProviderCall implements EventListenerObject {
+  isExpired = false;
+
+  constructor(requestId: string) {
+    super(requestId, false);
+  }
+
+  /** The client went away. */
+  handleEvent(): void {
+    this.abort();
+  }
+
+  expire(): void {
+    this.isExpired = true;
+    this.abort();
+  }
+}
+
+/** Statuses of a server without the route. */
+const WITHOUT_ROUTE: ReadonlySet<number | undefined> = new Set([404, 405, 501]);
+
+/** The first answer of a candidate, or the gateway's own if the last one has no route for the question. */
+async function firstAnswer<Answer>(
+  candidates: readonly Candidate[],
+  ask: (candidate: Candidate) => Promise<Answer>,
+  { answerHere }: Pick<FreeQuestion<never, Answer>, "answerHere">,
+): Promise<Answer> {
+  let failure: unknown = unavailable();
+  let lacksRoute = false;
+  for (const candidate of candidates) {
+    try {
+      return await ask(candidate);
+    } catch (error) {
+      if (!(error instanceof ProviderFailure)) throw error;
+      failure = asCallerError(error, [candidate.endpointId]);
+      lacksRoute = WITHOUT_ROUTE.has(error.status);
+      if (!PASSING.has(error.kind)) break;
+    }
+  }
+  if (lacksRoute) return answerHere();
+  throw failure;
+}
+
+/** Again on a new connection where the try was lost with one that had been used before. */
+async function onLiveConnection<Answer>(
+  call: ProviderCall,
+  candidate: Candidate,
+  ask: () => Promise<Answer>,
+): Promise<Answer> {
+  call.aimAt(candidate, { onNewConnection: false });
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof ProviderFailure) || !error.lostUsedConnection) throw error;
+    call.aimAt(candidate, { onNewConnection: true });
+    return ask();
+  }
+}
+
+function unavailable(): GatewayError {
+  return new GatewayError("no_provider_available", "No provider is available for this model.", {
+    retryAfterSeconds: 5,
+  });
+}

@@ -1,0 +1,255 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import type { RequestFacts } from "../../../lib/request-facts.ts";
+import type { FairWorkThread } from "../../../lib/work-thread.ts";
+import {
+  type ChatAnswer,
+  type ChatEvent,
+  type ClientCompletion,
+  type PieceReader,
+  ProviderFailure,
+} from "../../../providers/interface.ts";
+import { type Direction, type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
+import { plainText } from "../../guardrails/screening/plain-text.ts";
+import { type FoundRule, type Screened, screenJson, textsOf } from "../../guardrails/screening/screen-json.ts";
+import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
+import { GuardedEvents } from "./guarded-events.ts";
+import { type ScreenedCompletion, screenCompletion, screenLong } from "./screen-completion.ts";
+
+/** A work thread is asked to look through JSON that would hold the event loop. */
+export interface ScreenCall {
+  readonly kind: "screen.json";
+  readonly value: unknown;
+  readonly guardrails: readonly Guardrail[];
+  readonly on: Direction;
+}
+
+/** What decides about texts by a model. */
+export interface Moderation {
+  /** False where the text is not to pass. Rejects with 503 where that cannot be decided. */
+  passes(organizationId: string, text: string, signal: AbortSignal): Promise<boolean>;
+}
+
+export interface GuardDependencies {
+  readonly thread: Pick<FairWorkThread, "call">;
+  readonly moderation: Moderation | undefined;
+}
+
+interface GuardParts extends GuardDependencies {
+  readonly guardrails: readonly Guardrail[];
+  readonly organizationId: string;
+  readonly signal: AbortSignal;
+  readonly log: RequestFacts;
+}
+
+/** Characters times the cost of all rules that are looked through on the event loop: some milliseconds. */
+const MAX_WORK_ON_LOOP = 16_384;
+
+/** The guardrails of one call, and what they have found. */
+export class CallGuard {
+  readonly guardrails: readonly Guardrail[];
+  /** Set where the output is blocked, or a stream's could not be decided about. */
+  block: GatewayError | undefined;
+  readonly #parts: GuardParts;
+  readonly #output: readonly ScreeningRule[];
+
+  constructor(parts: GuardParts) {
+    this.#parts = parts;
+    this.guardrails = parts.guardrails;
+    this.#output = rulesFor(parts.guardrails, "output");
+  }
+
+  /** Whether an answer has to be looked through. */
+  get screensOutput(): boolean {
+    return this.#output.length > 0 || this.#moderated("output") !== undefined;
+  }
+
+  /** Whether a request has to be looked through. */
+  get screensInput(): boolean {
+    return rulesFor(this.guardrails, "input").length > 0 || this.#moderated("input") !== undefined;
+  }
+
+  /** A body with what is redacted in it. Rejects with 400 where it is blocked. */
+  async input(body: unknown): Promise<unknown> {
+    const screened = await this.#json(body, "input");
+    this.noteInput(screened);
+    if (this.#moderated("input") !== undefined) await this.moderateInput(textsOf(screened.value));
+    return screened.value;
+  }
+
+  /** Rejects with 400 where a model decides against the texts of a request. */
+  async moderateInput(texts: string): Promise<void> {
+    const rule = this.#moderated("input");
+    if (rule === undefined || (await this.#passes(texts))) return;
+    this.noteInput({ isBlocked: true, hits: [rule] });
+  }
+
+  /** What a thread has found in a body. Throws 400 where it is blocked. */
+  noteInput({ isBlocked, hits }: Pick<Screened<unknown>, "isBlocked" | "hits">): void {
+    this.#note(hits, "input");
+    if (isBlocked) throw blockedBy(hits, "request");
+  }
+
+  /** A streamed answer as its client may have it. */
+  events(reader: PieceReader<readonly ChatEvent[]>): PieceReader<readonly ChatEvent[]> {
+    if (!this.screensOutput) return reader;
+    const rule = this.#moderated("output");
+    return new GuardedEvents(reader, {
+      rules: this.#output,
+      holdsAll: rule !== undefined,
+      moderate: async (text) => {
+        const passes = await this.#passes(text).catch((error) => this.#undecided(error));
+        if (!passes && rule !== undefined) this.#note([rule], "output");
+        return passes;
+      },
+      found: (hits) => this.#note(hits, "output"),
+      blocked: () => {
+        this.block = blockedBy(this.#outputHits, "answer");
+        return new ProviderFailure("content_policy", this.block.message);
+      },
+    });
+  }
+
+  /** An answer that has begun ends with it, as a blocked one does. */
+  #undecided(error: unknown): never {
+    if (error instanceof GatewayError && error.code === "moderation_unavailable") {
+      this.block = error;
+    }
+    throw error;
+  }
+
+  /**
+   * A whole answer. One that is blocked stays as it is, so that its usage is known, and `block` is set: nothing of it
+   * may leave.
+   */
+  async answer(answer: ChatAnswer): Promise<ChatAnswer> {
+    if (!this.screensOutput || answer.kind === "events" || answer.kind === "stream") return answer;
+    if (answer.kind === "completion") {
+      return {
+        kind: "completion",
+        read: async (options) => this.#completion(await answer.read(options)),
+      };
+    }
+    if (answer.kind === "typed-completion" && this.#isShort(answer, this.#output)) {
+      return this.#typed(screenCompletion(answer, this.#output));
+    }
+    if (answer.kind === "typed-completion") {
+      const { value, ...found } = await this.#json(answer, "output");
+      return this.#typed({ ...found, completion: value as typeof answer });
+    }
+    return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
+  }
+
+  /** What is added to a whole answer; `block` is set where it must not leave. */
+  async added(value: unknown): Promise<unknown> {
+    const { value: screened, ...found } = await this.#json(value, "output");
+    this.#noteOutput(found);
+    return screened;
+  }
+
+  /** Texts that answer a request in another form; `block` is set where they must not leave. */
+  async output<Value>(value: Value): Promise<Value> {
+    const screened = await this.added(value);
+    await this.#moderateOutput(screened);
+    return screened as Value;
+  }
+
+  async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
+    this.#noteOutput({ isBlocked, hits });
+    await this.#moderateOutput(completion.choices);
+    return completion;
+  }
+
+  async #completion(completion: ClientCompletion): Promise<ClientCompletion> {
+    const { body } = completion;
+    const isLong = body instanceof Uint8Array;
+    const parsed = isLong
+      ? (JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown>)
+      : body;
+    const screened = { ...parsed, choices: await this.output(parsed.choices) };
+    return {
+      ...completion,
+      body: isLong ? new TextEncoder().encode(JSON.stringify(screened)) : screened,
+    };
+  }
+
+  async #moderateOutput(value: unknown): Promise<void> {
+    const rule = this.#moderated("output");
+    if (rule === undefined || this.block !== undefined) return;
+    if (!(await this.#passes(textsOf(value)))) this.#noteOutput({ isBlocked: true, hits: [rule] });
+  }
+
+  #noteOutput({ isBlocked, hits }: Pick<Screened<unknown>, "isBlocked" | "hits">): void {
+    this.#note(hits, "output");
+    if (isBlocked) this.block = blockedBy(hits, "answer");
+  }
+
+  async #json(value: unknown, on: Direction): Promise<Screened<unknown>> {
+    const rules = rulesFor(this.guardrails, on);
+    if (rules.length === 0) return { value, isBlocked: false, hits: [] };
+    if (this.#isShort(value, rules)) return screenJson(value, rules);
+    const { thread, organizationId, signal } = this.#parts;
+    const call: ScreenCall = { kind: "screen.json", value, guardrails: this.guardrails, on };
+    return thread.call<Screened<unknown>>(organizationId, call, signal);
+  }
+
+  #isShort(value: unknown, rules: readonly ScreeningRule[]): boolean {
+    const cost = rules.reduce((sum, { detector }) => sum + detector.cost, 0);
+    return isShorterThan(value, MAX_WORK_ON_LOOP / Math.max(1, cost)) >= 0;
+  }
+
+  #moderated(on: Direction): FoundRule | undefined {
+    for (const { id, rules } of this.guardrails) {
+      const rule = rules.find(({ type, on: directions }) => {
+        return type === "moderation" && directions.includes(on);
+      });
+      if (rule !== undefined) return { guardrail: id, type: "moderation", action: "block" };
+    }
+    return undefined;
+  }
+
+  async #passes(text: string): Promise<boolean> {
+    const { moderation, organizationId, signal } = this.#parts;
+    if (text.trim() === "") return true;
+    if (moderation !== undefined) {
+      // A model that moderates may read styled letters as something else than the one that answers.
+      return moderation.passes(organizationId, plainText(text)?.text ?? text, signal);
+    }
+    const message = "A guardrail asks for moderation, and no model is configured for it.";
+    throw new GatewayError("moderation_unavailable", message);
+  }
+
+  #note(hits: readonly FoundRule[], direction: Direction): void {
+    if (hits.length === 0) return;
+    const { log } = this.#parts;
+    log.guardrailHits ??= [];
+    for (const { guardrail, type, action } of hits) {
+      const hit = { guardrail, type, action, direction };
+      if (!log.guardrailHits.some((noted) => Bun.deepEquals(noted, hit))) {
+        log.guardrailHits.push(hit);
+      }
+    }
+  }
+
+  get #outputHits(): readonly FoundRule[] {
+    const { guardrailHits = [] } = this.#parts.log;
+    return guardrailHits.filter(({ direction }) => direction === "output") as readonly FoundRule[];
+  }
+}
+
+function blockedBy(hits: readonly FoundRule[], what: string): GatewayError {
+  const hit = hits.find(({ action }) => action === "block") ?? hits[0]!;
+  const message = `The ${what} was blocked by the guardrail ${hit.guardrail}: a rule of type ${hit.type} matched.`;
+  return new GatewayError("content_policy_violation", message, { param: null });
+}
+
+/** What is left of so many characters behind all texts of a value; below 0 where they are more. */
+function isShorterThan(value: unknown, most: number): number {
+  let left = most;
+  if (typeof value === "string") return left - value.length;
+  if (typeof value !== "object" || value === null) return left - 8;
+  for (const member of Object.values(value)) {
+    left = isShorterThan(member, left);
+    if (left < 0) return left;
+  }
+  return left - 8;
+}

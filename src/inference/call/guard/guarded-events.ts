@@ -1,0 +1,185 @@
+import { turnOfLoop } from "../../../lib/turn-of-loop.ts";
+import {
+  type ChatEvent,
+  nextPiece,
+  type PieceReader,
+  type ProviderFailure,
+} from "../../../providers/interface.ts";
+import { answerBytes } from "../../../providers/typed-answers.ts";
+import { type FoundRule, JsonScreen, textsOf } from "../../guardrails/screening/screen-json.ts";
+import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
+import { ChoiceScreen } from "./choice-screen.ts";
+
+type Batch = readonly ChatEvent[];
+
+/** Looked through in one go; the event loop has its turn before more is. */
+const MAX_PIECE_CHARACTERS = 8_192;
+
+export interface EventsGuard {
+  readonly rules: readonly ScreeningRule[];
+  /** Whether a model decides about the text as a whole, at its end. */
+  readonly holdsAll: boolean;
+  /** Resolves with false where the text must not leave. */
+  moderate(text: string): Promise<boolean>;
+  found(hits: readonly FoundRule[]): void;
+  /** What an answer fails with that is blocked. */
+  blocked(): ProviderFailure;
+}
+
+/**
+ * An answer in events as its client may have it. It ends with an error where it is blocked; the provider is stopped
+ * then. What is held back is counted when it comes: the provider has produced it.
+ */
+export class GuardedEvents implements PieceReader<Batch> {
+  readonly #inner: PieceReader<Batch>;
+  readonly #guard: EventsGuard;
+  readonly #json: JsonScreen;
+  readonly #choices = new Map<number, ChoiceScreen>();
+  /** By choice, what waits for a model's decision. */
+  readonly #waiting = new Map<number, ChatEvent[]>();
+  #isOver = false;
+  /** What comes last. */
+  #end: Batch | undefined;
+
+  constructor(inner: PieceReader<Batch>, guard: EventsGuard) {
+    this.#inner = inner;
+    this.#guard = guard;
+    this.#json = new JsonScreen(guard.rules);
+  }
+
+  get isOver(): boolean {
+    return this.#isOver && this.#end === undefined;
+  }
+
+  async read(): Promise<{ done: boolean; value?: Batch }> {
+    const end = this.#end;
+    this.#end = undefined;
+    if (end !== undefined) return { done: false, value: end };
+    while (!this.#isOver) {
+      const batch = await nextPiece(this.#inner);
+      if (batch === undefined) break;
+      const events = await this.#take(batch);
+      if (events.length > 0) return { done: false, value: events };
+      if (this.#end !== undefined) return this.read();
+    }
+    this.#isOver = true;
+    return { done: true };
+  }
+
+  cancel(): Promise<void> {
+    this.#isOver = true;
+    this.#end = undefined;
+    return this.#inner.cancel();
+  }
+
+  async #take(batch: Batch): Promise<ChatEvent[]> {
+    const shown: ChatEvent[] = [];
+    for (const event of batch) {
+      for (const piece of inPieces(event)) {
+        const events = this.#screened(piece);
+        if (this.#guard.holdsAll && !this.#json.isBlocked)
+          shown.push(...(await this.#decided(piece, events)));
+        else shown.push(...events);
+        if (this.#json.isBlocked) {
+          this.#block();
+          return shown.filter(({ type }) => type === "withheld" || type === "usage");
+        }
+        if (piece !== event) await turnOfLoop();
+      }
+    }
+    this.#guard.found(this.#json.hits);
+    return shown;
+  }
+
+  /** The error comes by itself, behind what has come: with that the answer has begun, so that it is charged. */
+  #block(): void {
+    this.#isOver = true;
+    this.#guard.found(this.#json.hits);
+    this.#inner.cancel().catch(() => undefined);
+    this.#end = [{ type: "error", failure: this.#guard.blocked() }];
+  }
+
+  #screened(event: ChatEvent): ChatEvent[] {
+    if (event.type === "usage" || event.type === "error" || event.type === "withheld") {
+      return [event];
+    }
+    const choice = this.#choiceOf(event.choice);
+    if (event.type === "finish") return [...choice.end(), event];
+    if (event.type === "image") return [event];
+    if (event.type === "tool_run") {
+      const item = this.#json.walk(event.item, false) as typeof event.item;
+      return [...choice.flush(), { ...event, item }];
+    }
+    if (event.type === "foreign_item") {
+      const bytes = answerBytes(event);
+      // A piece of a text, which comes whole at the end of its item.
+      if (bytes > 0) return [{ type: "withheld", choice: event.choice, bytes }];
+      const fields = this.#json.walk(event.fields, false) as typeof event.fields;
+      return [...choice.flush(), { ...event, fields }];
+    }
+    const withheld: ChatEvent = {
+      type: "withheld",
+      choice: event.choice,
+      bytes: answerBytes(event),
+    };
+    if (event.type !== "tool_call") return [withheld, ...choice.take(event)];
+    choice.takeCall(event);
+    return [withheld];
+  }
+
+  #choiceOf(index: number): ChoiceScreen {
+    let choice = this.#choices.get(index);
+    if (choice === undefined) {
+      choice = new ChoiceScreen(index, this.#guard.rules, this.#json);
+      this.#choices.set(index, choice);
+    }
+    return choice;
+  }
+
+  /** What leaves of one choice's events: at its end all of them, or none. What ends with an error never leaves. */
+  async #decided(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
+    const passed: ChatEvent[] = [];
+    for (const one of events) {
+      if (one.type === "withheld" || one.type === "usage" || one.type === "error") passed.push(one);
+      else this.#waitingOf(one.choice).push(one);
+    }
+    if (event.type !== "finish") return passed;
+    const waiting = this.#waitingOf(event.choice);
+    this.#waiting.delete(event.choice);
+    if (await this.#guard.moderate(waiting.map(textOf).join(""))) return [...passed, ...waiting];
+    this.#json.isBlocked = true;
+    return passed;
+  }
+
+  #waitingOf(choice: number): ChatEvent[] {
+    let waiting = this.#waiting.get(choice);
+    if (waiting === undefined) {
+      waiting = [];
+      this.#waiting.set(choice, waiting);
+    }
+    return waiting;
+  }
+}
+
+function textOf(event: ChatEvent): string {
+  if (event.type === "tool_call") return `\n${event.name ?? ""} ${event.arguments ?? ""}`;
+  if (event.type === "tool_run") return `\n${textsOf(event.item)}\n`;
+  if (event.type === "foreign_item") return `\n${textsOf(event.fields)}\n`;
+  return "text" in event ? event.text : "";
+}
+
+/** A provider may send a long text at once. */
+function inPieces(event: ChatEvent): readonly ChatEvent[] {
+  if (!("text" in event) || event.text.length <= MAX_PIECE_CHARACTERS) return [event];
+  const { text } = event;
+  const { length } = text;
+  const pieces: ChatEvent[] = [];
+  for (let at = 0; at < length; at += MAX_PIECE_CHARACTERS) {
+    const isLast = at + MAX_PIECE_CHARACTERS >= length;
+    const part = text.slice(at, at + MAX_PIECE_CHARACTERS);
+    const { type, choice, item } = event;
+    const place = item === undefined ? { type, choice } : { type, choice, item };
+    pieces.push(isLast ? { ...event, text: part } : { ...place, text: part });
+  }
+  return pieces;
+}

@@ -1,0 +1,94 @@
+import type { TypedChoice, TypedCompletion } from "../../../providers/interface.ts";
+import { CompletionRender } from "../../../providers/thread-work.ts";
+import { type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
+import { type FoundRule, JsonScreen } from "../../guardrails/screening/screen-json.ts";
+import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
+import { ChoiceScreen } from "./choice-screen.ts";
+
+export interface ScreenedCompletion {
+  readonly completion: TypedCompletion;
+  readonly isBlocked: boolean;
+  readonly hits: readonly FoundRule[];
+}
+
+/** A whole typed answer with what is redacted. */
+export function screenCompletion(
+  completion: TypedCompletion,
+  rules: readonly ScreeningRule[],
+): ScreenedCompletion {
+  const json = new JsonScreen(rules);
+  const choices = completion.choices.map((choice, at) => screenChoice(choice, at, rules, json));
+  const { isBlocked, hits } = json;
+  return { completion: isBlocked ? completion : { ...completion, choices }, isBlocked, hits };
+}
+
+function screenChoice(
+  choice: TypedChoice,
+  at: number,
+  rules: readonly ScreeningRule[],
+  json: JsonScreen,
+): TypedChoice {
+  const { text, reasoning, reasoningDetails, refusal, toolCalls, annotations, pieces } = choice;
+  const thought = reasoning === undefined ? undefined : json.text(reasoning);
+  // They would bring back what was taken out of the reasoning, and their signatures are of all of it.
+  const details =
+    thought === reasoning ? screenedDetails(reasoningDetails, rules, json) : undefined;
+  const { reasoningDetails: _, logprobs: __, ...rest } = choice;
+  return {
+    ...rest,
+    text: text === undefined ? undefined : json.text(text),
+    reasoning: thought,
+    refusal: refusal === undefined ? undefined : json.text(refusal),
+    ...(details !== undefined && { reasoningDetails: details }),
+    ...(toolCalls !== undefined && {
+      toolCalls: toolCalls.map((call) => ({
+        ...call,
+        name: json.text(call.name),
+        arguments: json.jsonText(call.arguments),
+      })),
+    }),
+    ...(annotations !== undefined && {
+      annotations: json.walk(annotations, false) as readonly unknown[],
+    }),
+    ...(pieces !== undefined && { pieces: screenedPieces(pieces, at, rules, json) }),
+  };
+}
+
+function screenedDetails(
+  details: TypedChoice["reasoningDetails"],
+  rules: readonly ScreeningRule[],
+  json: JsonScreen,
+): TypedChoice["reasoningDetails"] {
+  if (details === undefined) return undefined;
+  const apart = new JsonScreen(rules);
+  apart.walk(details, false);
+  for (const hit of apart.hits) json.add(hit);
+  if (apart.isBlocked) json.isBlocked = true;
+  return apart.hits.length === 0 ? details : undefined;
+}
+
+function screenedPieces(
+  pieces: NonNullable<TypedChoice["pieces"]>,
+  at: number,
+  rules: readonly ScreeningRule[],
+  json: JsonScreen,
+): NonNullable<TypedChoice["pieces"]> {
+  const screen = new ChoiceScreen(at, rules, json);
+  const screened = pieces.flatMap((piece) => {
+    if (piece.type === "tool_call") screen.takeCall(piece);
+    else if (piece.type === "text" || piece.type === "reasoning" || piece.type === "refusal") {
+      return screen.take(piece);
+    } else if (piece.type === "foreign_item") {
+      return [{ ...piece, fields: json.walk(piece.fields, false) as typeof piece.fields }];
+    } else return [piece];
+    return [];
+  });
+  return [...screened, ...screen.end()];
+}
+
+/** Of an answer that is too long for the event loop. */
+export const screenLong = new CompletionRender(
+  import.meta.url,
+  (completion, { guardrails }: { readonly guardrails: readonly Guardrail[] }): ScreenedCompletion =>
+    screenCompletion(completion, rulesFor(guardrails, "output")),
+);

@@ -1,0 +1,84 @@
+import type { Database } from "../../../../db/client.ts";
+import { type IdempotencyClaim, runningIdempotencyKeys } from "../../../../db/queries/idempotency.ts";
+import type { Clock } from "../../../lib/clock.ts";
+
+const POLL_MS = 50;
+
+type UsedKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+
+export interface RunningCallsDependencies {
+  readonly sql: Database;
+  readonly clock: Clock;
+  /** The gateway stops, and the time of running calls is up. */
+  isCutShort(): boolean;
+}
+
+interface Watched {
+  readonly key: UsedKey;
+  readonly waiting: Set<() => void>;
+}
+
+/**
+ * Looks whether calls still run, on whatever instance, for all that wait for them here: with one query at a
+ * time, however many wait, that neither writes nor locks.
+ */
+export class RunningCalls {
+  readonly #dependencies: RunningCallsDependencies;
+  readonly #watched = new Map<string, Watched>();
+  #isLooking = false;
+
+  constructor(dependencies: RunningCallsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /**
+   * Resolves when no call runs under the key any more, or may not; or the client goes; or the gateway stops;
+   * or after `forMs`.
+   */
+  async ended(key: UsedKey, signal: AbortSignal, forMs: number): Promise<void> {
+    const name = nameOf(key);
+    const watched = this.#watched.get(name) ?? { key, waiting: new Set() };
+    this.#watched.set(name, watched);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wake = () => resolve();
+    watched.waiting.add(wake);
+    signal.addEventListener("abort", wake);
+    if (signal.aborted) wake();
+    const cancelTimer = this.#dependencies.clock.after(forMs, wake);
+    this.#lookSoon();
+    await promise;
+    cancelTimer();
+    signal.removeEventListener("abort", wake);
+    watched.waiting.delete(wake);
+    if (watched.waiting.size === 0) this.#watched.delete(name);
+  }
+
+  #lookSoon(): void {
+    if (this.#isLooking || this.#watched.size === 0) return;
+    this.#isLooking = true;
+    this.#dependencies.clock.after(POLL_MS, async () => {
+      const asked = [...this.#watched.values()];
+      const isRunning = await this.#look(asked.map(({ key }) => key));
+      const isCutShort = this.#dependencies.isCutShort();
+      asked.forEach(({ waiting }, n) => {
+        if (isCutShort || !isRunning(n)) for (const wake of waiting) wake();
+      });
+      this.#isLooking = false;
+      this.#lookSoon();
+    });
+  }
+
+  /** Where the database does not tell, each finds out by itself. */
+  async #look(keys: readonly UsedKey[]): Promise<(n: number) => boolean> {
+    try {
+      const running = await runningIdempotencyKeys(this.#dependencies.sql, keys);
+      return (n) => running.has(n);
+    } catch {
+      return () => false;
+    }
+  }
+}
+
+function nameOf({ keyId, idempotencyKey }: UsedKey): string {
+  return `${keyId} ${idempotencyKey}`;
+}

@@ -1,0 +1,210 @@
+import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
+import type { Clock } from "../../../lib/clock.ts";
+import { FairQueue, placesLeftFree, SharedRoom } from "../../../lib/fair-share.ts";
+import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
+
+/** A candidate's limits: of its provider, of its endpoint, or both. */
+export type CallLimits = readonly ParallelLimit[];
+
+/** Calls that wait for one endpoint. */
+const MAX_WAITING_FOR_ONE = 500;
+
+interface CallSlotsOptions {
+  readonly slots: ParallelSlots;
+  readonly clock: Clock;
+  /** How long a call waits in all; 0: none waits. */
+  readonly maxWaitMs: number;
+}
+
+/** A call that waits for a place at any of several endpoints. */
+interface Waiting {
+  readonly owner: string;
+  readonly options: readonly CallLimits[];
+  /** Of the option whose places it got; undefined where it waits no longer. */
+  end(option: number | undefined): void;
+  isOver: boolean;
+}
+
+/**
+ * The places of calls within the limits of providers and endpoints. In this process organizations that wait for an
+ * endpoint are served in turn, and calls that ask for it later wait after those of their organization; over several
+ * instances chance decides. Calls that spare half of the places come after all others.
+ */
+export class CallSlots {
+  readonly maxWaitMs: number;
+  readonly #slots: ParallelSlots;
+  readonly #clock: Clock;
+  readonly #waiting = new FairQueue<Waiting>();
+  readonly #waitingLast = new FairQueue<Waiting>();
+  /** Calls that wait, by endpoint. */
+  readonly #waitingRooms = new Map<string, SharedRoom>();
+  /** Places that calls of this process hold, by limit and organization. */
+  readonly #held = new Map<string, number>();
+  /** Limits within which a place may have become free. */
+  readonly #freed = new Set<string>();
+  #isServing = false;
+
+  constructor({ slots, clock, maxWaitMs }: CallSlotsOptions) {
+    this.#slots = slots;
+    this.#clock = clock;
+    this.maxWaitMs = maxWaitMs;
+    slots.onFree((limitId) => this.#noteFree(limitId));
+  }
+
+  /** Calls that wait. */
+  get waiting(): number {
+    return this.#waiting.size + this.#waitingLast.size;
+  }
+
+  /** Takes a place within each limit for an organization, or none. */
+  take(owner: string, limits: CallLimits): boolean | Promise<boolean> {
+    return this.#isAwaited(owner, limits) ? false : this.#takeShare(owner, limits);
+  }
+
+  /** Gives back what `take` or `wait` took. */
+  release(owner: string, limits: CallLimits): void {
+    this.#note(owner, limits, -1);
+    this.#slots.release(limits);
+  }
+
+  /**
+   * Waits until one of the options has a place, which is taken then; resolves with its position. Resolves with
+   * undefined if the time is up, the call is aborted, or too many wait already, of all organizations or of this one.
+   */
+  wait(
+    owner: string,
+    options: readonly CallLimits[],
+    abort: AbortNotice,
+    withinMs: number,
+  ): Promise<number | undefined> {
+    if (abort.aborted || withinMs <= 0) return Promise.resolve(undefined);
+    const open = options.filter((limits) => this.#waitingRoomOf(limits).tryTake(owner));
+    if (open.length === 0) return Promise.resolve(undefined);
+    const { promise, resolve } = Promise.withResolvers<number | undefined>();
+    const listener = { handleEvent: () => waiting.end(undefined) };
+    const cancel = this.#clock.after(withinMs, () => waiting.end(undefined));
+    const queue = open.some(sparesHalf) ? this.#waitingLast : this.#waiting;
+    const waiting: Waiting = {
+      owner,
+      options: open,
+      isOver: false,
+      end: (option) => {
+        if (waiting.isOver) return;
+        waiting.isOver = true;
+        cancel();
+        abort.removeEventListener("abort", listener);
+        if (option === undefined) queue.remove(owner, waiting);
+        else queue.take(owner, waiting);
+        for (const limits of open) this.#leaveWaitingRoom(owner, limits);
+        resolve(option === undefined ? undefined : options.indexOf(open[option]!));
+      },
+    };
+    abort.addEventListener("abort", listener);
+    queue.push(owner, waiting);
+    // A place may have become free since it was refused.
+    for (const { id } of open.flat()) this.#noteFree(id);
+    return promise;
+  }
+
+  #waitingRoomOf(limits: CallLimits): SharedRoom {
+    const name = nameOf(limits);
+    const found = this.#waitingRooms.get(name);
+    if (found !== undefined) return found;
+    const room = new SharedRoom(MAX_WAITING_FOR_ONE);
+    this.#waitingRooms.set(name, room);
+    return room;
+  }
+
+  #leaveWaitingRoom(owner: string, limits: CallLimits): void {
+    const room = this.#waitingRoomOf(limits);
+    room.free(owner);
+    if (room.taken === 0) this.#waitingRooms.delete(nameOf(limits));
+  }
+
+  /** Returns true if calls wait for the endpoint that come before a new one of this organization. */
+  #isAwaited(owner: string, limits: CallLimits): boolean {
+    if (sparesHalf(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
+    const room = this.#waitingRooms.get(nameOf(limits));
+    if (room === undefined) return false;
+    const held = this.#heldBy(owner, limits);
+    for (const other of room.holders) if (this.#heldBy(other, limits) <= held) return true;
+    return false;
+  }
+
+  /** Takes places, and leaves some free for others if the organization holds several. */
+  #takeShare(owner: string, limits: CallLimits): boolean | Promise<boolean> {
+    const taken = this.#slots.take(this.#sharing(owner, limits));
+    if (!(taken instanceof Promise)) {
+      if (taken) this.#note(owner, limits, 1);
+      return taken;
+    }
+    return taken.then((isTaken) => {
+      if (isTaken) this.#note(owner, limits, 1);
+      return isTaken;
+    });
+  }
+
+  #sharing(owner: string, limits: CallLimits): CallLimits {
+    const spares = placesLeftFree(this.#heldBy(owner, limits) + 1);
+    return spares === 0 ? limits : limits.map((limit) => ({ ...limit, spares }));
+  }
+
+  #heldBy(owner: string, limits: CallLimits): number {
+    return Math.max(...limits.map(({ id }) => this.#held.get(`${id}\n${owner}`) ?? 0));
+  }
+
+  #note(owner: string, limits: CallLimits, change: 1 | -1): void {
+    for (const { id } of limits) {
+      const name = `${id}\n${owner}`;
+      const held = (this.#held.get(name) ?? 0) + change;
+      if (held === 0) this.#held.delete(name);
+      else this.#held.set(name, held);
+    }
+  }
+
+  #noteFree(limitId: string): void {
+    if (this.waiting === 0) return;
+    this.#freed.add(limitId);
+    if (this.#isServing) return;
+    this.#isServing = true;
+    void this.#serve();
+  }
+
+  async #serve(): Promise<void> {
+    while (this.#freed.size > 0) {
+      const freed = [...this.#freed].map((id) => ({ id, max: 1 }));
+      this.#freed.clear();
+      const loadOf = (owner: string) => this.#heldBy(owner, freed);
+      /** Endpoints that turned out to be full, by the places that calls leave free. */
+      const full = new Set<string>();
+      for (const waiting of [
+        ...this.#waiting.inTurn(loadOf),
+        ...this.#waitingLast.inTurn(loadOf),
+      ]) {
+        for (const [at, limits] of waiting.options.entries()) {
+          if (!limits.some(({ id }) => freed.some((one) => one.id === id))) continue;
+          const { owner } = waiting;
+          const name = `${nameOf(limits)}\n${placesLeftFree(this.#heldBy(owner, limits) + 1)}`;
+          if (waiting.isOver || full.has(name)) continue;
+          if (!(await this.#takeShare(owner, limits))) full.add(name);
+          else if (waiting.isOver) this.release(owner, limits);
+          else waiting.end(at);
+        }
+      }
+    }
+    this.#isServing = false;
+  }
+}
+
+function sparesHalf(limits: CallLimits): boolean {
+  return limits[0]!.sparesHalf === true;
+}
+
+function idsOf(limits: CallLimits): string {
+  return limits.length === 1 ? limits[0]!.id : limits.map(({ id }) => id).join("\n");
+}
+
+/** Of the queue for an endpoint, in which only calls of one kind wait. */
+function nameOf(limits: CallLimits): string {
+  return sparesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
+}

@@ -1,0 +1,58 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import type { Candidate, LackedFields, RoutePlan } from "./plan-route.ts";
+
+/** What a candidate lacks that the request cannot do without. */
+export interface Barrier {
+  /** A field, or a kind of parts. */
+  readonly name: string;
+  /** Where it stands in the request. */
+  readonly param: string;
+}
+
+export interface Lack extends LackedFields {
+  readonly barrier: Barrier | undefined;
+}
+
+/**
+ * The plan without the candidates that cannot serve the request, and with what the others lack of it. Throws
+ * 400 unsupported_parameter where none is left.
+ */
+export function planByLacks(plan: RoutePlan, lackOf: (candidate: Candidate) => Lack): RoutePlan {
+  if (plan.candidates.length === 0) return plan;
+  const candidates: Candidate[] = [];
+  const lacked = new Map<Candidate, LackedFields>();
+  const barriers: Barrier[] = [];
+  const skipped = [...(plan.skipped ?? [])];
+  for (const candidate of plan.candidates) {
+    const lack = lackOf(candidate);
+    if (lack.barrier !== undefined) {
+      barriers.push(lack.barrier);
+      skipped.push({ placeId: candidate.placeId, reason: `lacks_${lack.barrier.name}` });
+      continue;
+    }
+    candidates.push(candidate);
+    if (lack.leftOut.length > 0 || lack.listed.length > 0) lacked.set(candidate, lack);
+  }
+  if (candidates.length === 0) throw unsupported(barriers, plan);
+  if (barriers.length === 0 && lacked.size === 0) return plan;
+  const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
+  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
+}
+
+const MAX_SHOWN_CHARACTERS = 100;
+
+/** Names the field that most candidates lack. */
+function unsupported(barriers: readonly Barrier[], plan: RoutePlan): GatewayError {
+  const count = (param: string) => barriers.filter((one) => one.param === param).length;
+  const { name, param } = barriers.reduce((most, one) =>
+    count(one.param) > count(most.param) ? one : most,
+  );
+  const models = plan.models.map(({ id }) => id).join(", ");
+  const everywhere = count(param) === barriers.length;
+  const place = JSON.stringify(param.slice(0, MAX_SHOWN_CHARACTERS));
+  const shown = param.endsWith(name) ? place : `${name} (${place})`;
+  const what = everywhere
+    ? `${shown} is not supported by ${models} at any of its providers.`
+    : `No provider of ${models} supports all fields of the request; most lack ${shown}.`;
+  return new GatewayError("unsupported_parameter", what, { param });
+}

@@ -1,0 +1,342 @@
+import type { ApiKeyRecord } from "../../../lib/api-key-record.ts";
+import type {
+  CatalogueModel,
+  ModelCategory,
+  ModelEndpoint,
+  ModelPrices,
+  ModelTerms,
+  ToolPrices,
+} from "../../../lib/catalogue-model.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
+import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
+import type { CallLimits } from "./call-slots.ts";
+import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
+import type { KnownOwnKeys } from "./own-keys.ts";
+import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
+import { unknownModel } from "./unknown-model.ts";
+
+/** One place where a call can be tried. */
+export interface Candidate {
+  readonly model: CatalogueModel;
+  /** The prices and limits of the model at this provider. */
+  readonly terms: ModelTerms;
+  readonly providerId: string;
+  readonly provider: Provider;
+  /** The name the provider knows the model by. */
+  readonly upstreamModel: string;
+  /** Provider and model there. */
+  readonly placeId: string;
+  /** Names the endpoint's actor: the place and, of a provider with several keys, the key. */
+  readonly endpointId: string;
+  /** The place's share of the calls, where the configuration states one. */
+  readonly weight?: number | undefined;
+  /** Absent where the provider has one key. */
+  readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
+  /** How many calls may run there at once; absent where the configuration states nothing. */
+  readonly limits?: CallLimits | undefined;
+  /** Called with the organization's own key, which its provider bills. */
+  readonly ownKeyId?: string | undefined;
+  /** Where the gateway runs tools for the model: what they cost, which the organization's own key does not pay. */
+  readonly toolPrices?: ToolPrices | undefined;
+}
+
+export interface RoutePlan {
+  /** Each model once, in order. */
+  readonly models: readonly CatalogueModel[];
+  /** In the order in which they are tried. */
+  readonly candidates: readonly Candidate[];
+  /** What the order is by, where that is not the configuration. */
+  readonly sortedBy?: string | undefined;
+  /** Places that could serve a model of the request and are not tried. */
+  readonly skipped?: readonly SkippedPlace[] | undefined;
+  /** By candidate, what it lacks of the request; absent where none lacks anything. */
+  readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
+  /** Candidates that get the prompt cut to what they take; absent if the request does not ask for that. */
+  readonly transformed?: Set<Candidate>;
+}
+
+export interface SkippedPlace {
+  readonly placeId: string;
+  /** In a word: "ignored". */
+  readonly reason: string;
+}
+
+/** Fields of a request that a candidate does not have. */
+export interface LackedFields {
+  /** Fields that are not sent in the request's own form. */
+  readonly leftOut: readonly string[];
+  /** What is reported to the caller: fields, or members of them, that asked for something. */
+  readonly listed: readonly string[];
+}
+
+/** Models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
+export function resolveModels(
+  index: ModelIndex,
+  preferences: Pick<RoutePreferences, "models" | "modelsField">,
+  categories: readonly ModelCategory[],
+  alsoServed?: string,
+): CatalogueModel[] {
+  const models = new Set<CatalogueModel>();
+  for (const name of preferences.models) {
+    const model = index.resolve(name);
+    if (model === undefined || !model.isActive) {
+      throw unknownModel(index, name, preferences.modelsField);
+    }
+    const isServed =
+      categories.includes(model.category) ||
+      (alsoServed !== undefined && model.capabilities.includes(alsoServed));
+    if (!isServed) {
+      throw new GatewayError(
+        "unsupported_model",
+        `The model ${shown(model.id)} is of the category ${model.category} and cannot serve this endpoint.`,
+        { param: preferences.modelsField },
+      );
+    }
+    models.add(model);
+  }
+  return [...models];
+}
+
+/**
+ * Throws 403 model_not_allowed where the key is restricted to other models. A key that may use a model may
+ * use each of its endpoints by the provider's own name; one that may use such an endpoint may use that
+ * alone. Names are compared by what they resolve to now, so neither an alias nor another spelling opens
+ * what the list does not name.
+ */
+export function assertModelsAllowed(
+  key: ApiKeyRecord,
+  models: readonly CatalogueModel[],
+  field: RoutePreferences["modelsField"],
+  index: ModelIndex,
+): void {
+  const { allowedModels } = key;
+  if (allowedModels === null) return;
+  for (const model of models) {
+    const { id, canonicalId = id } = model;
+    if (allowedModels.some((name) => isOneOf(index.resolve(name)?.id ?? name, id, canonicalId))) {
+      continue;
+    }
+    throw new GatewayError(
+      "model_not_allowed",
+      `This API key is not allowed to use the model ${shown(model.id)}.`,
+      { param: field },
+    );
+  }
+}
+
+type Place = Pick<ModelEndpoint, "provider" | "model">;
+
+const placeIdOf = ({ provider, model }: Place): string => `${provider}/${model}`;
+const keyedId = (placeId: string, { name }: Pick<ProviderKey, "name">): string =>
+  `${placeId}#${name}`;
+
+/** Under which the health of an endpoint is kept: each key of its provider has its own. */
+export function endpointIdsOf(place: Place, provider: Provider | undefined): readonly string[] {
+  const placeId = placeIdOf(place);
+  return provider?.keys?.map((key) => keyedId(placeId, key)) ?? [placeId];
+}
+
+function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
+  return allowedId === id || allowedId === canonicalId;
+}
+
+export interface PlanDependencies extends OrderingDependencies {
+  readonly providers: ReadonlyMap<string, Provider>;
+  /** What a provider must be capable of to be a candidate. */
+  readonly capability: Capability;
+}
+
+/** What a plan takes from the request besides its preferences. */
+export interface PlannedCaller {
+  /** See `orderCandidates`. */
+  affinity(): string | undefined;
+  /** The organization's own keys, tried before the operator's. */
+  readonly ownKeys: KnownOwnKeys;
+}
+
+/**
+ * The endpoints of the models whose provider has the capability and that the request's preferences allow, in
+ * the order in which they are tried: model by model, and of each model as `orderCandidates` says. Throws 400,
+ * naming the preference, where the preferences leave none of those that there are.
+ */
+export function planRoute(
+  models: readonly CatalogueModel[],
+  { provider: preferences }: Pick<RoutePreferences, "provider">,
+  { affinity, ownKeys }: PlannedCaller,
+  dependencies: PlanDependencies,
+): RoutePlan {
+  const all = models.map((model) => candidatesOf(model, ownKeys, dependencies));
+  const { allowed, skipped } = selectCandidates(all, preferences);
+  const candidates = allowed.flatMap((ofModel) => {
+    const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
+    return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
+  });
+  const kept = new Set(candidates.map(({ placeId }) => placeId));
+  for (const { placeId } of allowed.flat()) {
+    if (!kept.has(placeId)) skipped.set(placeId, "no_fallbacks");
+  }
+  if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
+  const sortedBy = preferences?.sort ?? (allowed.flat().some(isWeighted) ? "weight" : undefined);
+  return {
+    models,
+    candidates,
+    ...(sortedBy !== undefined && { sortedBy }),
+    ...(skipped.size > 0 && {
+      skipped: [...skipped].map(([placeId, reason]) => ({ placeId, reason })),
+    }),
+  };
+}
+
+function candidatesOf(
+  model: CatalogueModel,
+  ownKeys: KnownOwnKeys,
+  { providers, capability }: PlanDependencies,
+): Candidate[] {
+  return model.endpoints.flatMap((endpoint): Candidate[] => {
+    const provider = providers.get(endpoint.provider);
+    if (provider?.[capability] === undefined) return [];
+    const placeId = placeIdOf(endpoint);
+    const place = {
+      model,
+      terms: endpoint,
+      providerId: endpoint.provider,
+      provider,
+      upstreamModel: endpoint.model,
+      placeId,
+      endpointId: placeId,
+      ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
+      limits: limitsOf(endpoint, provider),
+    };
+    const own = (ownKeys.get(endpoint.provider) ?? []).map((key) => ({
+      ...place,
+      provider: key.provider,
+      // What an organization's own account may do is its own affair.
+      limits: undefined,
+      endpointId: `${placeId}@${key.id}`,
+      ownKeyId: key.id,
+    }));
+    const keyed = provider.keys?.map((key) => ({
+      ...place,
+      provider: key.provider,
+      endpointId: keyedId(placeId, key),
+      key,
+    }));
+    return [...own, ...(keyed ?? [place])];
+  });
+}
+
+function limitsOf(endpoint: ModelEndpoint, provider: Provider): CallLimits | undefined {
+  const limits = [
+    { id: placeIdOf(endpoint), max: endpoint.maxParallelRequests },
+    { id: endpoint.provider, max: provider.maxParallelRequests },
+  ];
+  const stated = limits.flatMap(({ id, max }) => (max === undefined ? [] : [{ id, max }]));
+  return stated.length === 0 ? undefined : stated;
+}
+
+/** By preference, why a candidate is not tried. */
+const SELECTIONS: readonly {
+  readonly name: "only" | "ignore" | "data_collection" | "max_price";
+  readonly reason: string;
+  allows(candidate: Candidate, preferences: ProviderPreferences): boolean;
+}[] = [
+  {
+    name: "only",
+    reason: "not_in_only",
+    allows: ({ providerId }, { only }) => only!.includes(providerId),
+  },
+  {
+    name: "ignore",
+    reason: "ignored",
+    allows: ({ providerId }, { ignore }) => !ignore!.includes(providerId),
+  },
+  {
+    name: "data_collection",
+    reason: "may_collect_data",
+    allows: ({ provider }, { data_collection: collection }) =>
+      collection === "allow" || provider.collectsNoData === true,
+  },
+  {
+    name: "max_price",
+    reason: "above_max_price",
+    allows: ({ terms }, { max_price: maximum }) => isWithin(terms.prices, maximum!),
+  },
+];
+
+/** By model, those that the preferences allow. Throws 400 with the preference that excludes the last one. */
+function selectCandidates(
+  all: readonly (readonly Candidate[])[],
+  preferences: ProviderPreferences | undefined,
+): { allowed: readonly (readonly Candidate[])[]; skipped: Map<string, string> } {
+  const skipped = new Map<string, string>();
+  let allowed = all;
+  for (const { name, reason, allows } of preferences === undefined ? [] : SELECTIONS) {
+    if (preferences![name] === undefined || preferences![name] === null) continue;
+    const before = allowed;
+    allowed = before.map((ofModel) =>
+      ofModel.filter((candidate) => {
+        const isAllowed = allows(candidate, preferences!);
+        if (!isAllowed) skipped.set(candidate.placeId, reason);
+        return isAllowed;
+      }),
+    );
+    if (allowed.flat().length === 0 && before.flat().length > 0) {
+      const models = new Set(all.flat().map(({ model }) => model));
+      throw noneLeft(name, [...models], before);
+    }
+  }
+  return { allowed, skipped };
+}
+
+const FEMTO_IN_USD = 1e15;
+const TOKENS_OF_A_PRICE = 1e6;
+
+/** Prices as they are stated to the client: in USD, of tokens for a million. */
+function isWithin(
+  { inputTokenFemto, outputTokenFemto, requestFemto, imageFemto }: ModelPrices,
+  { prompt, completion, request, image }: NonNullable<ProviderPreferences["max_price"]>,
+): boolean {
+  const fits = (price: bigint | undefined, maximumUsd: number | null | undefined, units: number) =>
+    maximumUsd === undefined ||
+    maximumUsd === null ||
+    Number(price ?? 0n) <= Math.round((maximumUsd * FEMTO_IN_USD) / units);
+  return (
+    fits(inputTokenFemto, prompt, TOKENS_OF_A_PRICE) &&
+    fits(outputTokenFemto, completion, TOKENS_OF_A_PRICE) &&
+    fits(requestFemto, request, 1) &&
+    fits(imageFemto, image, 1)
+  );
+}
+
+/** Without fallbacks: the providers of `order`, or the first place, with all keys that it has. */
+function ofOneChoice(
+  candidates: readonly Candidate[],
+  { order }: ProviderPreferences,
+): readonly Candidate[] {
+  if (order && order.length > 0) {
+    return candidates.filter(({ providerId }) => order.includes(providerId));
+  }
+  return candidates.filter(({ placeId }) => placeId === candidates[0]!.placeId);
+}
+
+function noneLeft(
+  member: string,
+  models: readonly CatalogueModel[],
+  before: readonly (readonly Candidate[])[],
+): GatewayError {
+  const providers = [...new Set(before.flat().map(({ providerId }) => providerId))];
+  const named = models.map(({ id }) => shown(id)).join(", ");
+  return new GatewayError(
+    "invalid_body",
+    `provider.${member} leaves none of the providers of ${named}: ${providers.join(", ")}.`,
+    { param: `provider.${member}` },
+  );
+}
+
+const MAX_SHOWN_CHARACTERS = 200;
+
+/** A name as it may stand in a message: cut, and without characters that could break a line. */
+function shown(name: string): string {
+  return JSON.stringify(name.slice(0, MAX_SHOWN_CHARACTERS));
+}

@@ -1,0 +1,61 @@
+import { asGatewayError, asUnavailable } from "../../../../db/unavailable.ts";
+import { clientClosed, GatewayError } from "../../../lib/errors.ts";
+import { ProviderFailure } from "../../../providers/interface.ts";
+
+const DEFAULT_RETRY_AFTER_SECONDS = 1;
+
+/** What a provider's failure is to the caller. */
+export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
+  const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
+  const { details } = failure;
+  switch (failure.kind) {
+    case "rejected":
+      return new GatewayError(
+        failure.isTooLong ? "context_length_exceeded" : "provider_rejected",
+        failure.message,
+        { param: failure.param, cause, ...(details !== undefined && { fields: { details } }) },
+      );
+    case "content_policy":
+      return new GatewayError("content_policy_violation", failure.message, {
+        param: failure.param,
+        cause,
+      });
+    case "rate_limited":
+      return new GatewayError("rate_limit_exceeded", "The provider's rate limit is exceeded.", {
+        retryAfterSeconds:
+          failure.retryAfterMs === undefined
+            ? DEFAULT_RETRY_AFTER_SECONDS
+            : failure.retryAfterMs / 1_000,
+        cause,
+      });
+    case "timeout":
+      return new GatewayError("provider_timeout", "The provider did not respond in time.", {
+        cause,
+      });
+    case "aborted":
+      return clientClosed(cause);
+    case "misconfigured":
+      return new GatewayError("provider_error", "The provider refused the gateway's call.", {
+        cause,
+      });
+    case "unavailable":
+      return new GatewayError("provider_error", "The provider failed to answer.", { cause });
+  }
+}
+
+/**
+ * The error that a started stream sends for what was thrown. What the provider reported is sent as it would
+ * have been before the first byte.
+ */
+export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {
+  if (!(thrown instanceof ProviderFailure)) return asGatewayError(thrown);
+  const isReported = thrown.status !== undefined || thrown.kind !== "unavailable";
+  if (isReported) return asCallerError(thrown, trail);
+  return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
+}
+
+/** Whether a failure counts against the endpoint. */
+export function isOfProvider(thrown: unknown): boolean {
+  if (!(thrown instanceof GatewayError)) return asUnavailable(thrown) === undefined;
+  return thrown.code === "provider_error" || thrown.code === "provider_timeout";
+}

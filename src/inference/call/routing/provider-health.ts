@@ -1,0 +1,62 @@
+import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
+import type { Provider } from "../../../providers/interface.ts";
+import type { EndpointActors } from "./call-candidates.ts";
+import { endpointIdsOf } from "./plan-route.ts";
+
+export interface ProviderHealthDependencies {
+  readonly instanceId: string;
+  readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly endpoints: EndpointActors;
+}
+
+interface EndpointReport {
+  readonly id: string;
+  readonly circuit: "closed" | "open" | "half-open";
+  readonly running: number;
+  /** Null where no call has succeeded since the actor was loaded. */
+  readonly latency_ms: number | null;
+}
+
+/** Health of providers as this instance has seen it in its own calls; other instances have their own view. */
+export class ProviderHealth {
+  readonly #dependencies: ProviderHealthDependencies;
+
+  constructor(dependencies: ProviderHealthDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  report() {
+    const { instanceId, models, providers } = this.#dependencies;
+    const byProvider = new Map<string, { models: number; endpointIds: Set<string> }>();
+    for (const model of models.all()) {
+      for (const endpoint of model.endpoints) {
+        const provider = byProvider.get(endpoint.provider) ?? { models: 0, endpointIds: new Set() };
+        provider.models++;
+        for (const id of endpointIdsOf(endpoint, providers.get(endpoint.provider))) {
+          provider.endpointIds.add(id);
+        }
+        byProvider.set(endpoint.provider, provider);
+      }
+    }
+    const data = [...byProvider].map(([id, { models: count, endpointIds }]) => {
+      const endpoints = [...endpointIds].map((endpointId) => this.#endpoint(endpointId));
+      return { id, models: count, status: statusOf(endpoints), endpoints };
+    });
+    return { instance_id: instanceId, data };
+  }
+
+  #endpoint(id: string): EndpointReport {
+    const actor = this.#dependencies.endpoints.peek(id);
+    // One that was not called lately is not in memory.
+    if (actor?.isActive !== true) return { id, circuit: "closed", running: 0, latency_ms: null };
+    const { circuit, running, latencyMs } = actor.turn("health", undefined);
+    return { id, circuit, running, latency_ms: latencyMs === 0 ? null : Math.round(latencyMs) };
+  }
+}
+
+function statusOf(endpoints: readonly EndpointReport[]): "ok" | "degraded" | "down" {
+  const open = endpoints.filter(({ circuit }) => circuit !== "closed").length;
+  if (open === 0) return "ok";
+  return open === endpoints.length ? "down" : "degraded";
+}

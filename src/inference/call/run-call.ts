@@ -1,0 +1,442 @@
+/**
+ * The paid call: the one line from an authenticated request to its bill, for every billed endpoint.
+ *
+ *   claim     the idempotency key, or the stored result of an earlier call
+ *   route     the models and the candidates that may serve it
+ *   rate      its place in the key's window
+ *   screen    what its guardrails find in it, where it has any
+ *   cache     the answer of an equal request, where the caller asks for that
+ *   tokens    the most that it may use of its key's limit of tokens, where that has one
+ *   bound     what it may cost at most, with the fee
+ *   hold      that much money
+ *   prepare   what the gateway looks up itself for the model, such as a search of the web
+ *   try       candidates until one answers
+ *   settle    the charge, its event and the stored result, in one transaction
+ *
+ * A failure at any step releases what the steps before it took. Whole answers are tried and settled in
+ * whole-answer.ts, streamed ones, which relay and checkpoint in between, in stream/streamed-answer.ts.
+ */
+
+import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { type ExactInteger, exact, plus } from "../../lib/exact-integer.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import { traced } from "../../lib/trace.ts";
+import type { BudgetSubject, Hold } from "../../billing/ledger/interface.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { Provider } from "../../providers/interface.ts";
+import type { Guardrail } from "../guardrails/screening/guardrail.ts";
+import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import { halfOfCall } from "./batched-call.ts";
+import type { CachedCalls } from "./cache/cached-calls.ts";
+import type { AnswerKeeping } from "./cache/keeping.ts";
+import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
+import { type AdmittedCall, type ArrivedCall, type CallOutcome, sentLimit } from "./call.ts";
+import type { CallTokens } from "./call-tokens.ts";
+import {
+  type AcceptedRequest,
+  type CostBound,
+  type KeptForm,
+  type PaidEndpoint,
+  recordedDetails,
+} from "./endpoint.ts";
+import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
+import { bodyHash, idempotencyKeyOf, storedKeyOf } from "./idempotency/idempotency.ts";
+import { measuredEndpoint } from "./routing/call-candidates.ts";
+import type { KnownOwnKeys, OwnKeys } from "./routing/own-keys.ts";
+import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
+import { type RoutePreferences, routePreferences } from "./routing/preferences.ts";
+import { RoutePlans } from "./routing/route-plans.ts";
+import type { TunedModels } from "./routing/tuned-models.ts";
+import { statesOrder, WarmEndpoints } from "./routing/warm-endpoints.ts";
+import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
+import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
+
+export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {
+  readonly admission: CallAdmission;
+  readonly tunedModels: TunedModels;
+  readonly ownKeys: OwnKeys;
+  readonly definitions: KnownDefinitions;
+  readonly guarding: GuardDependencies;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly cache: CachedCalls;
+}
+
+/** What a route depends on. */
+export type RoutedCall<Request> = Pick<ArrivedCall<Request>, "caller" | "log" | "request">;
+
+const NO_BOUNDS: readonly CostBound[] = [];
+const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
+
+/** Runs the requests of one endpoint. */
+export class PaidCall<Request extends AcceptedRequest, Answer> {
+  readonly endpoint: PaidEndpoint<Request, Answer>;
+  readonly #dependencies: PaidCallDependencies;
+  readonly #plans: RoutePlans;
+  readonly #warm: WarmEndpoints;
+
+  constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
+    this.endpoint = endpoint;
+    this.#dependencies = dependencies;
+    const { categories, alsoServes, capability } = endpoint;
+    const { providers, tunedModels, calls } = dependencies;
+    this.#warm = new WarmEndpoints(calls.steadyClock);
+    this.#plans = new RoutePlans({
+      models: tunedModels.shared,
+      providers,
+      categories,
+      ...(alsoServes !== undefined && { alsoServes }),
+      capability,
+      measured: (endpointId) => measuredEndpoint(calls.endpoints, endpointId),
+      random: calls.random,
+    });
+  }
+
+  /** Before what a request builds on is read, as before a long body: see `admitLongBody`. */
+  admitReading({ caller, log }: { caller: Caller; log: RequestFacts }): Promise<RateHeaders> {
+    return this.#dependencies.admission.admitLongBody(caller, log);
+  }
+
+  /** Rejects with the error of the step that refuses or fails the request. */
+  async run(arrived: ArrivedCall<Request>): Promise<CallOutcome> {
+    if (arrived.half !== undefined) return halfOfCall(this.#dependencies, this, arrived);
+    const order = arrived.headers && cacheOrderOf(arrived.headers);
+    const claim = this.#claimOf(arrived);
+    const guarding = this.guardOf(arrived);
+    const guard = guarding instanceof Promise ? await guarding : guarding;
+    let plan = await this.route(arrived);
+    const { admission } = this.#dependencies;
+    const { trace } = arrived.log;
+    const headers = await traced(trace, "rate_limit", admission.takeRate(arrived));
+    arrived.log.headers = headers;
+    let call = arrived;
+    if (guard !== undefined) {
+      const request = await traced(trace, "screen", arrived.screened!(guard));
+      call = { ...arrived, guard, request };
+      plan = await this.route(call);
+    }
+    if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
+    const { idempotency } = this.#dependencies;
+    const claiming = traced(trace, "claim", idempotency.claim(claim, call.clientSignal));
+    const replay = await claiming;
+    if (replay !== undefined) {
+      await call.admitAgain();
+      return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
+    }
+    try {
+      // The wait for another call may have been long, and the key may have changed meanwhile.
+      const current = { ...call, caller: await call.admitAgain() };
+      return await this.#serveCached(current, await this.route(current), claim, order);
+    } catch (error) {
+      await idempotency.free(claim);
+      throw error;
+    }
+  }
+
+  /** Throws, or rejects with, 404 and 400. */
+  guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+    if (call.screened === undefined) return undefined;
+    const { organizationId, id } = call.caller.key;
+    const named = call.request.fields.guardrail ?? undefined;
+    const known = this.#dependencies.definitions.guardrails(organizationId, id, named);
+    return known instanceof Promise
+      ? known.then(this.#guardWith.bind(this, call))
+      : this.#guardWith(call, known);
+  }
+
+  #guardWith(
+    { caller, request, log, clientSignal: signal }: ArrivedCall<Request>,
+    guardrails: readonly Guardrail[] | undefined,
+  ): CallGuard | undefined {
+    if (guardrails === undefined) return undefined;
+    const { guarding } = this.#dependencies;
+    const { organizationId } = caller.key;
+    const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
+    if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
+    return guard;
+  }
+
+  /**
+   * What may serve the request; at once where the organization's own models and keys are known here. Throws
+   * 404, 403, 400.
+   */
+  route(call: RoutedCall<Request>): RoutePlan | Promise<RoutePlan> {
+    const preferences = routePreferences(call.request.fields);
+    const { organizationId } = call.caller.key;
+    const { tunedModels, ownKeys } = this.#dependencies;
+    const index = tunedModels.indexFor(organizationId, preferences.models);
+    const own = ownKeys.of(organizationId);
+    return index instanceof Promise || own instanceof Promise
+      ? Promise.all([index, own]).then((known) => this.#plan(call, preferences, ...known))
+      : this.#plan(call, preferences, index, own);
+  }
+
+  #plan(
+    { caller, log, request }: RoutedCall<Request>,
+    preferences: RoutePreferences,
+    index: ModelIndex,
+    ownKeys: KnownOwnKeys,
+  ): RoutePlan {
+    const affinity = () => this.#affinityOf(request);
+    const found = this.#plans.plan(index, preferences, { affinity, ownKeys });
+    // Before what is planned by candidate.
+    const plan = caller.givesWay === true ? sparing(found) : found;
+    log.model = plan.models[0]!.id;
+    assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
+    const able = this.endpoint.plan?.(request, plan) ?? plan;
+    if (this.#warm.isEmpty || statesOrder(preferences.provider)) return able;
+    return this.#warm.prefer(able, () => this.#conversationOf(caller, request));
+  }
+
+  #affinityOf(request: Request): string | undefined {
+    return request.fields.session_id ?? this.endpoint.affinity?.(request);
+  }
+
+  #conversationOf({ key }: ArrivedCall<Request>["caller"], request: Request): string | undefined {
+    const affinity = this.#affinityOf(request);
+    return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
+  }
+
+  /** Undefined where there is no choice, or the request has made it. */
+  #noteServedOf(
+    { caller, request }: ArrivedCall<Request>,
+    plan: RoutePlan,
+  ): AdmittedCall<Request>["noteServed"] {
+    if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
+    return (candidate) =>
+      this.#warm.noteServed(plan, candidate, () => this.#conversationOf(caller, request));
+  }
+
+  #serveCached(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    order: CacheOrder | undefined,
+  ): Promise<CallOutcome> {
+    const { kept: form } = this.endpoint;
+    return order === undefined || form === undefined
+      ? this.#serve(call, plan, claim)
+      : this.#serveKept(call, plan, claim, { order, form });
+  }
+
+  #serveKept(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    asked: { readonly order: CacheOrder; readonly form: KeptForm<Request> },
+  ): Promise<CallOutcome> {
+    return this.#dependencies.cache.serve({
+      ...{ ...asked, endpoint: this.endpoint, call, plan, claim },
+      readmit: async () => {
+        const current = { ...call, caller: await call.admitAgain() };
+        return { call: current, plan: await this.route(current) };
+      },
+      pay: (current, keeping) => this.#serve(current.call, current.plan, claim, keeping),
+    });
+  }
+
+  #serve(
+    call: ArrivedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    keeping?: AnswerKeeping,
+  ): Promise<CallOutcome> {
+    return call.caller.key.rateLimitTpm === null
+      ? this.#serveCounted(call, planned, claim, keeping)
+      : this.#serveWithinTokens(call, planned, claim, keeping);
+  }
+
+  async #serveWithinTokens(
+    call: ArrivedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    keeping: AnswerKeeping | undefined,
+  ): Promise<CallOutcome> {
+    const { admission } = this.#dependencies;
+    const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
+    const bounds = this.#bounds(call.request, planned);
+    const tokens = await admission.takeTokens(call.caller, bounds, isExplicit);
+    call.log.headers = { ...call.log.headers, ...tokens?.headers };
+    try {
+      return await this.#serveCounted(call, planned, claim, keeping, tokens);
+    } catch (error) {
+      tokens?.end(0);
+      throw error;
+    }
+  }
+
+  async #serveCounted(
+    call: ArrivedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    keeping: AnswerKeeping | undefined,
+    tokens?: CallTokens,
+  ): Promise<CallOutcome> {
+    const { request } = call;
+    const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
+    const { serves } = fees;
+    let plan =
+      serves === undefined
+        ? planned
+        : { ...planned, candidates: planned.candidates.filter(serves) };
+    const statedLimit = this.endpoint.statedLimit(request);
+    const known = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
+    const subjects = known instanceof Promise ? await known : known;
+    let hold: Hold;
+    try {
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
+    } catch (error) {
+      plan = withoutMoney(plan, error);
+      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
+    }
+    if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
+    const admitted: AdmittedCall<Request> = {
+      requestId: call.requestId,
+      startedMs: call.startedMs,
+      request,
+      clientSignal: call.clientSignal,
+      log: call.log,
+      guard: call.guard,
+      plan,
+      hold,
+      fees,
+      tokens,
+      statedLimit,
+      explainsRoute: request.fields.route_explain === true,
+      route: this.endpoint.route,
+      title: this.endpoint.title,
+      details: recordedDetails(request.fields),
+      claim,
+      preparation: this.endpoint.preparation?.(request),
+      keeping,
+      noteServed: this.#noteServedOf(call, plan),
+    };
+    if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
+    return this.#answer(admitted);
+  }
+
+  async #serveBegun(
+    begin: NonNullable<ArrivedCall<Request>["begin"]>,
+    admitted: AdmittedCall<Request>,
+  ): Promise<CallOutcome> {
+    const { idempotency, money } = this.#dependencies;
+    const { claim } = admitted;
+    try {
+      await begin(admitted, async (headers, body) => {
+        if (claim !== undefined) await idempotency.keep(claim, 200, headers, body);
+      });
+    } catch (error) {
+      money.release(admitted.hold);
+      throw error;
+    }
+    return this.#answer({ ...admitted, claim: undefined });
+  }
+
+  #answer(admitted: AdmittedCall<Request>): Promise<CallOutcome> {
+    const { request } = admitted;
+    const { stream } = this.endpoint;
+    if (request.fields.stream !== true || stream === undefined) {
+      return wholeAnswer(this.#dependencies, this.endpoint, admitted);
+    }
+    const form = typeof stream === "function" ? stream(request) : stream;
+    return streamedAnswer(this.#dependencies, form, admitted);
+  }
+
+  #hold(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    fees: Fees,
+    statedLimit: number | undefined,
+    subjects: readonly BudgetSubject[] | undefined,
+    mostUnits: number | undefined,
+  ): Hold | Promise<Hold> {
+    const { request } = call;
+    const { admission } = this.#dependencies;
+    const isExplicit = statedLimit !== undefined;
+    const own = call.caller.key.budgetIncludesByok
+      ? this.#ownBounds(request, plan, fees)
+      : NO_BOUNDS;
+    const bounds = { bounds: this.#bounds(request, plan), own };
+    return traced(
+      call.log.trace,
+      "hold",
+      admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits),
+    );
+  }
+
+  /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
+  #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
+    return candidates
+      .filter(({ ownKeyId }) => ownKeyId !== undefined)
+      .map((candidate) => {
+        const bound = this.endpoint.bound(request, candidate.terms, candidate);
+        const { fixedFemto, toolsFemto = 0 } = bound;
+        if (toolsFemto === 0) return bound;
+        return { ...bound, fixedFemto: plus(fixedFemto, feeFemto(toolsFemto, highest)) };
+      });
+  }
+
+  /** What each candidate may cost here, or the models where none is available. */
+  #bounds(request: Request, { models, candidates }: RoutePlan): CostBound[] {
+    if (candidates.length === 0) return models.map((terms) => this.endpoint.bound(request, terms));
+    return candidates.map((candidate) => {
+      const { terms, ownKeyId } = candidate;
+      const bound = this.endpoint.bound(request, terms, candidate);
+      if (ownKeyId === undefined) return bound;
+      return { ...bound, fixedFemto: bound.toolsFemto ?? 0, perUnitFemto: 0 };
+    });
+  }
+
+  #claimOf(call: ArrivedCall<Request>): IdempotencyClaim | undefined {
+    const { request, caller, bodyText, requestId } = call;
+    let place = call.ownIdempotency;
+    if (place === undefined) {
+      const metadataKey = request.fields.metadata?.idempotency_key;
+      const idempotencyKey = idempotencyKeyOf(call.idempotencyHeader, metadataKey);
+      if (idempotencyKey === undefined) return undefined;
+      place = { keyId: caller.key.id, idempotencyKey: storedKeyOf(idempotencyKey) };
+    }
+    const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
+    const claim = { ...place, bodyHash: hash, requestId };
+    return call.keepLarge === undefined ? claim : { ...claim, keepLarge: call.keepLarge };
+  }
+}
+
+/** For a call that gives way: within the limits of providers and endpoints it leaves half of the places free. */
+function sparing(plan: RoutePlan): RoutePlan {
+  const candidates = plan.candidates.map((candidate) => {
+    const { limits } = candidate;
+    if (limits === undefined) return candidate;
+    return { ...candidate, limits: limits.map((limit) => ({ ...limit, sparesHalf: true })) };
+  });
+  return { ...plan, candidates };
+}
+
+/** The most that a candidate is asked for. */
+function mostUnits({ candidates }: RoutePlan, admitted: Parameters<typeof sentLimit>[0]): number {
+  const limits = candidates.map(
+    (candidate) => sentLimit(admitted, candidate) ?? candidate.terms.maxOutputTokens,
+  );
+  return Math.max(0, ...limits);
+}
+
+const BASIS_POINTS = 10_000n;
+
+const FEMTO_PER_NANO = 1_000_000n;
+
+/** Rounded up, with a nano-USD for what is rounded apart from the rest. */
+function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger {
+  return exact((BigInt(costFemto) * feeBasisPoints) / BASIS_POINTS + FEMTO_PER_NANO);
+}
+
+/**
+ * Where the money does not cover the operator's endpoints, the organization's own keys serve alone. Throws
+ * the error where there is none, or where it is another one.
+ */
+function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
+  const own = plan.candidates.filter(({ ownKeyId }) => ownKeyId !== undefined);
+  const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
+  if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
+  return { ...plan, candidates: own };
+}

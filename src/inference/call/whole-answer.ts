@@ -1,0 +1,285 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { DeadlineQueue, Expiring } from "../../lib/deadlines.ts";
+import {
+  clientClosed,
+  type ErrorCode,
+  GatewayError,
+  PASSING_FAILURES,
+  stopping,
+} from "../../lib/errors.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { traced } from "../../lib/trace.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
+import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
+import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
+import { bothEffects } from "./completion-events.ts";
+import type { AcceptedRequest, AnswerFacts, PaidEndpoint, Preparation } from "./endpoint.ts";
+import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+import { asStreamError, isOfProvider } from "./routing/provider-error.ts";
+import { WholeSteps } from "./whole-steps.ts";
+
+const PASSING: ReadonlySet<ErrorCode> = new Set(PASSING_FAILURES);
+
+export interface WholeAnswerDependencies extends ChargeDependencies {
+  readonly calls: CallDependencies;
+  /** The total timeout of calls. */
+  readonly deadlines: DeadlineQueue;
+  /** True once the process ends and deadlines expire for that. */
+  isCutShort(): boolean;
+}
+
+type WholeOutcome = Extract<CallOutcome, { readonly kind: "whole" }>;
+
+/**
+ * Calls providers until one answers; the answer leaves after its charge is durable. One that takes several calls of a
+ * provider is charged at its end too, in one transaction with its result. If it fails after its first step, what it
+ * has come to is the answer, and is charged; but an answer with an idempotency key that another try may finish is
+ * charged nothing, and the next call under the key goes on from its steps. So it is with any that the gateway stops.
+ */
+export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
+  dependencies: WholeAnswerDependencies,
+  endpoint: PaidEndpoint<Request, Answer>,
+  admitted: AdmittedCall<Request>,
+): Promise<CallOutcome> {
+  const run = new WholeRun(dependencies, endpoint, admitted);
+  const { charge } = run;
+  try {
+    if (admitted.clientSignal.aborted) throw clientClosed();
+    if (admitted.preparation !== undefined) await run.prepare(admitted.preparation);
+    await run.loadSteps();
+    const { tries } = run;
+    const answer = await tries.firstAnswer(
+      (candidate) => run.call(candidate),
+      (error) => run.failureOf(error),
+    );
+    const blocked = admitted.guard?.block;
+    const failure = blocked === undefined ? run.failureIn(answer) : undefined;
+    run.isAnswered = true;
+    const figures = run.figuresOf(answer, failure);
+    if (blocked !== undefined) {
+      await run.settleBlocked(figures, blocked);
+      throw blocked;
+    }
+    if (failure !== undefined && admitted.clientSignal.aborted) {
+      await run.settleLeft(figures);
+      throw clientClosed();
+    }
+    const outcome = run.outcomeOf(answer, figures);
+    const also =
+      endpoint.keep === undefined || failure !== undefined
+        ? undefined
+        : await run.keep(answer, figures);
+    await run.settle(outcome, figures, also);
+    if (run.isGone) throw clientClosed();
+    return outcome;
+  } catch (error) {
+    charge.release();
+    explainFailure(admitted, run.tries);
+    if (!run.isExpired) throw error;
+    throw dependencies.isCutShort() ? stopping() : expired(error);
+  } finally {
+    run.end();
+  }
+}
+
+function expired(cause: unknown): GatewayError {
+  return new GatewayError("provider_timeout", "The provider did not respond in time.", { cause });
+}
+
+/** One whole answer: its calls, what may end them early (the client, the total timeout), its charge. */
+class WholeRun<Request extends AcceptedRequest, Answer>
+  extends ProviderCall
+  implements EventListenerObject, Expiring
+{
+  tries: CandidateTries;
+  readonly charge: CallCharge;
+  readonly #steps: WholeSteps | undefined;
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
+  isExpired = false;
+  isAnswered = false;
+  /** The client had gone when the answer was ready. */
+  isGone = false;
+  readonly #dependencies: WholeAnswerDependencies;
+  readonly #endpoint: PaidEndpoint<Request, Answer>;
+  readonly #admitted: AdmittedCall<Request>;
+
+  constructor(
+    dependencies: WholeAnswerDependencies,
+    endpoint: PaidEndpoint<Request, Answer>,
+    admitted: AdmittedCall<Request>,
+  ) {
+    const takesSteps = endpoint.takesSteps?.(admitted.request) === true;
+    super(admitted.requestId, takesSteps);
+    this.#dependencies = dependencies;
+    this.#endpoint = endpoint;
+    this.#admitted = admitted;
+    this.tries = this.#triesOf(admitted.plan.candidates);
+    this.charge = new CallCharge(dependencies, admitted);
+    const { idempotency } = dependencies;
+    if (takesSteps) this.#steps = new WholeSteps(this.charge, idempotency, admitted.claim);
+    admitted.clientSignal.addEventListener("abort", this);
+    dependencies.deadlines.set(this);
+  }
+
+  /** The client went away. */
+  handleEvent(): void {
+    this.abort();
+  }
+
+  /** The total timeout. */
+  expire(): void {
+    this.isExpired = true;
+    this.abort();
+  }
+
+  async prepare(preparation: Preparation): Promise<void> {
+    const { requestId, clientSignal, log, hold } = this.#admitted;
+    const { organizationId } = hold;
+    try {
+      const prepared = preparation({ organizationId, requestId, signal: this.signal });
+      const isWhole = await traced(log.trace, "prepare", prepared);
+      if (!isWhole) this.#admitted.keeping?.end();
+    } catch (error) {
+      throw clientSignal.aborted ? clientClosed(error) : error;
+    }
+  }
+
+  /** What an earlier call under the idempotency key has done: its candidate is tried first. */
+  async loadSteps(): Promise<void> {
+    if (this.#steps === undefined) return;
+    await this.#steps.load();
+    const { candidates } = this.#admitted.plan;
+    const inOrder = this.#steps.inOrder(candidates);
+    if (inOrder !== candidates) this.tries = this.#triesOf(inOrder);
+  }
+
+  #triesOf(candidates: readonly Candidate[]): CandidateTries {
+    const { log, hold } = this.#admitted;
+    return new CandidateTries(this.#dependencies.calls, { plan: { candidates }, log, hold }, this);
+  }
+
+  call(candidate: Candidate): Promise<Answer> {
+    const { log, startedMs } = this.#admitted;
+    log.queuedMs ??= performance.now() - startedMs;
+    this.aimAt(candidate, this.tries, log.traceparent);
+    return this.#endpoint.call(this, candidate, this.#admitted, this.#steps);
+  }
+
+  /**
+   * The error of an answer that failed after its first step. Throws it if nothing is to be charged:
+   * the gateway stops, or the next call under the idempotency key may do better.
+   */
+  failureIn(answer: Answer): GatewayError | undefined {
+    const failure = this.#endpoint.failureOf?.(answer);
+    const { claim, clientSignal } = this.#admitted;
+    if (failure === undefined) return undefined;
+    if (clientSignal.aborted) return clientClosed(failure);
+    if (this.isExpired && this.#dependencies.isCutShort()) throw stopping();
+    const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.trail);
+    if (claim !== undefined && PASSING.has(error.code)) {
+      this.tries.end(!isOfProvider(failure));
+      throw error;
+    }
+    return error;
+  }
+
+  failureOf(error: unknown): unknown {
+    // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+    if (!this.isExpired || this.#dependencies.isCutShort()) return error;
+    return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
+  }
+
+  figuresOf(answer: Answer, error: GatewayError | undefined): WholeFigures {
+    const { candidate } = this.tries;
+    const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
+    this.tries.end(error === undefined || !isOfProvider(error), usage.completionTokens);
+    this.#admitted.noteServed?.(candidate);
+    const latencyMs = performance.now() - this.#admitted.startedMs;
+    const figures = this.charge.figures(candidate, usage, latencyMs);
+    this.charge.note(figures);
+    return { usage, figures, error };
+  }
+
+  /** Of an endpoint that keeps what it answers. */
+  keep(answer: Answer, figures: WholeFigures): Promise<StatementEffect | undefined> {
+    return this.#endpoint.keep!(answer, this.#admitted, this.#factsOf(figures));
+  }
+
+  #factsOf({ usage, figures, error }: WholeFigures): AnswerFacts {
+    const { requestId } = this.#admitted;
+    const costUsd = usdNumber(figures.chargeNano);
+    return { requestId, candidate: this.tries.candidate, usage, costUsd, error };
+  }
+
+  /** What the client gets, once it is charged. */
+  outcomeOf(answer: Answer, charged: WholeFigures): WholeOutcome {
+    const { request } = this.#admitted;
+    const { figures } = charged;
+    const body = this.#endpoint.answer(answer, request, this.#factsOf(charged));
+    const headers = answerHeaders(this.#admitted, this.tries.candidate, this.tries);
+    headers["content-type"] = this.#endpoint.answerType?.(request, answer) ?? "application/json";
+    addChargeHeaders(headers, figures);
+    return { kind: "whole", headers, body };
+  }
+
+  /**
+   * Resolves when the charge is durable, and with it what is kept of the answer. It is kept under its idempotency key
+   * also if the client has left.
+   */
+  settle(
+    outcome: WholeOutcome,
+    { figures, error }: WholeFigures,
+    also: StatementEffect | undefined,
+  ): Promise<void> {
+    const { claim, clientSignal, log } = this.#admitted;
+    this.isGone = clientSignal.aborted;
+    if (this.isGone && claim === undefined) {
+      return this.charge.settle(figures, 499, "client_closed_request");
+    }
+    const kept = claim && {
+      claim,
+      headers: outcome.headers,
+      body: bytesOf(outcome.body),
+      isClaimNeeded: true,
+    };
+    const stored = bothEffects(also, this.#steps?.removal);
+    if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request", kept, stored);
+    if (error !== undefined) log.errorCode = error.code;
+    return this.charge.settle(figures, 200, error?.code, kept, stored);
+  }
+
+  /** The client has left in the middle: it pays for the steps, and the next call under the key goes on from them. */
+  settleLeft({ figures }: WholeFigures): Promise<void> {
+    const also = this.#steps?.payment;
+    return this.charge.settle(figures, 499, "client_closed_request", undefined, also);
+  }
+
+  /** The provider has produced what does not leave: it is charged. */
+  settleBlocked({ figures }: WholeFigures, blocked: GatewayError): Promise<void> {
+    const { log } = this.#admitted;
+    log.errorCode = blocked.code;
+    return this.charge.settle(figures, 400, blocked.code, undefined, this.#steps?.payment);
+  }
+
+  end(): void {
+    // Told already, unless something of the gateway's own failed on the answer.
+    this.tries.end(false);
+    this.#dependencies.deadlines.cancel(this);
+    this.#admitted.clientSignal.removeEventListener("abort", this);
+    if (!this.isAnswered) this.#admitted.log.costNano = 0n;
+  }
+}
+
+interface WholeFigures {
+  readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
+  readonly figures: MeteredFigures;
+  readonly error: GatewayError | undefined;
+}
+
+function bytesOf(body: string | Uint8Array): Uint8Array {
+  return typeof body === "string" ? new TextEncoder().encode(body) : body;
+}

@@ -1,0 +1,101 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import { payAnswerStepsEffect, removeAnswerStepsEffect } from "../../../db/queries/answer-steps.ts";
+import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { CallCharge } from "./call-charge.ts";
+import type { EarlierSteps, StepBound, WholeAnswerSteps } from "./endpoint.ts";
+import type { Idempotency } from "./idempotency/idempotency.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+
+/** UTF-8 bytes of JSON. An answer whose steps are longer is not resumed from later ones. */
+const MAX_STATE_BYTES = 2_097_152;
+
+/** The endpoint that took the steps: no other goes on from them. */
+interface StepsServer {
+  readonly model: string;
+  readonly endpoint: string;
+  readonly ownKey: string | null;
+}
+
+interface StoredState {
+  readonly server: StepsServer;
+  readonly state: unknown;
+}
+
+/**
+ * The steps of a whole answer that takes several calls of its provider. They are no deliveries: nothing of the answer
+ * is charged before it leaves. Under an idempotency key they are stored, so that the next call goes on from them if
+ * this one does not come to its end.
+ */
+export class WholeSteps implements WholeAnswerSteps {
+  readonly #charge: CallCharge;
+  readonly #idempotency: Idempotency;
+  readonly #claim: IdempotencyClaim | undefined;
+  #earlier: (StoredState & { readonly isPaid: boolean }) | undefined;
+  #areStored = false;
+
+  constructor(charge: CallCharge, idempotency: Idempotency, claim: IdempotencyClaim | undefined) {
+    this.#charge = charge;
+    this.#idempotency = idempotency;
+    this.#claim = claim;
+  }
+
+  /** Reads what an earlier call under the key has left. */
+  async load(): Promise<void> {
+    if (this.#claim === undefined) return;
+    const found = await this.#idempotency.takeSteps(this.#claim);
+    if (found === undefined) return;
+    this.#areStored = true;
+    this.#earlier = { ...(found.state as StoredState), isPaid: found.isPaid };
+  }
+
+  /** The candidates, that which took the earlier steps first. */
+  inOrder(candidates: readonly Candidate[]): readonly Candidate[] {
+    const before = candidates.find((candidate) => this.#hasServed(candidate));
+    if (before === undefined || before === candidates[0]) return candidates;
+    return [before, ...candidates.filter((candidate) => candidate !== before)];
+  }
+
+  earlier(candidate: Candidate): EarlierSteps | undefined {
+    return this.#hasServed(candidate) ? this.#earlier : undefined;
+  }
+
+  /** Steps are no deliveries. */
+  checkpoint(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+    return this.#charge.cover(candidate, usage, step);
+  }
+
+  async keep(candidate: Candidate, state: unknown): Promise<void> {
+    if (this.#claim === undefined) return;
+    const stored: StoredState = { server: serverOf(candidate), state };
+    const plain = new TextEncoder().encode(JSON.stringify(stored));
+    if (plain.length > MAX_STATE_BYTES) return;
+    this.#areStored = true;
+    await this.#idempotency.keepSteps(this.#claim, plain);
+  }
+
+  /** Written with the charge of the whole answer. Undefined if no steps are stored. */
+  get removal(): StatementEffect | undefined {
+    return this.#areStored ? removeAnswerStepsEffect(this.#claim!) : undefined;
+  }
+
+  /** Written with the charge of the steps of an answer whose client went away. Undefined if none are stored. */
+  get payment(): StatementEffect | undefined {
+    return this.#areStored ? payAnswerStepsEffect(this.#claim!) : undefined;
+  }
+
+  #hasServed(candidate: Candidate): boolean {
+    const server = this.#earlier?.server;
+    if (server === undefined) return false;
+    const { model, endpoint, ownKey } = serverOf(candidate);
+    return server.model === model && server.endpoint === endpoint && server.ownKey === ownKey;
+  }
+}
+
+function serverOf({ model, endpointId, ownKeyId }: Candidate): StepsServer {
+  return { model: model.id, endpoint: endpointId, ownKey: ownKeyId ?? null };
+}

@@ -1,0 +1,142 @@
+import { type TProperties, type TSchema, Type } from "typebox";
+import type { DefinitionRecord } from "../../../db/queries/definitions.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import type { Scope } from "../../lib/api-key-record.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import type { Definitions } from "./definitions.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What is special about one kind of definition. */
+export interface DefinitionGroup {
+  readonly path: string;
+  readonly tag: string;
+  readonly noun: string;
+  readonly scope: Scope;
+  /** Of a body, besides its name; those that a new one needs are not optional. */
+  readonly members: TProperties;
+  readonly shape: TSchema;
+  readonly example: Fields;
+  /** What is stored. Throws 400. */
+  bodyOf(stated: Fields, current?: Fields): Fields;
+  /** Members of the answer besides id, name and times. */
+  shapeOf(record: DefinitionRecord): Fields;
+}
+
+const MAX_BODY_BYTES = 262_144;
+const name = Type.String({
+  minLength: 1,
+  maxLength: 128,
+  pattern: "^[^\\x00-\\x1f\\x7f]+$",
+  description: "Unique within the organization",
+});
+
+/** The routes of a collection that an organization's requests name members of. */
+export function definitionRoutes(
+  definitions: Definitions,
+  group: DefinitionGroup,
+): RouteDefinition[] {
+  const { path, tag, noun, scope, members, shape, example } = group;
+  const access: Access = { kind: "administration", scope };
+  const one = { description: `The ${noun}`, schema: shape };
+  const listed = Type.Object({ data: Type.Array(shape) });
+  const deleted = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+  const answer = (record: DefinitionRecord, status = 200) =>
+    jsonResponse(answerOf(group, record), status);
+  return [
+    {
+      method: "POST",
+      path,
+      tag,
+      summary: `Create a ${noun}`,
+      access,
+      maxBodyBytes: MAX_BODY_BYTES,
+      body: Type.Object({ name, ...members }, { additionalProperties: false, examples: [example] }),
+      responses: { 201: one },
+      async handle(context) {
+        const { name: given, ...stated } = context.body as Fields & { readonly name: string };
+        const definition = { name: given, body: group.bodyOf(stated) };
+        return answer(
+          await definitions.create(organizationOf(context), definition, context.author),
+          201,
+        );
+      },
+    },
+    {
+      method: "GET",
+      path,
+      tag,
+      summary: `List the organization's ${noun}s`,
+      access,
+      responses: { 200: { description: "The newest first", schema: listed } },
+      async handle(context) {
+        const records = await definitions.list(organizationOf(context));
+        return jsonResponse({ data: records.map((record) => answerOf(group, record)) });
+      },
+    },
+    {
+      method: "GET",
+      path: `${path}/:id`,
+      tag,
+      summary: `Retrieve a ${noun}`,
+      access,
+      responses: { 200: one },
+      handle: async (context) =>
+        answer(await definitions.find(organizationOf(context), context.params.id!)),
+    },
+    {
+      method: "PATCH",
+      path: `${path}/:id`,
+      tag,
+      summary: `Change a ${noun}; requests that begin a second later see it`,
+      access,
+      maxBodyBytes: MAX_BODY_BYTES,
+      body: Type.Partial(Type.Object({ name, ...members }), {
+        additionalProperties: false,
+        examples: [{ name: `${String(example.name)} 2` }],
+      }),
+      responses: { 200: one },
+      async handle(context) {
+        const { name: given, ...stated } = context.body as Fields & { readonly name?: string };
+        const record = await definitions.change(
+          organizationOf(context),
+          context.params.id!,
+          (current) => ({
+            name: given ?? current.name,
+            body: group.bodyOf(stated, current.body),
+          }),
+          context.author,
+        );
+        return answer(record);
+      },
+    },
+    {
+      method: "DELETE",
+      path: `${path}/:id`,
+      tag,
+      summary: `Delete a ${noun}`,
+      access,
+      responses: { 200: { description: "It is gone", schema: deleted } },
+      async handle(context) {
+        await definitions.remove(organizationOf(context), context.params.id!, context.author);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}
+
+function answerOf({ shapeOf }: DefinitionGroup, record: DefinitionRecord) {
+  const { id, name: given, createdAtMs, updatedAtMs } = record;
+  return {
+    id,
+    name: given,
+    ...shapeOf(record),
+    created_at: isoTime(createdAtMs),
+    updated_at: isoTime(updatedAtMs),
+  };
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}

@@ -1,0 +1,19 @@
+import { jsonValue } from "../../../lib/json.ts";
+import { AnswerRead } from "../../../providers/thread-work.ts";
+import { documentsIn, type SentDocument } from "./file-parser.ts";
+import { checkChat } from "./preset.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** In a work thread: the documents in the text of a body; none of one that is refused when it is read. */
+export const documentsOfText = new AnswerRead(
+  import.meta.url,
+  (text): { documents: readonly SentDocument[] } => {
+    const request = jsonValue(text) as ChatRequest;
+    try {
+      checkChat(request);
+    } catch {
+      return { documents: [] };
+    }
+    return { documents: documentsIn(request) };
+  },
+);

@@ -1,0 +1,173 @@
+import type { RequestContext } from "../../../http/route.ts";
+import { dataOfUrl } from "../../../lib/data-url.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { isFields } from "../../../lib/json.ts";
+import type { SharedBytes } from "../../../lib/shared-bytes.ts";
+import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import { type AnswerReading, readAnswerText } from "../../../providers/thread-work.ts";
+import type { Prepare, PreparedBody } from "../paid-route.ts";
+import { documentsOfText } from "./file-parser-documents.ts";
+import { textWithDocuments } from "./file-parser-texts.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
+
+/*
+ * The plugin "file-parser": documents that a chat brings as parts of type `file`, in base64, are read by the gateway,
+ * and the model gets their text. Models that take no documents can answer about them so.
+ */
+
+export const FILE_PARSER = "file-parser";
+const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled", "pdf"]);
+/** OpenRouter's, without text recognition (`mistral-ocr`). It reads `pdf-text` by `cloudflare-ai`; here both are one. */
+const ENGINES: ReadonlySet<unknown> = new Set([
+  ...["pdf-text", "cloudflare-ai", "native"],
+  ...[undefined, null],
+]);
+const MAX_DOCUMENTS = 10;
+
+/** A document within a request. */
+export interface SentDocument {
+  /** Of its part: "messages.0.content.1". */
+  readonly place: string;
+  readonly bytes: Uint8Array;
+}
+
+export interface DocumentTexts {
+  /** Rejects with 400 where one cannot be read, and with the signal's reason. */
+  read(
+    owner: string,
+    documents: readonly SentDocument[],
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
+}
+
+/** Whether documents are to be read here. Throws 400 for options that the plugin does not have. */
+export function parsesFiles({ plugins }: Pick<ChatRequest, "plugins">): boolean {
+  const at = plugins?.findIndex(({ id }) => id === FILE_PARSER) ?? -1;
+  if (at < 0) return false;
+  const plugin = plugins![at]!;
+  const { pdf = {}, enabled } = plugin;
+  for (const name in plugin) if (!MEMBERS.has(name)) throw unsupported(`plugins.${at}.${name}`);
+  if (!isFields(pdf)) throw unsupported(`plugins.${at}.pdf`);
+  for (const name in pdf) if (name !== "engine") throw unsupported(`plugins.${at}.pdf.${name}`);
+  if (!ENGINES.has(pdf.engine)) throw unsupported(`plugins.${at}.pdf.engine`);
+  return enabled !== false && pdf.engine !== "native";
+}
+
+function unsupported(param: string): GatewayError {
+  const named = param.slice(0, 100);
+  return new GatewayError("unsupported_parameter", `${named} is not supported.`, { param: named });
+}
+
+/** Documents of a request that are to be read, in their order. Throws 400 where they are too many. */
+export function documentsIn(request: ChatRequest): SentDocument[] {
+  if (!parsesFiles(request)) return [];
+  const documents: SentDocument[] = [];
+  for (const [place, file] of filesIn(request)) {
+    const data = dataOfUrl(file.file_data);
+    if (data !== undefined) documents.push({ place, bytes: Buffer.from(data.base64, "base64") });
+  }
+  if (documents.length <= MAX_DOCUMENTS) return documents;
+  const { place: param } = documents[MAX_DOCUMENTS]!;
+  throw new GatewayError("invalid_body", `At most ${MAX_DOCUMENTS} documents are read.`, { param });
+}
+
+interface FileOfPart {
+  readonly file_data: string;
+  readonly filename?: unknown;
+}
+
+function* filesIn({ messages }: ChatRequest): Generator<[place: string, file: FileOfPart]> {
+  for (const [at, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    for (const [position, part] of content.entries()) {
+      const file = fileOf(part);
+      if (file !== undefined) yield [`messages.${at}.content.${position}`, file];
+    }
+  }
+}
+
+function fileOf(part: unknown): FileOfPart | undefined {
+  if (!isFields(part) || part.type !== "file" || !isFields(part.file)) return undefined;
+  const { file_data: data } = part.file;
+  if (typeof data !== "string" || dataOfUrl(data) === undefined) return undefined;
+  return part.file as unknown as FileOfPart;
+}
+
+/** The request with the texts of its documents in their places. */
+export function withTexts(request: ChatRequest, texts: readonly string[]): ChatRequest {
+  let next = 0;
+  const messages = request.messages.map((message) => {
+    if (!Array.isArray(message.content)) return message;
+    const content = message.content.map((part) => {
+      const file = fileOf(part);
+      if (file === undefined) return part;
+      const name = JSON.stringify(typeof file.filename === "string" ? file.filename : "document");
+      return { type: "text", text: `<file name=${name}>\n${texts[next++]}\n</file>` };
+    });
+    return { ...message, content };
+  });
+  return { ...request, messages };
+}
+
+/** Reads documents of bodies that the event loop has parsed, once `before` has filled them. */
+export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepare): Prepare {
+  return (context, admit) => {
+    const prepared = before(context, admit);
+    const request = context.body as ChatRequest;
+    if (texts === undefined || request[LONG_BODY] !== undefined || !request.plugins) {
+      return prepared;
+    }
+    // None that asks for texts stands in a batch of a provider: to read them would cost its key rate for nothing.
+    if (context.half !== undefined) return prepared;
+    return prepared instanceof Promise
+      ? prepared.then((filled) => withDocuments(texts, filled, context, admit))
+      : withDocuments(texts, prepared, context, admit);
+  };
+}
+
+/** Reads them only of a key that has rate and money left. */
+function withDocuments(
+  texts: DocumentTexts,
+  prepared: PreparedBody,
+  { caller, request }: RequestContext,
+  admit: () => Promise<PreparedBody["takenRate"]>,
+): PreparedBody | Promise<PreparedBody> {
+  const body = prepared.body as ChatRequest;
+  const documents = documentsIn(body);
+  if (documents.length === 0) return prepared;
+  const read = async (): Promise<PreparedBody> => {
+    const takenRate = prepared.takenRate ?? (await admit());
+    const read = await texts.read(caller.key.organizationId, documents, request.signal);
+    return { body: withTexts(body, read), takenRate };
+  };
+  return read();
+}
+
+/** A long body with the texts of its documents; the same bytes where it asks for none. Rejects as `DocumentTexts`. */
+export async function longBodyWithTexts(
+  texts: DocumentTexts | undefined,
+  reading: AnswerReading,
+  bytes: SharedBytes,
+  signal: AbortSignal,
+): Promise<SharedBytes> {
+  if (texts === undefined || !mentions(bytes, FILE_PARSER)) return bytes;
+  const { documents } = await readAnswerText(reading, documentsOfText, bytes, null, signal);
+  if (documents.length === 0) return bytes;
+  const read = await texts.read(reading.owner, documents, signal);
+  const { body } = await readAnswerText(reading, textWithDocuments, bytes, { texts: read }, signal);
+  const written = new SharedBytesWriter();
+  written.push(typeof body === "string" ? new TextEncoder().encode(body) : body);
+  return written.end();
+}
+
+/** The name may lie across two segments: then their ends are joined. */
+function mentions({ segments }: SharedBytes, name: string): boolean {
+  let end = "";
+  for (const segment of segments) {
+    const bytes = Buffer.from(segment.buffer, segment.byteOffset, segment.byteLength);
+    if (bytes.includes(name)) return true;
+    if ((end + bytes.toString("latin1", 0, name.length)).includes(name)) return true;
+    end = bytes.toString("latin1", Math.max(0, bytes.length - name.length));
+  }
+  return false;
+}

@@ -1,0 +1,227 @@
+import type { RoutePlan } from "../../call/routing/plan-route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { estimatedTextTokens } from "../../../lib/token-estimate.ts";
+import {
+  type ChatMessage,
+  type ChatRequest,
+  type ContentPart,
+  statedOutputLimit,
+} from "./request.ts";
+
+/*
+ * The transform "middle-out": a prompt that is longer than the model takes loses messages from its middle, which
+ * models attend to least, and the message where the gap begins or ends is cut in its own middle. Instructions at
+ * the beginning and what came last stay. A call of a tool and its results stay, or go, together.
+ */
+
+const MIDDLE_OUT = "middle-out";
+const TOKENS_AROUND_MESSAGE = 8;
+const TOKENS_OF_MEDIUM = 1_000;
+/** Less of a message is of no use. */
+const LEAST_TOKENS = 128;
+const GAP = "\n[…]\n";
+/** Of what the model takes: kept for the answer where the request states no limit. */
+const SHARE_OF_ANSWER = 0.25;
+/** Of what is left for the prompt. */
+const MOST_OF_INSTRUCTIONS = 0.5;
+
+/** Throws 400 for a transform that is not known. */
+export function assertTransforms({ transforms }: ChatRequest): void {
+  const strange = transforms?.findIndex((name) => name !== MIDDLE_OUT) ?? -1;
+  if (strange < 0) return;
+  const [param, name] = [
+    `transforms.${strange}`,
+    JSON.stringify(transforms![strange]!.slice(0, 100)),
+  ];
+  throw new GatewayError("unsupported_parameter", `${param} ${name} is not supported.`, { param });
+}
+
+export function asksMiddleOut({ transforms }: ChatRequest): boolean {
+  return transforms?.includes(MIDDLE_OUT) === true;
+}
+
+/** Tokens of the prompt, as they count for the transform; undefined where it is not asked for. */
+export function transformedTokens(request: ChatRequest): number | undefined {
+  if (!asksMiddleOut(request)) return undefined;
+  return tokensOf(request.messages) + tokensAside(request);
+}
+
+/**
+ * The tokens that the prompt is cut to for a model; undefined where it is sent as it is.
+ *
+ * @param addition of the gateway's own to the prompt, which is not cut
+ */
+export function promptLimit(
+  request: ChatRequest,
+  tokens: number | undefined,
+  { contextLength, maxOutputTokens }: Pick<ModelTerms, "contextLength" | "maxOutputTokens">,
+  addition = "",
+): number | undefined {
+  if (tokens === undefined) return undefined;
+  const added = addition === "" ? 0 : estimatedTextTokens(addition);
+  const answer =
+    statedOutputLimit(request) ?? Math.min(maxOutputTokens, contextLength * SHARE_OF_ANSWER);
+  const limit =
+    Math.floor(Math.max(contextLength - answer, contextLength * SHARE_OF_ANSWER)) - added;
+  return tokens > limit ? limit : undefined;
+}
+
+/**
+ * The plan, which tells what candidates get the prompt cut to what they take. A candidate whose provider counts more
+ * tokens joins them when it is called.
+ */
+export function planTransformed(
+  request: ChatRequest,
+  { transformedTokens }: { readonly transformedTokens?: number | undefined },
+  plan: RoutePlan,
+): RoutePlan {
+  if (transformedTokens === undefined) return plan;
+  const transformed = plan.candidates.filter(
+    ({ terms }) => promptLimit(request, transformedTokens, terms) !== undefined,
+  );
+  return { ...plan, transformed: new Set(transformed) };
+}
+
+/** A number of tokens in a provider's message; those of one or two digits are no size of a prompt. */
+const COUNT = /\b\d{3,9}\b/g;
+/** Less than the counts say, since only some of them include the answer. */
+const MARGIN = 0.95;
+const SHARE_WITHOUT_COUNTS = 0.75;
+const [LEAST_SHARE, MOST_SHARE] = [0.1, 0.9];
+
+/**
+ * The share of a prompt that a provider will take which rejected it as too long, by the counts that its message states:
+ * "maximum context length is 8192 tokens. However, your messages resulted in 10021 tokens".
+ */
+export function shareByProvider(message: string): number {
+  const [first, second] = [...message.replaceAll(/(?<=\d),(?=\d{3})/g, "").matchAll(COUNT)].map(
+    ([digits]) => Number(digits),
+  );
+  if (first === undefined || second === undefined) return SHARE_WITHOUT_COUNTS;
+  const share = (Math.min(first, second) / Math.max(first, second)) * MARGIN;
+  return Math.min(MOST_SHARE, Math.max(LEAST_SHARE, share));
+}
+
+/** The messages of a request within so many tokens of the whole prompt, as far as that can be. */
+export function withinLimit(request: ChatRequest, limit: number): readonly ChatMessage[] {
+  const { messages } = request;
+  const room = Math.max(LEAST_TOKENS, limit - tokensAside(request));
+  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
+  if (first < 0) return shortened(messages, room);
+  const instructions = shortened(messages.slice(0, first), room * MOST_OF_INSTRUCTIONS);
+  const turns = turnsOf(messages.slice(first));
+  return [...instructions, ...keptOfTurns(turns, room - tokensOf(instructions))];
+}
+
+/** Messages that stay or go together. */
+type Turn = readonly ChatMessage[];
+
+const RESULTS: ReadonlySet<string> = new Set(["tool", "function"]);
+
+function turnsOf(messages: readonly ChatMessage[]): Turn[] {
+  const turns: ChatMessage[][] = [];
+  for (const message of messages) {
+    if (RESULTS.has(message.role) && turns.length > 0) turns.at(-1)!.push(message);
+    else turns.push([message]);
+  }
+  return turns;
+}
+
+/** The last turn in any case, then turns from both ends for as long as they fit. */
+function keptOfTurns(turns: readonly Turn[], room: number): ChatMessage[] {
+  const last = shortened(turns.at(-1)!, room);
+  const [head, tail]: [Turn[], Turn[]] = [[], [last]];
+  let left = room - tokensOf(last);
+  let [from, to] = [0, turns.length - 2];
+  let [isHead, isOneSided] = [true, false];
+  while (from <= to) {
+    const turn = turns[isHead ? from : to]!;
+    const tokens = tokensOf(turn);
+    const kept = tokens <= left ? turn : cutTurn(turn, left);
+    if (kept !== undefined) (isHead ? head : tail).push(kept);
+    if (kept === turn) {
+      left -= tokens;
+      if (isHead) from += 1;
+      else to -= 1;
+    } else if (kept !== undefined || isOneSided) break;
+    else isOneSided = true;
+    if (kept === undefined || !isOneSided) isHead = !isHead;
+  }
+  return [...head, ...tail.reverse()].flat();
+}
+
+/** What fits of a turn; undefined where it can only go as a whole. */
+function cutTurn(turn: Turn, room: number): Turn | undefined {
+  if (turn.length > 1 || turn[0]!.tool_calls || room < LEAST_TOKENS) return undefined;
+  const cut = shortened(turn, room);
+  return tokensOf(cut) <= room ? cut : undefined;
+}
+
+const MAX_CUTS = 20;
+/** What is cut is cut a little shorter than it would have to be, since tokens are estimated. */
+const CUT_FURTHER = 0.95;
+
+/** Messages with their texts cut in the middle, each by the same share, to about so many tokens in all. */
+function shortened(messages: readonly ChatMessage[], room: number): readonly ChatMessage[] {
+  let kept = messages;
+  for (let cuts = 0; cuts < MAX_CUTS; cuts++) {
+    const tokens = tokensOf(kept);
+    if (tokens <= room) return kept;
+    const texts = textTokensOf(kept);
+    const share = Math.max(0, (texts - (tokens - room)) / Math.max(texts, 1)) * CUT_FURTHER;
+    kept = kept.map((message) => ({ ...message, content: cutContent(message.content, share) }));
+  }
+  return kept;
+}
+
+function cutContent(content: ChatMessage["content"], share: number): ChatMessage["content"] {
+  if (typeof content === "string") return cutText(content, share);
+  if (!Array.isArray(content)) return content;
+  return (content as ContentPart[]).map((part) =>
+    part.text === undefined ? part : { ...part, text: cutText(part.text, share) },
+  );
+}
+
+function cutText(text: string, share: number): string {
+  const half = Math.floor((text.length * share) / 2);
+  if (half * 2 + GAP.length >= text.length) return text;
+  const cut = text.slice(0, half) + GAP + text.slice(text.length - half);
+  return cut.toWellFormed();
+}
+
+function tokensOf(messages: readonly ChatMessage[]): number {
+  return messages.reduce((sum, message) => sum + tokensOfMessage(message), 0);
+}
+
+function textTokensOf(messages: readonly ChatMessage[]): number {
+  return messages.reduce((sum, { content }) => sum + tokensOfContent(content, 0), 0);
+}
+
+function tokensOfMessage(message: ChatMessage): number {
+  let tokens = TOKENS_AROUND_MESSAGE + tokensOfContent(message.content, TOKENS_OF_MEDIUM);
+  for (const field in message) {
+    if (field === "content" || field === "role") continue;
+    if (field === "audio" || field === "images") tokens += message[field] ? TOKENS_OF_MEDIUM : 0;
+    else tokens += tokensOfJson(message[field]);
+  }
+  return tokens;
+}
+
+function tokensOfContent(content: ChatMessage["content"], ofMedium: number): number {
+  if (typeof content === "string") return estimatedTextTokens(content);
+  if (!Array.isArray(content)) return 0;
+  return (content as ContentPart[]).reduce(
+    (sum, { text }) => sum + (text === undefined ? ofMedium : estimatedTextTokens(text)),
+    0,
+  );
+}
+
+/** What becomes part of the prompt besides the messages. */
+function tokensAside({ tools, functions, response_format: format }: ChatRequest): number {
+  return tokensOfJson(tools) + tokensOfJson(functions) + tokensOfJson(format);
+}
+
+function tokensOfJson(value: unknown): number {
+  return value === undefined || value === null ? 0 : estimatedTextTokens(JSON.stringify(value));
+}

@@ -1,0 +1,403 @@
+import type { OpenedStream } from "../../call/endpoint.ts";
+import { latin1OfText } from "../../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import { tokensOfBytes } from "../../../lib/token-estimate.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import type {
+  AnswerOptions,
+  ChatAnswer,
+  ChatEvent,
+  ClientCompletion,
+  FinishReason,
+  PieceReader,
+  ReadOptions,
+  ReasoningDetail,
+  ToolCall,
+  TypedChoice,
+  TypedCompletion,
+} from "../../../providers/interface.ts";
+import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../../providers/streamed-answer.ts";
+import { CompletionRender } from "../../../providers/thread-work.ts";
+import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { RawStreamEvents } from "../../../providers/typed-answers.ts";
+import { customCall } from "./custom-tools.ts";
+import type { DebugEcho } from "./debug-echo.ts";
+
+/**
+ * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
+ * ones, of providers whose wire is the client's, bring that form themselves.
+ */
+
+/** A whole answer in the client's form. Throws ProviderFailure where it is none, or was streamed. */
+export function readAnswer(
+  answer: ChatAnswer,
+  options: ReadOptions,
+): ClientCompletion | Promise<ClientCompletion> {
+  if (answer.kind === "completion") return answer.read(options);
+  if (answer.kind === "typed-completion") return renderCompletion(answer, options);
+  if (answer.kind === "long-typed-completion") return answer.render(longCompletion, options);
+  throw streamedUnasked();
+}
+
+/** A streamed answer that adds the client's frames to the output. Throws ProviderFailure where it is none. */
+export function openAnswer(
+  answer: ChatAnswer,
+  options: AnswerOptions,
+  output: GrowingBytes,
+): OpenedStream {
+  if (answer.kind === "stream") {
+    return { reader: answer.reader(), answer: answer.rewriter(options, output) };
+  }
+  if (answer.kind === "events") {
+    return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
+  }
+  throw notStreamed();
+}
+
+/** The same, whose events pass `through` what adds to them. Of text, reasoning and calls alone. */
+export function openTypedAnswer(
+  answer: ChatAnswer,
+  options: ChunkOptions,
+  output: GrowingBytes,
+  through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
+): OpenedStream {
+  const events =
+    answer.kind === "stream"
+      ? new RawStreamEvents(answer, options)
+      : answer.kind === "events"
+        ? answer.reader()
+        : undefined;
+  if (events === undefined) throw notStreamed();
+  return { reader: through(events), answer: new ChunkRenderer(options, output) };
+}
+
+interface ChunkOptions extends AnswerOptions {
+  /** Names of functions that stand for custom tools. */
+  readonly customTools?: readonly string[] | undefined;
+}
+
+/** The id of the completion that a request gets. */
+export function completionId(requestId: string): string {
+  return `chatcmpl-${requestId.slice(4)}`;
+}
+
+/** Most calls have neither cached nor reasoning tokens. */
+const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
+const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
+
+/** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
+export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
+  const { cachedPromptTokens: cached } = usage;
+  const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: withSound(
+      usage.cacheWriteTokens === 0 ? prompt : withWritten(prompt, usage),
+      usage.audioPromptTokens,
+    ),
+    completion_tokens_details: withSound(answerDetails(usage), usage.audioCompletionTokens),
+    cost,
+  };
+}
+
+function answerDetails({
+  reasoningTokens: reasoning,
+  imageCompletionTokens: images,
+}: Usage): Readonly<Record<string, number>> {
+  if (images) return { reasoning_tokens: reasoning, image_tokens: images };
+  return reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning };
+}
+
+function withSound(details: Readonly<Record<string, number>>, tokens: number | undefined) {
+  return tokens ? { ...details, audio_tokens: tokens } : details;
+}
+
+function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<string, number> {
+  const { cacheWriteTokens: written, cacheWriteHourTokens: forHour = 0 } = usage;
+  const details = { ...prompt, cache_write_tokens: written };
+  return forHour === 0 ? details : { ...details, cache_write_1h_tokens: forHour };
+}
+
+/** A chunk that brings annotations of the first choice alone. */
+export function annotationsChunk(
+  answer: StreamHead,
+  annotations: readonly unknown[],
+): Record<string, unknown> {
+  const choice = { index: 0, delta: { annotations }, finish_reason: null };
+  return { ...emptyChunk(answer), choices: [choice] };
+}
+
+/** The last chunk of a stream, which brings its usage. */
+export function usageChunk(
+  answer: StreamHead,
+  usage: Usage,
+  cost: number,
+): Record<string, unknown> {
+  return { ...emptyChunk(answer), usage: usageBody(usage, cost) };
+}
+
+/** Before the first chunk of an answer. */
+export function echoChunk(answer: StreamHead, debug: DebugEcho): Record<string, unknown> {
+  return { ...emptyChunk(answer), debug };
+}
+
+interface StreamHead {
+  readonly id: string;
+  readonly model: string;
+  readonly created: number;
+}
+
+function emptyChunk({ id, model, created }: StreamHead): Record<string, unknown> {
+  return { id, object: "chat.completion.chunk", created, model, choices: [] };
+}
+
+/** A whole typed answer as a completion, whose id, model and usage the caller sets. */
+function renderCompletion(
+  { choices, usage, created }: TypedCompletion,
+  { hidesReasoning, nowSeconds }: ReadOptions,
+): ClientCompletion {
+  let bytes = 0;
+  let images = 0;
+  if (usage === undefined) {
+    for (const choice of choices) {
+      bytes += bytesOf(choice);
+      images += choice.images?.length ?? 0;
+    }
+  }
+  return {
+    body: {
+      // Set by the caller, and in their place here.
+      id: undefined,
+      object: "chat.completion",
+      created: created ?? nowSeconds,
+      model: undefined,
+      choices: choices.map((choice, index) => ({
+        index,
+        message: messageOf(choice, hidesReasoning),
+        logprobs: choice.logprobs ?? null,
+        finish_reason: choice.finish,
+      })),
+      system_fingerprint: null,
+    },
+    usage,
+    estimatedTokens: tokensOfBytes(bytes) + images * TOKENS_OF_IMAGE,
+    estimatedMedia: mediaTokens(images * TOKENS_OF_IMAGE, 0),
+  };
+}
+
+/** The same of a long one, whose body is JSON. */
+export const longCompletion = new CompletionRender(
+  import.meta.url,
+  (completion, options: ReadOptions) => {
+    const { body, ...facts } = renderCompletion(completion, options);
+    return { ...facts, body: new TextEncoder().encode(JSON.stringify(body)) };
+  },
+);
+
+function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string, unknown> {
+  const { text, reasoning, reasoningDetails = [], refusal, toolCalls = [], annotations } = choice;
+  const { images = [] } = choice;
+  return {
+    role: "assistant",
+    content: text ?? null,
+    refusal: refusal ?? null,
+    ...(reasoning !== undefined && !hidesReasoning && { reasoning }),
+    ...(reasoningDetails.length > 0 && !hidesReasoning && { reasoning_details: reasoningDetails }),
+    ...(annotations !== undefined && { annotations }),
+    ...(images.length > 0 && { images: images.map(imageBody) }),
+    ...(toolCalls.length > 0 && { tool_calls: toolCalls.map(toolCallBody) }),
+  };
+}
+
+function toolCallBody(call: ToolCall): Record<string, unknown> {
+  const { id, name, arguments: text, extraContent } = call;
+  const body = { id, type: "function", function: { name, arguments: text } };
+  return extraContent === undefined ? body : { ...body, extra_content: extraContent };
+}
+
+/** In OpenRouter's form. */
+function imageBody(url: string): Record<string, unknown> {
+  return { type: "image_url", image_url: { url } };
+}
+
+function bytesOf(choice: TypedChoice): number {
+  const { text, reasoning, reasoningDetails, refusal, toolCalls = [] } = choice;
+  let bytes = encryptedBytes(reasoningDetails);
+  for (const said of [text, reasoning, refusal]) bytes += Buffer.byteLength(said ?? "");
+  for (const call of toolCalls) bytes += Buffer.byteLength(call.name + call.arguments);
+  return bytes;
+}
+
+/** Reasoning that only the provider can read is billed like any other; signatures are not. */
+function encryptedBytes(details: readonly ReasoningDetail[] | undefined): number {
+  let bytes = 0;
+  for (const detail of details ?? []) {
+    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
+  }
+  return bytes;
+}
+
+/** Behind a text in its chunk. */
+const BEHIND_CONTENT = '},"finish_reason":null}]}\n\n';
+
+/** What a choice of a stream has brought so far. */
+interface RenderedChoice {
+  /** Before a text in its chunk. */
+  readonly beforeContent: string;
+  hasRole: boolean;
+  isFinished: boolean;
+  /** By the index of each call: whether a part of its arguments has come. */
+  readonly calls: Map<number, boolean>;
+  /** By the index of each call of a custom tool: its input is known when the choice ends. */
+  customCalls?: Map<number, { readonly id: string; readonly name: string; json: string }>;
+}
+
+/** Renders typed events as chunks. */
+class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
+  readonly #hidesReasoning: boolean;
+  readonly #choices = new Map<number, RenderedChoice>();
+  readonly #customTools: readonly string[];
+  /** What all chunks begin with, up to the index of the choice. */
+  readonly #head: string;
+
+  constructor(options: ChunkOptions, output: GrowingBytes) {
+    const { id, model, hidesReasoning, nowSeconds, customTools = [] } = options;
+    super(output, nowSeconds);
+    this.#hidesReasoning = hidesReasoning;
+    this.#customTools = customTools;
+    const head = { id, object: "chat.completion.chunk", created: nowSeconds, model };
+    this.#head = `data: ${latin1OfText(JSON.stringify(head).slice(0, -1))},"choices":[{"index":`;
+  }
+
+  protected override take(events: readonly ChatEvent[]): void {
+    this.noteEvents(events.length);
+    for (const event of events) this.#takeEvent(event);
+  }
+
+  protected override takeEnd(): void {
+    // Each event is whole.
+  }
+
+  #takeEvent(event: ChatEvent): void {
+    if (event.type === "usage") this.noteUsage(event.usage);
+    else if (this.failure !== undefined) return;
+    else if (event.type === "error") this.noteReportedError(event.failure);
+    else if (event.type === "withheld") this.noteWithheld(event.bytes);
+    else if (event.type === "finish") this.#finish(event.choice, event.reason);
+    else if (event.type === "tool_call") this.#addToolCall(event);
+    else if (event.type === "image") this.#addImage(event);
+    // Chats have no place for them: what came of it is in the text.
+    else if (event.type !== "tool_run" && event.type !== "foreign_item") this.#addText(event);
+  }
+
+  #addText(event: Extract<ChatEvent, { readonly text: string }>): void {
+    const { choice, text } = event;
+    const state = this.#stateOf(choice);
+    this.meter(Buffer.byteLength(text));
+    if (event.type === "reasoning") this.#addReasoning(event);
+    else if (event.type === "refusal") this.#addDelta(choice, { refusal: text });
+    else {
+      const { annotations, logprobs } = event;
+      const isPlain = annotations === undefined && logprobs === undefined;
+      if (isPlain && state.hasRole) {
+        this.#addContent(state, text);
+        return;
+      }
+      const delta = annotations === undefined ? { content: text } : { content: text, annotations };
+      this.#addDelta(choice, delta, null, logprobs);
+    }
+  }
+
+  /** What most events bring, without an object for each. */
+  #addContent({ beforeContent }: RenderedChoice, text: string): void {
+    this.noteBegun();
+    const json = latin1OfText(JSON.stringify(text));
+    this.output.add(beforeContent + json + BEHIND_CONTENT);
+  }
+
+  #addReasoning({ choice, text, details }: Extract<ChatEvent, { type: "reasoning" }>): void {
+    this.meter(encryptedBytes(details));
+    if (this.#hidesReasoning) this.noteBegun();
+    else if (details === undefined) this.#addDelta(choice, { reasoning: text });
+    else if (text === "") this.#addDelta(choice, { reasoning_details: details });
+    else this.#addDelta(choice, { reasoning: text, reasoning_details: details });
+  }
+
+  #addImage({ choice, url }: Extract<ChatEvent, { readonly type: "image" }>): void {
+    this.meterImage();
+    this.#addDelta(choice, { images: [imageBody(url)] });
+  }
+
+  #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {
+    const { choice, index, id, name, arguments: text = "", extraContent } = event;
+    const state = this.#stateOf(choice);
+    const { calls } = state;
+    if (this.#addCustomCall(state, event)) return;
+    const isFirst = !calls.has(index);
+    calls.set(index, text !== "" || calls.get(index) === true);
+    this.meter(Buffer.byteLength((name ?? "") + text));
+    const called = isFirst
+      ? { index, ...toolCallBody({ id: id!, name: name!, arguments: text, extraContent }) }
+      : { index, function: { arguments: text } };
+    this.#addDelta(choice, { tool_calls: [called] });
+  }
+
+  /** Returns false if the call is of a function. */
+  #addCustomCall(
+    state: RenderedChoice,
+    { index, id, name, arguments: text = "" }: Extract<ChatEvent, { readonly type: "tool_call" }>,
+  ): boolean {
+    if (this.#customTools.length === 0) return false;
+    const known = state.customCalls?.get(index);
+    if (known === undefined) {
+      if (name === undefined || !this.#customTools.includes(name)) return false;
+      state.customCalls ??= new Map();
+      state.customCalls.set(index, { id: id!, name, json: text });
+    } else known.json += text;
+    this.meter(Buffer.byteLength((name ?? "") + text));
+    this.noteBegun();
+    return true;
+  }
+
+  /** Calls that ended without arguments get an empty object: nothing at all is no JSON. */
+  #finish(choice: number, reason: FinishReason): void {
+    const state = this.#stateOf(choice);
+    if (state.isFinished) return;
+    const bare = [...state.calls].filter(([, hasArguments]) => !hasArguments);
+    const calls: object[] = bare.map(([index]) => ({ index, function: { arguments: "{}" } }));
+    for (const [index, { id, name, json }] of state.customCalls ?? []) {
+      calls.push({ index, ...customCall(id, name, json) });
+    }
+    this.#addDelta(choice, calls.length === 0 ? {} : { tool_calls: calls }, reason);
+    state.isFinished = true;
+    this.finishedChoices++;
+  }
+
+  #addDelta(
+    choice: number,
+    delta: Readonly<Record<string, unknown>>,
+    reason: FinishReason | null = null,
+    logprobs?: unknown,
+  ): void {
+    this.noteBegun();
+    const state = this.#stateOf(choice);
+    const said = JSON.stringify(state.hasRole ? delta : { role: "assistant", ...delta });
+    state.hasRole = true;
+    const rest = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    const end = `${rest},"finish_reason":${JSON.stringify(reason)}}]}\n\n`;
+    this.output.add(`${this.#head}${choice},"delta":${latin1OfText(said + end)}`);
+  }
+
+  #stateOf(choice: number): RenderedChoice {
+    let state = this.#choices.get(choice);
+    if (state === undefined) {
+      const beforeContent = `${this.#head}${choice},"delta":{"content":`;
+      state = { beforeContent, hasRole: false, isFinished: false, calls: new Map() };
+      this.#choices.set(choice, state);
+      this.startedChoices++;
+    }
+    return state;
+  }
+}

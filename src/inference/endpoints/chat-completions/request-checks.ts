@@ -1,0 +1,190 @@
+import { assertKnownPreferences } from "../../call/routing/preferences.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { isFields } from "../../../lib/json.ts";
+import { FILE_PARSER, parsesFiles } from "./file-parser.ts";
+import { assertTransforms } from "./middle-out.ts";
+import type { ChatMessage, ChatRequest } from "./request.ts";
+import { RESPONSE_HEALING } from "./response-healing.ts";
+import { chatCompletionBody } from "./schema.ts";
+
+const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
+/** Only what an assistant said, and what a function gave, may be without content. */
+const MAY_BE_SILENT: ReadonlySet<string> = new Set(["assistant", "function"]);
+
+/**
+ * What of a message and of a tool depends on its kind, as OpenAI's API has it; the schema says the rest.
+ * Throws 400, naming the place.
+ */
+export function assertWellFormed(request: ChatRequest): void {
+  const { messages, tools } = request;
+  for (const name in request) {
+    if (!FIELDS.has(name) && FIELDS.has(folded(name))) throw miswritten(name);
+  }
+  if (request.logprobs !== true && Number(request.top_logprobs ?? 0) > 0) {
+    const message = 'Request body field "top_logprobs": needs "logprobs": true';
+    throw new GatewayError("invalid_body", message, { param: "top_logprobs" });
+  }
+  for (let i = 0; i < messages.length; i++) assertMessage(messages[i]!, i);
+  tools?.forEach((tool, i) => {
+    const { type, ...offered } = tool as { type: string; function?: unknown; custom?: unknown };
+    if (type === "function" && offered.function === undefined) throw missing(`tools.${i}.function`);
+    if (type === "custom" && offered.custom === undefined) throw missing(`tools.${i}.custom`);
+  });
+}
+
+/**
+ * Letters that some servers take for one another in names: those that are written in Go read `Model` and
+ * `model` as one field, and the later of the two counts. So no such name may go on as an unknown one.
+ */
+function folded(name: string): string {
+  return name.toUpperCase().toLowerCase();
+}
+
+function miswritten(name: string): GatewayError {
+  const message = `Request body field ${JSON.stringify(name)} is written "${folded(name)}".`;
+  return new GatewayError("invalid_body", message, { param: name });
+}
+
+function assertMessage(message: ChatMessage, position: number): void {
+  const { role, content } = message;
+  if (content === undefined || content === null) {
+    if (!MAY_BE_SILENT.has(role)) throw missing(`messages.${position}.content`);
+  } else if (typeof content !== "string") {
+    const at = content.findIndex((part) => part.type === "text" && typeof part.text !== "string");
+    if (at >= 0) throw missing(`messages.${position}.content.${at}.text`, "must be string");
+  }
+  if (role === "tool" && typeof message.tool_call_id !== "string") {
+    throw missing(`messages.${position}.tool_call_id`);
+  }
+}
+
+function missing(param: string, what = "is required"): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${what}`, { param });
+}
+
+/** Whether a value asks for nothing, or for nothing but what is there and has its price. */
+type IsSupported = (value: unknown) => boolean;
+
+const empty: IsSupported = (value) =>
+  value === null ||
+  value === false ||
+  (Array.isArray(value) && value.length === 0) ||
+  (typeof value === "object" && value !== null && Object.keys(value).length === 0);
+
+/** Tiers of service that cost no more than the catalogue says; the faster ones cost up to twice as much. */
+const PRICED_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "standard",
+  "standard_only",
+  "on_demand",
+  "flex",
+]);
+/** Those that the caller runs. Any other is run by the provider: searches, code, at a price for each use. */
+const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
+
+/**
+ * Fields whose behaviour this gateway does not have: they are refused, never ignored. Besides those of spec
+ * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
+ */
+const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
+  service_tier: (value) => value === null || PRICED_TIERS.has(value),
+  // Anthropic's fast mode, at several times the price.
+  speed: (value) => value === null || value === "standard",
+  // xAI's searches, each at a price of its own, and answers that are fetched later.
+  search_parameters: (value) => value === null || (value as { mode?: unknown }).mode === "off",
+  deferred: empty,
+  // Azure puts documents into the prompt, as many as it finds.
+  data_sources: empty,
+};
+
+/**
+ * Names by which some servers take the number of tokens or of answers besides those of OpenAI: a limit that
+ * the hold was not made for. The value tells which name to use.
+ */
+const SYNONYMS: Readonly<Record<string, string>> = {
+  n_predict: "max_tokens",
+  num_predict: "max_tokens",
+  max_new_tokens: "max_tokens",
+  best_of: "n",
+  num_return_sequences: "n",
+  n_cmpl: "n",
+  use_beam_search: "n",
+};
+
+/** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
+export function assertSupported(request: ChatRequest): void {
+  for (const field in SYNONYMS) {
+    if (!Object.hasOwn(request, field) || request[field] === null) continue;
+    throw new GatewayError(
+      "unsupported_parameter",
+      `${field} is not supported: use ${SYNONYMS[field]}.`,
+      { param: field },
+    );
+  }
+  for (const field in UNSUPPORTED) {
+    if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
+    throw unsupported(field);
+  }
+  assertSpoken(request);
+  assertTransforms(request);
+  assertPlugins(request);
+  if (request.provider) assertKnownPreferences(request.provider);
+  request.tools?.forEach((tool, at) => {
+    const { type } = tool as { type: string };
+    if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);
+  });
+  // Fallbacks along `models` are what the only route does, asked for or not.
+  if (typeof request.route === "string" && request.route !== "fallback") {
+    throw unsupported("route", ` ${JSON.stringify(request.route)}`);
+  }
+}
+
+const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING, FILE_PARSER]);
+
+/** Each plugin checks its own options. */
+function assertPlugins({ plugins }: ChatRequest): void {
+  if (!plugins) return;
+  const seen = new Set<string>();
+  for (const [at, { id }] of plugins.entries()) {
+    const param = `plugins.${at}.id`;
+    if (!PLUGINS.has(id)) {
+      const message = `${param} ${JSON.stringify(id.slice(0, 100))} is not supported.`;
+      throw new GatewayError("unsupported_parameter", message, { param });
+    }
+    if (seen.has(id)) {
+      const message = `Request body field "${param}": is there twice.`;
+      throw new GatewayError("invalid_body", message, { param });
+    }
+    seen.add(id);
+  }
+  parsesFiles({ plugins });
+}
+
+/** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */
+function assertSpoken({ modalities, audio }: ChatRequest): void {
+  const asksSound = modalities?.includes("audio") === true;
+  if (asksSound === isFields(audio)) return;
+  const [param, what] = asksSound
+    ? ["audio", 'is required with modalities ["text", "audio"]: {"voice", "format"}']
+    : ["modalities", 'must include "audio" where audio is given'];
+  throw new GatewayError("invalid_body", `Request body field "${param}": ${what}.`, { param });
+}
+
+function unsupported(param: string, what = ""): GatewayError {
+  return new GatewayError("unsupported_parameter", `${param}${what} is not supported.`, {
+    param,
+  });
+}
+
+/** Throws 400 where an answer would hold what no guardrail can look through. */
+export function assertScreenable({ logprobs, modalities, tools }: ChatRequest): void {
+  const custom = tools?.findIndex((tool) => (tool as { type: string }).type === "custom") ?? -1;
+  const param =
+    (logprobs === true && "logprobs") ||
+    (modalities?.includes("audio") === true && "modalities") ||
+    (custom >= 0 && `tools.${custom}.type`);
+  if (!param) return;
+  const message = `${param} is not supported with a guardrail on the output, which cannot look through it.`;
+  throw new GatewayError("unsupported_parameter", message, { param });
+}

@@ -1,0 +1,174 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import {
+  contextSize,
+  domainFilters,
+  locationOf,
+  MAX_RESULTS,
+  type SearchOptions,
+  USUAL_SEARCH,
+} from "../../tools/web-search/search-options.ts";
+import type { ChatRequest } from "./request.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a chat wants to be searched for before it is answered. */
+export interface WebPlan {
+  /** The field that asks for it, for errors. */
+  readonly param: string;
+  readonly options: SearchOptions;
+  /** Introduces the results to the model; undefined: as the gateway does. */
+  readonly prompt: string | undefined;
+}
+
+/** Members of OpenRouter's plugin `web`. Its `engine` is the gateway's alone, and of `max_uses` one is used. */
+const MEMBERS: ReadonlySet<string> = new Set([
+  "id",
+  "enabled",
+  "engine",
+  "max_results",
+  "max_uses",
+  "search_prompt",
+  "include_domains",
+  "exclude_domains",
+  "user_location",
+]);
+const OPTIONS: ReadonlySet<string> = new Set(["search_context_size", "user_location"]);
+const MAX_PROMPT_CHARACTERS = 4_000;
+const MAX_QUESTION_CHARACTERS = 2_000;
+
+/**
+ * The search that `plugins` or `web_search_options` ask for, with the options of both; undefined where neither
+ * does. Throws 400.
+ */
+export function webPlanOf(request: ChatRequest): WebPlan | undefined {
+  const { web_search_options: given } = request;
+  if (isAbsent(given) && !request.plugins) return undefined;
+  const plugins = request.plugins ?? [];
+  const at = plugins.findIndex(({ id }) => id === "web");
+  const plugin = plugins[at];
+  const param = `plugins.${at}`;
+  const ofPlugin = plugin && optionsOfPlugin(plugin, param);
+  const isOn = plugin !== undefined && plugin.enabled !== false;
+  if (isAbsent(given) || (!isOn && searchesItself(request))) {
+    return isOn
+      ? { param, options: { ...USUAL_SEARCH, ...ofPlugin }, prompt: promptOf(plugin, param) }
+      : undefined;
+  }
+  const ofField = optionsOfField(given as Fields);
+  return {
+    param: isOn ? param : "web_search_options",
+    options: { ...USUAL_SEARCH, ...ofField, ...(isOn && ofPlugin) },
+    prompt: isOn ? promptOf(plugin, param) : undefined,
+  };
+}
+
+/** OpenAI's models for searches of the web, and Perplexity's, by whatever provider. */
+const SEARCHING = /(?:^|\/)(?:gpt-[\w.-]+-search-(?:preview|api)|sonar)\b/;
+
+/** Whether a model searches the web for each answer, as `web_search_options` says. */
+export function isSearching(model: string): boolean {
+  return SEARCHING.test(model);
+}
+
+function searchesItself({ model, models }: ChatRequest): boolean {
+  const names = models ?? (model ? [model] : []);
+  return names.length > 0 && names.every(isSearching);
+}
+
+/** The text of the user's last message, which is what is searched for. */
+export function lastQuestion({ messages }: ChatRequest): string {
+  const last = messages.findLast(({ role }) => role === "user");
+  const content = last?.content ?? "";
+  const text =
+    typeof content === "string"
+      ? content
+      : content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
+  return text.trim().slice(0, MAX_QUESTION_CHARACTERS);
+}
+
+function optionsOfPlugin(plugin: Fields, place: string): Partial<SearchOptions> {
+  for (const name in plugin) {
+    if (!MEMBERS.has(name)) throw unsupported(`${place}.${name.slice(0, 100)}`);
+  }
+  const { enabled, engine, max_results: count, max_uses: uses } = plugin;
+  if (!isAbsent(enabled) && typeof enabled !== "boolean") {
+    throw invalid(`${place}.enabled`, "must be boolean");
+  }
+  if (!isAbsent(engine) && engine !== "auto") {
+    const named = typeof engine === "string" ? JSON.stringify(engine.slice(0, 100)) : "";
+    throw unsupported(`${place}.engine`, named);
+  }
+  if (!isAbsent(count) && !isIntegerUpTo(count, MAX_RESULTS)) {
+    throw invalid(`${place}.max_results`, `must be an integer from 1 to ${MAX_RESULTS}`);
+  }
+  if (!isAbsent(uses) && !isIntegerUpTo(uses, Number.MAX_SAFE_INTEGER)) {
+    throw invalid(`${place}.max_uses`, "must be an integer from 1");
+  }
+  const { location } = locationOf(plugin.user_location, `${place}.user_location`);
+  return {
+    ...(!isAbsent(count) && { maxResults: count as number }),
+    ...(location !== undefined && { location }),
+    allowed: domainFilters(plugin.include_domains, `${place}.include_domains`),
+    blocked: domainFilters(plugin.exclude_domains, `${place}.exclude_domains`),
+  };
+}
+
+function optionsOfField(given: Fields): Partial<SearchOptions> {
+  const field = "web_search_options";
+  for (const name in given) {
+    if (!OPTIONS.has(name)) throw unsupported(`${field}.${name.slice(0, 100)}`);
+  }
+  const { location } = locationOf(given.user_location, `${field}.user_location`);
+  const size = contextSize(given.search_context_size, `${field}.search_context_size`);
+  return { ...size, ...(location !== undefined && { location }) };
+}
+
+function promptOf({ search_prompt: prompt }: Fields, place: string): string | undefined {
+  if (isAbsent(prompt)) return undefined;
+  if (typeof prompt !== "string" || prompt.length > MAX_PROMPT_CHARACTERS) {
+    const most = `a string of at most ${MAX_PROMPT_CHARACTERS} characters`;
+    throw invalid(`${place}.search_prompt`, `must be ${most}`);
+  }
+  return prompt;
+}
+
+function isAbsent(value: unknown): value is undefined | null {
+  return value === undefined || value === null;
+}
+
+function isIntegerUpTo(value: unknown, most: number): boolean {
+  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most;
+}
+
+function invalid(param: string, what: string): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${what}.`, { param });
+}
+
+function unsupported(param: string, what = ""): GatewayError {
+  const named = what === "" ? param : `${param} ${what}`;
+  return new GatewayError("unsupported_parameter", `${named} is not supported.`, { param });
+}
+
+const SEARCHED = ":online";
+
+function isSearched(name: string): boolean {
+  return name.endsWith(SEARCHED);
+}
+
+function withoutMark(name: string): string {
+  return isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
+}
+
+/** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
+export function withoutSuffix(request: ChatRequest): ChatRequest {
+  const { model, models } = request;
+  if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
+  const plugins = request.plugins ?? [];
+  const isThere = plugins.some(({ id }) => id === "web");
+  return {
+    ...request,
+    ...(model && { model: withoutMark(model) }),
+    ...(models && { models: models.map(withoutMark) }),
+    ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
+  };
+}

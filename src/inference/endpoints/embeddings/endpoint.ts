@@ -1,0 +1,248 @@
+import { Type } from "typebox";
+import { type ProviderCall, providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  type AnswerFacts,
+  assertRecordable,
+  type CommonFields,
+  type CostBound,
+  type KeptForm,
+  type PaidEndpoint,
+} from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { optional, type RouteDefinition } from "../../../http/route.ts";
+import { createCheck } from "../../../http/validate.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { exact, times } from "../../../lib/exact-integer.ts";
+import { tokensOfBytes } from "../../../lib/token-estimate.ts";
+import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
+import { type Embeddings, ProviderFailure } from "../../../providers/interface.ts";
+import { fillRouted, preparePreset } from "../fill-preset.ts";
+import { paidRoute } from "../paid-route.ts";
+import { fieldsFor, routedFields } from "../routed-fields.ts";
+import { withoutTokens } from "./token-texts.ts";
+
+const MAX_INPUTS = 2_048;
+const MAX_DIMENSIONS = 65_536;
+const MAX_TOKEN_ID = 4_294_967_295;
+
+const text = Type.String({ minLength: 1 });
+const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TOKEN_ID }), { minItems: 1 });
+
+/** The body of POST /v1/embeddings (spec 4.7). Members beyond these go to the provider. */
+export const embeddingsBody = Type.Object(
+  {
+    model: optional(Type.String()),
+    input: Type.Union([
+      text,
+      Type.Array(text, { minItems: 1, maxItems: MAX_INPUTS }),
+      tokens,
+      Type.Array(tokens, { minItems: 1, maxItems: MAX_INPUTS }),
+    ]),
+    encoding_format: optional(Type.Enum(["float", "base64"])),
+    dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
+    preset: optional(Type.String()),
+    ...routedFields,
+  },
+  { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },
+);
+
+/** Spec 2.6. */
+export const embeddingList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(
+    Type.Object({
+      object: Type.Literal("embedding"),
+      index: Type.Integer(),
+      embedding: Type.Union([
+        Type.Array(Type.Number()),
+        Type.String({ description: "With base64: little-endian float32" }),
+      ]),
+    }),
+  ),
+  model: Type.String(),
+  usage: Type.Object({
+    prompt_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    cost: Type.Number(),
+  }),
+});
+
+type Input = string | readonly number[];
+
+interface EmbeddingsRequest extends CommonFields {
+  readonly input: Input | readonly Input[];
+  readonly encoding_format?: "float" | "base64" | null;
+  readonly dimensions?: number | null;
+  readonly preset?: string | null;
+}
+
+interface AcceptedEmbeddings extends AcceptedRequest {
+  readonly fields: EmbeddingsRequest;
+  readonly inputs: readonly Input[];
+  /** Of each input, the most tokens that it can have: no token is shorter than a byte. */
+  readonly sizes: readonly number[];
+}
+
+/** POST /v1/embeddings (spec 4.7). */
+export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/embeddings",
+    tag: "Embeddings",
+    summary: "Create embeddings of texts or of lists of tokens",
+    access: { kind: "model", scope: "embeddings" },
+    body: embeddingsBody,
+    allowsUnknownFields: true,
+    responses: {
+      200: { description: "An embedding for each input", schema: embeddingList },
+      413: { description: "An input is longer than the model takes" },
+    },
+  };
+  const prepare = preparePreset(dependencies.definitions, fillRouted<EmbeddingsRequest>, checkBody);
+  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
+}
+
+const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
+/** Fields that decide nothing about the vectors. */
+const UNDECIDING = new Set([
+  "model",
+  "models",
+  "user",
+  "metadata",
+  "trace",
+  "session_id",
+  "route_explain",
+]);
+/** What its answers end with. */
+const COST = /"cost":[^,{}]*}}$/;
+
+/** Embeddings in the response cache: as they were given, whose only member that may differ is the cost. */
+const keptEmbeddings: KeptForm<AcceptedEmbeddings> = {
+  identity: ({ fields }) =>
+    Object.fromEntries(Object.entries(fields).filter(([name]) => !UNDECIDING.has(name))),
+  ofWhole: (body) => (typeof body === "string" ? body : new TextDecoder().decode(body)),
+  whole: (kept) => kept.replace(COST, '"cost":0}}'),
+};
+
+export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+  route: "POST /v1/embeddings",
+  categories: ["embedding"],
+  capability: "embed",
+  title: "Embeddings",
+  kept: keptEmbeddings,
+
+  standsInBatches: () => true,
+  readable: withoutTokens,
+
+  accept(body) {
+    const fields = body as EmbeddingsRequest;
+    assertRecordable(fields);
+    const inputs = inputsOf(fields.input);
+    return { fields, inputs, sizes: inputs.map(sizeOf) };
+  },
+
+  plan({ inputs }, plan) {
+    const candidates = plan.candidates.filter(({ terms }) =>
+      inputs.every((input) => mayFit(input, terms.contextLength)),
+    );
+    if (candidates.length === 0 && plan.candidates.length > 0) throw tooLong();
+    return candidates.length === plan.candidates.length ? plan : { ...plan, candidates };
+  },
+
+  bound(request, terms): CostBound {
+    const tokens = tokensWithin(request.sizes, terms);
+    const price = exact(terms.prices.inputTokenFemto);
+    const fixedFemto = times(tokens, price);
+    return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
+  },
+
+  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  statedLimit: () => 0,
+
+  async call(call: ProviderCall, candidate: Candidate, { request }) {
+    const { dimensions } = request.fields;
+    try {
+      return await candidate.provider.embed!(
+        providerRequest(call, {
+          inputs: request.inputs,
+          dimensions: dimensions ?? undefined,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
+    } catch (error) {
+      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
+      throw error;
+    }
+  },
+
+  usage({ usage }, { sizes }, terms): Usage {
+    if (usage !== undefined) return usage;
+    return estimatedUsage(tokensWithin(sizes.map(tokensOfBytes), terms), 0);
+  },
+
+  answer({ vectors }, { fields }, { candidate, usage, costUsd }: AnswerFacts): string {
+    const isBase64 = fields.encoding_format === "base64";
+    return JSON.stringify({
+      object: "list",
+      data: vectors.map((vector, index) => ({
+        object: "embedding",
+        index,
+        embedding: isBase64 ? base64Of(vector) : Array.from(vector),
+      })),
+      model: candidate.model.id,
+      usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens, cost: costUsd },
+    });
+  },
+};
+
+function inputsOf(input: EmbeddingsRequest["input"]): readonly Input[] {
+  if (typeof input === "string") return [input];
+  return typeof input[0] === "number" ? [input as readonly number[]] : (input as readonly Input[]);
+}
+
+function sizeOf(input: Input): number {
+  return typeof input === "string" ? Buffer.byteLength(input) : input.length;
+}
+
+/** OpenAI accepts one token more than the limit that it states for its models. */
+const MOST_EXCESS_TOKENS = 1;
+
+/** Each input has at most the tokens that the model takes: providers reject what is longer. */
+function tokensWithin(sizes: readonly number[], { contextLength }: ModelTerms): number {
+  const most = contextLength + MOST_EXCESS_TOKENS;
+  return sizes.reduce((sum, size) => sum + Math.min(size, most), 0);
+}
+
+/**
+ * False where an input has certainly more tokens than the model takes: listed tokens, or words of a text,
+ * none of which is less than a token. The rest is for the provider to count.
+ */
+function mayFit(input: Input, maxTokens: number): boolean {
+  if (typeof input !== "string") return input.length <= maxTokens;
+  if (input.length < 2 * maxTokens) return true;
+  let words = 0;
+  for (const _ of input.matchAll(/\S+/g)) {
+    if (++words > maxTokens) return false;
+  }
+  return true;
+}
+
+function tooLong(cause?: unknown): GatewayError {
+  return new GatewayError("input_too_long", "An input is longer than the model takes.", {
+    param: "input",
+    cause,
+  });
+}
+
+/** What decides something in the gateway alone, or is sent in a form of the provider's. */
+const OWN_FIELDS: ReadonlySet<string> = new Set(
+  Object.keys(embeddingsBody.properties).filter((name) => name !== "user"),
+);
+
+function base64Of(vector: ArrayLike<number>): string {
+  const bytes = Buffer.alloc(vector.length * Float32Array.BYTES_PER_ELEMENT);
+  for (let at = 0; at < vector.length; at++) bytes.writeFloatLE(vector[at]!, at * 4);
+  return bytes.toString("base64");
+}

@@ -1,0 +1,127 @@
+import type { ArrivedCall, OwnIdempotency } from "../../call/call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import type { RequestContext } from "../../../http/route.ts";
+import { type ApiKeyRecord, holdsScope } from "../../../lib/api-key-record.ts";
+import { GatewayError, stopping } from "../../../lib/errors.ts";
+import { newId } from "../../../lib/ids.ts";
+import type { Embeddings } from "../../../providers/interface.ts";
+import { embeddingsEndpoint } from "./endpoint.ts";
+
+export interface PaidTextEmbeddingDependencies {
+  readonly calls: PaidCallDependencies;
+  /** Requests that a stop of the gateway waits for. */
+  readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
+  /** The key as it stands now. Rejects where it may not call any more. */
+  usableKey(keyId: string): Promise<ApiKeyRecord>;
+}
+
+type Caller = RequestContext["caller"];
+
+interface Asker
+  extends Pick<
+    RequestContext,
+    "caller" | "requestId" | "startedMs" | "takenRate" | "log" | "admitAgain"
+  > {
+  readonly request: Pick<Request, "signal">;
+}
+
+/** What the gateway embeds for its callers besides their own requests for embeddings: by calls of the same kind. */
+export class PaidTextEmbedding {
+  readonly #dependencies: PaidTextEmbeddingDependencies;
+  readonly #call: PaidCall<ReturnType<typeof embeddingsEndpoint.accept>, Embeddings>;
+
+  constructor(dependencies: PaidTextEmbeddingDependencies) {
+    this.#dependencies = dependencies;
+    this.#call = new PaidCall(dependencies.calls, embeddingsEndpoint);
+  }
+
+  /** Whether the key may call the model. Throws 404 where there is no such model. */
+  async mayUse(caller: Caller, model: string): Promise<boolean> {
+    if (!holdsScope(caller.key, "embeddings")) return false;
+    const request = embeddingsEndpoint.accept({ model, input: "text" }, NO_HEADERS);
+    try {
+      await this.#call.route({ caller, log: {}, request });
+      return true;
+    } catch (error) {
+      if (error instanceof GatewayError && error.code === "model_not_allowed") return false;
+      throw error;
+    }
+  }
+
+  /** For a request, which pays for it, and takes a place in the rate window of its key. Throws as the paid call. */
+  ofQuestions(
+    { caller, requestId, startedMs, takenRate, log, request, admitAgain }: Asker,
+    model: string,
+    texts: readonly string[],
+  ): Promise<readonly Float32Array[]> {
+    const arrival = { caller, requestId, startedMs, takenRate, log };
+    return this.#embed(model, texts, {
+      ...arrival,
+      clientSignal: request.signal,
+      idempotencyHeader: null,
+      admitAgain,
+    });
+  }
+
+  /** In the background: charged once however often it is asked for, by whatever instance. Throws as the paid call. */
+  async ofChunks(batch: {
+    readonly keyId: string;
+    readonly model: string;
+    readonly texts: readonly string[];
+    readonly idempotency: OwnIdempotency;
+  }): Promise<readonly Float32Array[]> {
+    const { inFlight, usableKey } = this.#dependencies;
+    if (inFlight.isStopping) throw stopping();
+    const admitAgain = async () => ({ key: await usableKey(batch.keyId) });
+    inFlight.begin();
+    try {
+      return await this.#embed(batch.model, batch.texts, {
+        caller: await admitAgain(),
+        requestId: newId("req"),
+        startedMs: performance.now(),
+        // The window bounds what the client asks for; this follows from it and is bounded by itself.
+        takenRate: {},
+        log: {},
+        // An answer that is charged has to be kept: it is not given up half way.
+        clientSignal: NEVER,
+        idempotencyHeader: null,
+        ownIdempotency: batch.idempotency,
+        admitAgain,
+      });
+    } finally {
+      inFlight.end();
+    }
+  }
+
+  async #embed(
+    model: string,
+    texts: readonly string[],
+    arrived: Omit<ArrivedCall<never>, "request" | "bodyText">,
+  ): Promise<readonly Float32Array[]> {
+    const body = { model, input: texts, encoding_format: "base64" };
+    const outcome = await this.#call.run({
+      ...arrived,
+      request: embeddingsEndpoint.accept(body, NO_HEADERS),
+      screened: async (guard) =>
+        embeddingsEndpoint.accept(await guard.input(body), NO_HEADERS, guard),
+      bodyText: JSON.stringify(body),
+    });
+    if (outcome.kind === "stream") throw new Error("embeddings do not come as a stream");
+    return vectorsOf(outcome.body);
+  }
+}
+
+const NO_HEADERS = new Headers();
+const NEVER = new AbortController().signal;
+
+/** Of an answer in base64, as the endpoint writes it. */
+function vectorsOf(body: string | Uint8Array): Float32Array[] {
+  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
+  const { data } = JSON.parse(text) as { data: { embedding: string }[] };
+  return data.map(({ embedding }) => {
+    const bytes = Buffer.from(embedding, "base64");
+    const vector = new Float32Array(bytes.length / Float32Array.BYTES_PER_ELEMENT);
+    for (let at = 0; at < vector.length; at++) vector[at] = bytes.readFloatLE(at * 4);
+    return vector;
+  });
+}

@@ -1,0 +1,51 @@
+import { turnOfLoop } from "../../../lib/turn-of-loop.ts";
+
+/** Multiples of 4 and of 3: each piece stands for whole bytes, without padding, and takes a few milliseconds. */
+const PIECE_CHARACTERS = 1_048_576;
+const PIECE_BYTES = (PIECE_CHARACTERS / 4) * 3;
+const ALPHABET = /^[A-Za-z0-9+/]*$/;
+
+/** Whether the text is base64 with its padding (RFC 4648, section 4), and of at most `maxBytes`. */
+function lengthOfBase64(text: string, maxBytes: number): number | undefined {
+  if (text.length === 0 || text.length % 4 !== 0) return undefined;
+  const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
+  const bytes = (text.length / 4) * 3 - padding;
+  return bytes <= maxBytes ? bytes : undefined;
+}
+
+/** The bytes of a long text; undefined where it is no base64, or stands for more. Others have their turns between. */
+export async function bytesOfBase64(text: string, maxBytes: number): Promise<Buffer | undefined> {
+  const length = lengthOfBase64(text, maxBytes);
+  if (length === undefined) return undefined;
+  const bytes = Buffer.allocUnsafe(length);
+  for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
+    if (at > 0) await turnOfLoop();
+    const piece = text.slice(at, at + PIECE_CHARACTERS);
+    if (!isAlphabet(piece, at + PIECE_CHARACTERS >= text.length)) return undefined;
+    bytes.write(piece, (at / 4) * 3, "base64");
+  }
+  return bytes;
+}
+
+/** The same check without the bytes, at once. */
+export function isBase64(text: string, maxBytes: number): boolean {
+  return lengthOfBase64(text, maxBytes) !== undefined && isAlphabet(text, true);
+}
+
+function isAlphabet(piece: string, isLast: boolean): boolean {
+  return ALPHABET.test(isLast ? piece.replace(/={1,2}$/, "") : piece);
+}
+
+export function base64Length(bytes: number): number {
+  return Math.ceil(bytes / 3) * 4;
+}
+
+/** Writes the base64 of the bytes into a buffer from a position on. Others have their turns between. */
+export async function writeBase64(bytes: Buffer, into: Buffer, position: number): Promise<void> {
+  let to = position;
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    if (at > 0) await turnOfLoop();
+    const piece = bytes.subarray(at, at + PIECE_BYTES);
+    to += into.write(piece.toString("base64"), to, "latin1");
+  }
+}

@@ -1,0 +1,169 @@
+import type { AdmittedCall, ProviderCall } from "../../call/call.ts";
+import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { errorEnvelope } from "../../../http/error-response.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import type { GatewayError } from "../../../lib/errors.ts";
+import { latin1OfText } from "../../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import type { MediaLinks } from "../../media-links/media-links.ts";
+import { ProviderFailure } from "../../../providers/interface.ts";
+import type { ImageCall } from "../../../providers/media.ts";
+import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import { imagesBound, imagesUsage } from "./cost-bound.ts";
+import { callForImages } from "./image-call.ts";
+import { readerOfWhole, StreamedImages } from "./image-stream.ts";
+import { type FetchImage, imagesOf, type MadeImages } from "./made-images.ts";
+import { addsBase64, planImages } from "./plan-images.ts";
+import { imagesBody, type RenderedImages, renderImages, usageBody } from "./render-images.ts";
+import { type AcceptedImages, acceptForm, acceptGeneration } from "./request.ts";
+
+type AdmittedImages = AdmittedCall<AcceptedImages>;
+
+export interface ImageServices {
+  readonly clock: Clock;
+  readonly media: Pick<MediaLinks, "store">;
+  readonly fetchImage: FetchImage;
+  /** Without a slash at its end; undefined: links lead to the host that a request names. */
+  readonly publicUrl: string | undefined;
+}
+
+/** Images as their answer has them, stored where it has links. */
+interface ImagesAnswer extends MadeImages {
+  readonly rendered: RenderedImages;
+  readonly created: number;
+}
+
+const TITLES: Readonly<Record<ImageCall["task"], string>> = {
+  generate: "Image generation",
+  edit: "Image edit",
+  vary: "Image variation",
+};
+
+/** One of the three endpoints of images (spec 4.8). */
+export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer> {
+  readonly categories = ["image"] as const;
+  readonly capability = "image";
+  readonly route: string;
+  readonly title: string;
+  readonly stream: StreamForm<AcceptedImages>;
+  readonly #task: ImageCall["task"];
+  readonly #services: ImageServices;
+
+  constructor(task: ImageCall["task"], path: string, services: ImageServices) {
+    this.#task = task;
+    this.#services = services;
+    this.route = `POST ${path}`;
+    this.title = TITLES[task];
+    this.stream = new ImageStreamForm(services);
+  }
+
+  accept(body: unknown, headers: Headers): AcceptedImages {
+    const { publicUrl } = this.#services;
+    return this.#task === "generate"
+      ? acceptGeneration(body, headers, publicUrl)
+      : acceptForm(this.#task, body, headers, publicUrl);
+  }
+
+  plan(request: AcceptedImages, plan: AdmittedImages["plan"]): AdmittedImages["plan"] {
+    return planImages(request, plan);
+  }
+
+  bound(request: AcceptedImages, terms: ModelTerms) {
+    return imagesBound(request, terms);
+  }
+
+  /** Nothing of the hold can be lowered. */
+  statedLimit(): number {
+    return 0;
+  }
+
+  /** What links lead to is durable when this resolves, and so before the charge. */
+  async call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedImages,
+  ): Promise<ImagesAnswer> {
+    const { media, clock } = this.#services;
+    const { request, hold } = admitted;
+    const made = await wholeImages(call, candidate, admitted, this.#services);
+    const { linkBase } = request;
+    const links =
+      linkBase === undefined
+        ? undefined
+        : (await media.store(hold.organizationId, made.images)).map((id) => linkBase + id);
+    const images = admitted.guard?.screensOutput
+      ? made.images.map((image) => ({ ...image, revisedPrompt: undefined }))
+      : made.images;
+    const rendered = await renderImages(images, links, request, addsBase64(request, candidate));
+    return { ...made, rendered, created: secondsNow(clock) };
+  }
+
+  usage({ images, facts, reported }: ImagesAnswer, request: AcceptedImages, terms: ModelTerms) {
+    const made = { images: images.length, partials: 0, facts, reported };
+    return imagesUsage(made, request, terms);
+  }
+
+  answer({ rendered, created, facts }: ImagesAnswer, _: AcceptedImages, charged: AnswerFacts) {
+    return imagesBody(rendered, created, facts, charged);
+  }
+}
+
+/** Server-sent events as OpenAI has them; the last image follows its charge. */
+class ImageStreamForm implements StreamForm<AcceptedImages> {
+  readonly contentType = "text/event-stream; charset=utf-8";
+  readonly keepalive = ": keepalive\n\n";
+  readonly #services: ImageServices;
+
+  constructor(services: ImageServices) {
+    this.#services = services;
+  }
+
+  choices({ count }: AcceptedImages): number {
+    return count;
+  }
+
+  async open(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedImages,
+    output: GrowingBytes,
+  ): Promise<OpenedStream> {
+    const { request } = admitted;
+    const { clock, fetchImage } = this.#services;
+    const generated = await callForImages(call, candidate, admitted);
+    const reader =
+      generated.kind === "image-events"
+        ? generated.reader()
+        : readerOfWhole(await imagesOf(generated, request.count, fetchImage, call));
+    return { reader, answer: new StreamedImages(request, output, secondsNow(clock)) };
+  }
+
+  usage(answer: StreamedAnswer, request: AcceptedImages, terms: ModelTerms): Usage {
+    return imagesUsage((answer as StreamedImages).made, request, terms);
+  }
+
+  ending(answer: StreamedAnswer, _: AcceptedImages, { usage, costUsd }: AnswerFacts): string {
+    return (answer as StreamedImages).ending(usageBody(usage, costUsd));
+  }
+
+  failure(error: GatewayError, requestId: string): string {
+    return `data: ${latin1OfText(JSON.stringify(errorEnvelope(error, requestId)))}\n\n`;
+  }
+}
+
+async function wholeImages(
+  call: ProviderCall,
+  candidate: Candidate,
+  admitted: AdmittedImages,
+  { fetchImage }: ImageServices,
+): Promise<MadeImages> {
+  const generated = await callForImages(call, candidate, admitted);
+  if (generated.kind === "images") {
+    return imagesOf(generated, admitted.request.count, fetchImage, call);
+  }
+  await generated.reader().cancel();
+  throw new ProviderFailure("unavailable", "the provider streams what was not to be streamed");
+}

@@ -1,0 +1,108 @@
+import { type AcceptedRequest, assertRecordable, type CommonFields } from "../../call/endpoint.ts";
+import type { ReceivedForm } from "../../../http/model-form.ts";
+import { publicUrl } from "../../../http/request-headers.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { MEDIA_PATH } from "../../media-links/media-links.ts";
+import { IMAGE_SYNONYMS } from "../../../providers/image-fields.ts";
+import type { ImageCall, MediaFile } from "../../../providers/media.ts";
+import { OWN_FIELDS } from "./schema.ts";
+
+/** A request for images, as its schema was checked. */
+export interface ImagesFields extends CommonFields {
+  readonly prompt?: string;
+  readonly n?: number | null;
+  readonly size?: string | null;
+  readonly response_format?: "url" | "b64_json" | null;
+  readonly quality?: string | null;
+  readonly background?: string | null;
+  readonly output_format?: string | null;
+  readonly partial_images?: number | null;
+  readonly negative_prompt?: string | null;
+}
+
+export interface AcceptedImages extends AcceptedRequest {
+  readonly fields: ImagesFields;
+  readonly task: ImageCall["task"];
+  /** Empty for variations. */
+  readonly prompt: string;
+  readonly count: number;
+  /** To edit or to vary. */
+  readonly images: readonly MediaFile[];
+  readonly mask: MediaFile | undefined;
+  /** Members that a model may have or lack, unknown ones too; none of them is null. */
+  readonly asked: Readonly<Record<string, unknown>>;
+  /** What links begin with; undefined where images are wanted in base64. */
+  readonly linkBase: string | undefined;
+}
+
+/** Throws 400. */
+export function acceptGeneration(
+  body: unknown,
+  headers: Headers,
+  publicBase: string | undefined,
+): AcceptedImages {
+  return accept("generate", { fields: body as ImagesFields, files: {} }, headers, publicBase);
+}
+
+/** An edit or a variation, which comes as a form. Throws 400. */
+export function acceptForm(
+  task: "edit" | "vary",
+  form: unknown,
+  headers: Headers,
+  publicBase: string | undefined,
+): AcceptedImages {
+  return accept(task, form as ReceivedForm<ImagesFields>, headers, publicBase);
+}
+
+function accept(
+  task: ImageCall["task"],
+  { fields, files }: ReceivedForm<ImagesFields>,
+  headers: Headers,
+  publicBase: string | undefined,
+): AcceptedImages {
+  assertRecordable(fields);
+  assertCounted(fields);
+  return {
+    fields,
+    task,
+    prompt: task === "vary" ? "" : fields.prompt!,
+    count: fields.n ?? 1,
+    images: files.image ?? [],
+    mask: files.mask?.[0],
+    asked: askedFields(fields),
+    linkBase: isLinked(fields) ? publicUrl(`${MEDIA_PATH}/`, { headers }, publicBase) : undefined,
+  };
+}
+
+/** Throws 400 for another name of a field that the hold is made by. */
+function assertCounted(fields: ImagesFields): void {
+  for (const field in IMAGE_SYNONYMS) {
+    if (!Object.hasOwn(fields, field) || (fields as Record<string, unknown>)[field] === null) {
+      continue;
+    }
+    throw new GatewayError(
+      "unsupported_parameter",
+      `${field} is not supported: use ${IMAGE_SYNONYMS[field]}.`,
+      { param: field },
+    );
+  }
+}
+
+/** Streams bring their images themselves. Throws 400 where a stream is to bring links. */
+function isLinked({ response_format: format, stream }: ImagesFields): boolean {
+  if (stream !== true) return format !== "b64_json";
+  if (format !== "url") return false;
+  throw new GatewayError(
+    "unsupported_parameter",
+    "A stream brings its images as b64_json; response_format url needs stream false.",
+    { param: "response_format" },
+  );
+}
+
+function askedFields(fields: ImagesFields): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(
+      ([name, value]) => value !== null && value !== undefined && !OWN_FIELDS.has(name),
+    ),
+  );
+}

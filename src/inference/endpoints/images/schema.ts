@@ -1,0 +1,169 @@
+import { Type } from "typebox";
+import { providerPreferences } from "../../call/routing/preferences.ts";
+import { optional } from "../../../http/route.ts";
+
+const MAX_FALLBACK_MODELS = 16;
+/** Of any model; most take less. */
+const MAX_PROMPT_CHARACTERS = 32_000;
+/** Of any model (spec 8); many make fewer at a time. */
+const MAX_IMAGES = 10;
+const MAX_PARTIAL_IMAGES = 3;
+const MAX_PERCENT = 100;
+
+const text = Type.String({ minLength: 1 });
+const prompt = Type.String({
+  minLength: 1,
+  maxLength: MAX_PROMPT_CHARACTERS,
+  description: "Models take 1,000 to 32,000 characters",
+});
+
+/** What requests for images have in common. */
+const common = {
+  model: optional(Type.String()),
+  n: optional(Type.Integer({ minimum: 1, maximum: MAX_IMAGES, default: 1 })),
+  size: optional(
+    Type.String({
+      pattern: "^(?:auto|[1-9][0-9]{1,4}x[1-9][0-9]{1,4})$",
+      description: "1024x1024, or auto",
+    }),
+  ),
+  response_format: optional(
+    Type.Enum(["url", "b64_json"], {
+      description:
+        "url, the default, is good for an hour; a stream brings b64_json. If it is absent, GPT Image models answer both",
+    }),
+  ),
+  user: optional(Type.String({ maxLength: 512 })),
+  models: optional(Type.Array(text, { minItems: 1, maxItems: MAX_FALLBACK_MODELS })),
+  provider: optional(providerPreferences),
+  route_explain: optional(Type.Boolean()),
+  session_id: optional(Type.String({ maxLength: 256 })),
+  trace: optional(Type.Object({})),
+  metadata: optional(Type.Object({})),
+  guardrail: optional(Type.String()),
+};
+
+/** What models do with a prompt. */
+const prompted = {
+  prompt,
+  ...common,
+  quality: optional(Type.Enum(["standard", "hd", "low", "medium", "high", "auto"])),
+  background: optional(Type.Enum(["transparent", "opaque", "auto"])),
+  output_format: optional(Type.Enum(["png", "jpeg", "webp"])),
+  output_compression: optional(Type.Integer({ minimum: 0, maximum: MAX_PERCENT })),
+  stream: optional(Type.Boolean()),
+  partial_images: optional(Type.Integer({ minimum: 0, maximum: MAX_PARTIAL_IMAGES })),
+  negative_prompt: optional(Type.String({ maxLength: MAX_PROMPT_CHARACTERS })),
+  seed: optional(Type.Integer()),
+  aspect_ratio: optional(
+    Type.String({
+      pattern: "^(?:auto|[1-9][0-9]{0,2}:[1-9][0-9]{0,2})$",
+      description: "1:1, 16:9, 4:3",
+    }),
+  ),
+};
+
+/** The body of POST /v1/images/generations (spec 4.8, and OpenAI's of today). */
+export const generationBody = Type.Object(
+  {
+    ...prompted,
+    style: optional(
+      Type.Enum(["vivid", "natural"], {
+        description: "vivid, the default, is ignored for models without styles",
+      }),
+    ),
+    moderation: optional(Type.Enum(["low", "auto"])),
+  },
+  { examples: [{ model: "sandbox/image", prompt: "A lighthouse at night", size: "512x512" }] },
+);
+
+/** The fields of POST /v1/images/edits, but for its files. */
+export const editFields = Type.Object({
+  ...prompted,
+  input_fidelity: optional(Type.Enum(["high", "low"])),
+});
+
+/** The fields of POST /v1/images/variations, but for its file. */
+export const variationFields = Type.Object(common);
+
+/** Members that decide something in the gateway alone, or that models are asked for as something else. */
+export const OWN_FIELDS: ReadonlySet<string> = new Set([
+  "model",
+  "models",
+  "prompt",
+  "response_format",
+  "provider",
+  "route_explain",
+  "session_id",
+  "trace",
+  "metadata",
+  "guardrail",
+  "stream",
+  "__proto__",
+]);
+
+/** Members that an ImageCall states by itself. */
+export const CALL_FIELDS: ReadonlySet<string> = new Set([
+  "n",
+  "size",
+  "aspect_ratio",
+  "quality",
+  "style",
+  "negative_prompt",
+  "seed",
+  "background",
+  "output_format",
+  "output_compression",
+  "moderation",
+  "input_fidelity",
+  "partial_images",
+]);
+
+const usage = Type.Object({
+  input_tokens: Type.Integer(),
+  output_tokens: Type.Integer(),
+  total_tokens: Type.Integer(),
+  input_tokens_details: Type.Object({
+    text_tokens: Type.Integer(),
+    image_tokens: Type.Integer(),
+  }),
+  images: Type.Integer({ description: "That were made" }),
+  cost: Type.Number({ description: "USD" }),
+});
+
+/** Of what is known of the images, as far as their provider says it. */
+const facts = {
+  size: Type.Optional(Type.String()),
+  quality: Type.Optional(Type.String()),
+  background: Type.Optional(Type.String()),
+  output_format: Type.Optional(Type.String()),
+};
+
+/** Spec 2.7. */
+export const imagesAnswer = Type.Object({
+  created: Type.Integer({ description: "Unix seconds" }),
+  data: Type.Array(
+    Type.Object({
+      url: Type.Optional(Type.String({ description: "Good for an hour, without a key" })),
+      b64_json: Type.Optional(Type.String()),
+      revised_prompt: Type.Optional(Type.String()),
+    }),
+  ),
+  ...facts,
+  usage,
+});
+
+/** A frame of a stream. */
+export const imageEvent = Type.Object({
+  type: Type.Enum([
+    "image_generation.partial_image",
+    "image_generation.completed",
+    "image_edit.partial_image",
+    "image_edit.completed",
+  ]),
+  b64_json: Type.String(),
+  created_at: Type.Integer({ description: "Unix seconds" }),
+  ...facts,
+  partial_image_index: Type.Optional(Type.Integer()),
+  usage: Type.Optional(usage),
+});

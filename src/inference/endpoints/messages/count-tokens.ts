@@ -1,0 +1,66 @@
+import { FreeCall } from "../../call/free-call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { anthropicWire } from "../../../http/anthropic-wire.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { FairWorkThread } from "../../../lib/work-thread.ts";
+import { preparePreset } from "../fill-preset.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { type AcceptedMessages, acceptMessages } from "./accepted.ts";
+import { MessagesEndpoint, passedCall } from "./endpoint.ts";
+import { type CountTokensCall, LongMessages, readLongMessages } from "./long-messages.ts";
+import { checkCount, filledMessages } from "./preset.ts";
+import { countBody, messagesQuery, tokenCount } from "./schema.ts";
+
+/** POST /v1/messages/count_tokens: the provider's own count where it is Anthropic's, an estimate elsewhere. */
+export function countTokensRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+  thread: FairWorkThread,
+): RouteDefinition {
+  const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
+  const paid = new PaidCall(dependencies, endpoint);
+  const counting = new FreeCall<AcceptedMessages, number>(dependencies, paid);
+  const prepare = preparePreset(dependencies.definitions, filledMessages, checkCount);
+  return {
+    method: "POST",
+    path: "/v1/messages/count_tokens",
+    tag: "Messages",
+    summary: "Count the tokens of a prompt as Anthropic's API does, for any chat model, free",
+    access: { kind: "model", scope: "chat:completions" },
+    wire: anthropicWire,
+    query: messagesQuery,
+    body: countBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) =>
+      readLongMessages(longBodies, "messages.count", bytes, owner, signal),
+    responses: {
+      200: {
+        description:
+          "The tokens as Anthropic counts them for its own models; for others an estimate",
+        schema: tokenCount,
+      },
+    },
+    async handle(context) {
+      const { caller, log, requestId, request } = context;
+      const { body, takenRate } = await prepare(context, () => paid.admitReading(context));
+      const arrived = {
+        ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
+        request: acceptMessages(body, request.headers),
+      };
+      const { answer, headers } = await counting.run(arrived, {
+        isAnsweredBy: ({ provider }) => provider.messages?.countTokens !== undefined,
+        ask: (call, candidate, accepted) =>
+          candidate.provider.messages!.countTokens!(passedCall(call, candidate, accepted)),
+        answerHere() {
+          const call: CountTokensCall =
+            body instanceof LongMessages
+              ? { kind: "messages.count", body: body.bytes, preset: body.preset }
+              : { kind: "messages.count", body: JSON.stringify(body) };
+          return thread.call<number>(caller.key.organizationId, call, request.signal);
+        },
+      });
+      const sent = { ...headers, "content-type": "application/json" };
+      return context.respond(JSON.stringify({ input_tokens: answer }), sent);
+    },
+  };
+}

@@ -1,0 +1,298 @@
+import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
+import {
+  type AnswerFacts,
+  assertRecordable,
+  type CostBound,
+  type OpenedStream,
+  type PaidEndpoint,
+  type StreamForm,
+} from "../../call/endpoint.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { anthropicWire } from "../../../http/anthropic-wire.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import type { GatewayError } from "../../../lib/errors.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import { isFields, withMembers } from "../../../lib/json.ts";
+import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import type { ChatAnswer, ClientCompletion, RawCompletion } from "../../../providers/interface.ts";
+import type {
+  MessageStream,
+  MessagesCall,
+  RawMessageStream,
+} from "../../../providers/messages-provider.ts";
+import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
+import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { choiceOf, RawStreamEvents } from "../../../providers/typed-answers.ts";
+import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
+import { conversationHead, LONG_BODY } from "../chat-completions/request.ts";
+import { preparePreset } from "../fill-preset.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { paidRoute } from "../paid-route.ts";
+import { type AcceptedMessages, type AdmittedMessages, acceptMessages } from "./accepted.ts";
+import { keptMessages } from "./kept-answer.ts";
+import { longMessage, longTypedMessage } from "./long-answers.ts";
+import { readLongMessages } from "./long-messages.ts";
+import { frame, MessageRenderer, messageId, PING } from "./message-renderer.ts";
+import {
+  keepsCacheControl,
+  passes,
+  planMessages,
+  platformOf,
+  pricesLongCache,
+} from "./plan-messages.ts";
+import { checkMessages, filledMessages } from "./preset.ts";
+import { MESSAGES_ROUTE } from "./request.ts";
+import { messageAnswer, messageEvent, messagesBody, messagesQuery } from "./schema.ts";
+import { completionOf, usageOf } from "./whole-message.ts";
+
+/** A larger limit is what a coding agent asks for anyway, and may be lowered to what the money covers. */
+const MAX_MEANT_LIMIT = 4_096;
+
+/** Messages (contract 11): Anthropic's API for every chat model. */
+export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCompletion> {
+  readonly route = MESSAGES_ROUTE;
+  readonly categories = ["chat", "code"] as const;
+  readonly title = "Message";
+  readonly capability = "chat";
+  readonly kept = keptMessages;
+  readonly stream: StreamForm<AcceptedMessages>;
+  readonly #clock: Clock;
+  readonly #thread: AnswerThread;
+
+  /** @param thread reads long answers */
+  constructor(clock: Clock, thread: AnswerThread) {
+    this.#clock = clock;
+    this.#thread = thread;
+    this.stream = new MessageStreamForm(clock);
+  }
+
+  accept(body: unknown, headers: Headers, guard?: CallGuard): AcceptedMessages {
+    const accepted = acceptMessages(body, headers, guard?.screensOutput);
+    assertRecordable(accepted.fields);
+    return accepted;
+  }
+
+  affinity({ fields }: AcceptedMessages): string {
+    return fields[LONG_BODY]?.head ?? conversationHead(fields);
+  }
+
+  plan(request: AcceptedMessages, plan: RoutePlan): RoutePlan {
+    return planMessages(request.asked, plan);
+  }
+
+  bound(request: AcceptedMessages, terms: ModelTerms, candidate?: Candidate): CostBound {
+    const { fields, asked, maxTokens } = request;
+    const isPassed = candidate !== undefined && passes(candidate, asked);
+    const bound = costBound(fields, isPassed ? asked.passedSize : asked.size, terms);
+    const units = isPassed ? maxTokens : Math.min(maxTokens, terms.maxOutputTokens);
+    return { ...bound, units };
+  }
+
+  statedLimit({ maxTokens }: AcceptedMessages): number | undefined {
+    return maxTokens <= MAX_MEANT_LIMIT ? maxTokens : undefined;
+  }
+
+  async call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedMessages,
+  ): Promise<ClientCompletion> {
+    const options = {
+      requestId: call.requestId,
+      hidesReasoning: false,
+      nowSeconds: secondsNow(this.#clock),
+    };
+    if (passes(candidate, admitted.request.asked)) {
+      const answer = await passOn(call, candidate, admitted);
+      if (answer.kind === "completion") return answer.read(options);
+      throw streamedUnasked();
+    }
+    const given = await chat(call, candidate, admitted);
+    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
+    if (answer.kind === "typed-completion") return completionOf(answer.choices[0]!, answer.usage);
+    if (answer.kind === "long-typed-completion") return answer.render(longTypedMessage, {});
+    if (answer.kind !== "completion") throw streamedUnasked();
+    const { body, usage, estimatedTokens } = await answer.read(options);
+    const message =
+      body instanceof Uint8Array
+        ? await this.#readLong(body, candidate, call)
+        : completionOf(choiceOf(body), usage);
+    return { body: message.body, usage, estimatedTokens };
+  }
+
+  async #readLong(
+    body: Uint8Array,
+    { providerId }: Candidate,
+    call: ProviderCall,
+  ): Promise<ClientCompletion> {
+    const writer = new SharedBytesWriter();
+    writer.push(body);
+    const reading = { thread: this.#thread, owner: `provider ${providerId}` };
+    return readAnswerText(reading, longMessage, writer.end(), {}, call);
+  }
+
+  usage(
+    { usage, estimatedTokens }: ClientCompletion,
+    request: AcceptedMessages,
+    terms: ModelTerms,
+  ) {
+    return usage ?? countedUsage(request.asked.size, terms, estimatedTokens);
+  }
+
+  answer({ body }: ClientCompletion, _request: AcceptedMessages, facts: AnswerFacts) {
+    const { requestId, candidate, usage, costUsd } = facts;
+    const set = { id: messageId(requestId), model: candidate.model.id };
+    if (body instanceof Uint8Array) {
+      return withMembers({ ...set, usage: usageOf(usage, costUsd) }, body);
+    }
+    const { usage: reported } = body;
+    const told = isFields(reported) ? { ...reported, cost: costUsd } : usageOf(usage, costUsd);
+    return JSON.stringify({ ...body, ...set, usage: told });
+  }
+}
+
+/** Server-sent events with names, of which `message_stop` is the last. */
+class MessageStreamForm implements StreamForm<AcceptedMessages> {
+  readonly contentType = "text/event-stream; charset=utf-8";
+  readonly keepalive = PING;
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  choices(): number {
+    return 1;
+  }
+
+  async open(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedMessages,
+    output: GrowingBytes,
+  ): Promise<OpenedStream> {
+    const options = {
+      id: messageId(call.requestId),
+      model: candidate.model.id,
+      hidesReasoning: false,
+      nowSeconds: secondsNow(this.#clock),
+    };
+    if (passes(candidate, admitted.request.asked)) {
+      const answer = await passOn(call, candidate, admitted);
+      if (answer.kind !== "message-stream") throw notStreamed();
+      return { reader: answer.reader(), answer: answer.rewriter(options, output) };
+    }
+    const answer = await chat(call, candidate, admitted);
+    const estimatedInput = countedUsage(admitted.request.asked.size, candidate.terms, 0);
+    const renderer = new MessageRenderer({ ...options, estimatedInput }, output);
+    if (answer.kind !== "events" && answer.kind !== "stream") throw notStreamed();
+    const reader =
+      answer.kind === "events" ? answer.reader() : new RawStreamEvents(answer, options);
+    return { reader: admitted.guard?.events(reader) ?? reader, answer: renderer };
+  }
+
+  usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedMessages, terms: ModelTerms) {
+    return usage ?? countedUsage(request.asked.size, terms, outputTokens);
+  }
+
+  ending(answer: StreamedAnswer, _request: AcceptedMessages, facts: AnswerFacts): string {
+    return (answer as MessageStream<unknown>).closing(facts.usage, facts.costUsd);
+  }
+
+  failure(error: GatewayError, requestId: string): string {
+    const known = anthropicWire.errorOf(error);
+    const event = anthropicWire.envelope(known, requestId) as { readonly type: "error" };
+    return frame({ ...event });
+  }
+}
+
+/** At a provider of Anthropic's wire. */
+function passOn(
+  call: ProviderCall,
+  candidate: Candidate,
+  admitted: AdmittedMessages,
+): Promise<RawCompletion | RawMessageStream> {
+  const maxTokens = limitAt(admitted, candidate);
+  return candidate.provider.messages!.answer(
+    passedCall(call, candidate, admitted.request, maxTokens),
+  );
+}
+
+/** A call of a provider of Anthropic's wire; without a limit, that of a count. */
+export function passedCall(
+  call: ProviderCall,
+  candidate: Candidate,
+  request: AcceptedMessages,
+  maxTokens?: number,
+): MessagesCall {
+  return providerRequest(call, {
+    stream: call.stream,
+    body: request.source.shapedAs({
+      wire: "messages",
+      maxTokens,
+      keepsLongCache: pricesLongCache(candidate),
+      platform: platformOf(candidate, request.asked.betas),
+    }),
+    version: request.version,
+    betas: request.betasFor(candidate),
+  });
+}
+
+/** At any other one. */
+function chat(
+  call: ProviderCall,
+  candidate: Candidate,
+  admitted: AdmittedMessages,
+): Promise<ChatAnswer> {
+  call.body = admitted.request.source.shapedAs({
+    wire: "chat",
+    keepsCacheControl: admitted.request.asked.hasCacheControl && keepsCacheControl(candidate),
+    body: {
+      model: candidate.upstreamModel,
+      outputTokens: Math.min(limitAt(admitted, candidate), candidate.terms.maxOutputTokens),
+      leftOut: admitted.plan.lacked?.get(candidate)?.leftOut ?? [],
+    },
+  });
+  return candidate.provider.chat!(call);
+}
+
+/** What was asked for, or what the hold was lowered to. */
+function limitAt(admitted: AdmittedMessages, candidate: Candidate): number {
+  const { maxTokens } = admitted.request;
+  return Math.min(maxTokens, sentLimit(admitted, candidate) ?? maxTokens);
+}
+
+/** POST /v1/messages. */
+export function messagesRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+  thread: AnswerThread,
+): RouteDefinition {
+  const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/messages",
+    tag: "Messages",
+    summary: "Create a message as Anthropic's API does, streamed or not, with any chat model",
+    access: { kind: "model", scope: "chat:completions" },
+    wire: anthropicWire,
+    query: messagesQuery,
+    body: messagesBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) =>
+      readLongMessages(longBodies, "messages", bytes, owner, signal),
+    responses: {
+      200: {
+        description: "A message, or with stream true a stream of its events",
+        schema: messageAnswer,
+        eventSchema: messageEvent,
+      },
+    },
+  };
+  const prepare = preparePreset(dependencies.definitions, filledMessages, checkMessages);
+  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
+}

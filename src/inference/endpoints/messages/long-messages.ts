@@ -1,0 +1,80 @@
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
+import type { LongRead } from "../../../http/route.ts";
+import type { SharedBytes } from "../../../lib/shared-bytes.ts";
+import type { ChatBody } from "../../../providers/chat-body.ts";
+import type { PromptSize } from "../chat-completions/cost-bound.ts";
+import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
+import type { ChatRequest } from "../chat-completions/request.ts";
+import type { LongBodies, LongBody } from "../long-bodies.ts";
+import { SCREENED } from "../paid-route.ts";
+import type { MessagesFacts, MessagesShape, MessagesSource } from "./request-facts.ts";
+
+/** What the thread reports of a body that has passed all checks. */
+export interface LongMessagesFacts extends Omit<MessagesFacts, "chat"> {
+  readonly chat: LongChatFacts;
+}
+
+/** A request that lies in a work thread. */
+export class LongMessages implements MessagesSource {
+  readonly chat: ChatRequest;
+  readonly hash: string;
+  readonly untranslated: readonly string[];
+  readonly unpriced: readonly string[];
+  readonly platformsLack: readonly string[];
+  readonly size: PromptSize;
+  readonly passedSize: PromptSize;
+  readonly hasCacheControl: boolean;
+  readonly #body: LongBody<LongMessagesFacts>;
+
+  constructor(body: LongBody<LongMessagesFacts>) {
+    const { chat, untranslated, unpriced, platformsLack } = body.facts;
+    const { size, passedSize, hasCacheControl } = body.facts;
+    this.chat = leanChat(chat, body);
+    this.hash = chat.hash;
+    this.untranslated = untranslated;
+    this.unpriced = unpriced;
+    this.platformsLack = platformsLack;
+    this.size = size;
+    this.passedSize = passedSize;
+    this.hasCacheControl = hasCacheControl;
+    this.#body = body;
+  }
+
+  get bytes(): SharedBytes {
+    return this.#body.bytes;
+  }
+
+  get preset(): Preset | undefined {
+    return this.#body.preset;
+  }
+
+  shapedAs(shape: MessagesShape): ChatBody {
+    return this.#body.shapedAs(shape);
+  }
+
+  async [SCREENED](guard: CallGuard): Promise<LongMessages> {
+    return new LongMessages(await this.#body.screened(guard));
+  }
+}
+
+/** Counts the tokens of a prompt in the thread. */
+export interface CountTokensCall {
+  readonly kind: "messages.count";
+  /** Of the request, which has passed all checks. */
+  readonly body: string | SharedBytes;
+  /** The one that the body names; a text includes it already. */
+  readonly preset?: Preset | undefined;
+}
+
+/** Reads a body that is too long for the event loop: see `LongBodies`. */
+export async function readLongMessages(
+  bodies: LongBodies,
+  form: "messages" | "messages.count",
+  bytes: SharedBytes,
+  owner: string,
+  signal: AbortSignal,
+): Promise<LongRead> {
+  const body = await bodies.read<LongMessagesFacts>(form, bytes, owner, signal);
+  return { value: new LongMessages(body), release: () => body.release() };
+}

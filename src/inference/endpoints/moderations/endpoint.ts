@@ -1,0 +1,177 @@
+import { Type } from "typebox";
+import { providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  assertRecordable,
+  type CommonFields,
+  type PaidEndpoint,
+} from "../../call/endpoint.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { optional, type RouteDefinition } from "../../../http/route.ts";
+import { createCheck } from "../../../http/validate.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { exact, times } from "../../../lib/exact-integer.ts";
+import { tokensOfBytes } from "../../../lib/token-estimate.ts";
+import { estimatedUsage } from "../../../lib/usage.ts";
+import {
+  type ModerationCall,
+  type ModerationPart,
+  type Moderations,
+  type Provider,
+  ProviderFailure,
+} from "../../../providers/interface.ts";
+import { fillRouted, preparePreset } from "../fill-preset.ts";
+import { paidRoute } from "../paid-route.ts";
+import { fieldsFor, routedFields } from "../routed-fields.ts";
+
+/** OpenAI's, where a request names none. */
+const DEFAULT_MODEL = "omni-moderation-latest";
+const MAX_INPUTS = 1_024;
+
+const part = Type.Union([
+  Type.Object({ type: Type.Literal("text"), text: Type.String() }),
+  Type.Object({
+    type: Type.Literal("image_url"),
+    image_url: Type.Object({ url: Type.String({ minLength: 1 }) }),
+  }),
+]);
+
+/** The body of POST /v1/moderations, as OpenAI has it. Members beyond these go to the provider. */
+const moderationsBody = Type.Object(
+  {
+    model: optional(Type.String({ description: `${DEFAULT_MODEL} if it is left out` })),
+    input: Type.Union(
+      [
+        Type.String(),
+        Type.Array(Type.String(), { minItems: 1, maxItems: MAX_INPUTS }),
+        Type.Array(part, { minItems: 1, maxItems: MAX_INPUTS }),
+      ],
+      { description: "A text, texts that are decided about one by one, or the parts of one input" },
+    ),
+    preset: optional(Type.String()),
+    ...routedFields,
+  },
+  { examples: [{ model: "sandbox/moderation", input: "Is there violence in this text?" }] },
+);
+
+const verdicts = Type.Record(Type.String(), Type.Boolean());
+
+const moderations = Type.Object({
+  id: Type.String(),
+  model: Type.String(),
+  results: Type.Array(
+    Type.Object({
+      flagged: Type.Boolean(),
+      categories: verdicts,
+      category_scores: Type.Record(Type.String(), Type.Number()),
+      category_applied_input_types: Type.Optional(
+        Type.Record(Type.String(), Type.Array(Type.String())),
+      ),
+    }),
+  ),
+  usage: Type.Object({
+    prompt_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    cost: Type.Number(),
+  }),
+});
+
+interface ModerationsRequest extends CommonFields {
+  readonly preset?: string | null;
+  readonly input: string | readonly string[] | readonly ModerationPart[];
+}
+
+interface AcceptedModerations extends AcceptedRequest {
+  readonly fields: ModerationsRequest;
+  readonly input: ModerationCall["input"];
+  /** UTF-8: no token is shorter than one. */
+  readonly bytes: number;
+  readonly images: number;
+}
+
+/** POST /v1/moderations. */
+export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefinition {
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/moderations",
+    tag: "Moderations",
+    summary: "Classify texts and images by what is harmful in them",
+    access: { kind: "model", scope: "chat:completions" },
+    body: moderationsBody,
+    allowsUnknownFields: true,
+    responses: {
+      200: { description: "A result for each text, or one for all parts", schema: moderations },
+      413: { description: "The input is longer than the model takes" },
+    },
+  };
+  const check = createCheck(moderationsBody, "invalid_body", "Request body");
+  const prepare = preparePreset(dependencies.definitions, fillRouted<ModerationsRequest>, check);
+  return paidRoute(new PaidCall(dependencies, moderationsEndpoint), description, prepare);
+}
+
+const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(moderationsBody.properties));
+
+const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
+  route: "POST /v1/moderations",
+  categories: ["moderation"],
+  capability: "moderate",
+  title: "Moderation",
+
+  accept(body) {
+    const given = body as ModerationsRequest;
+    assertRecordable(given);
+    const isOpen = given.model === undefined || given.model === null;
+    const fields = isOpen && !given.models ? { ...given, model: DEFAULT_MODEL } : given;
+    const input = typeof given.input === "string" ? [given.input] : given.input;
+    let bytes = 0;
+    let images = 0;
+    for (const one of input) {
+      const text = typeof one === "string" ? one : one.text;
+      if (text === undefined) images++;
+      else bytes += Buffer.byteLength(text);
+    }
+    return { fields, input, bytes, images };
+  },
+
+  /** What tokens an image becomes is the provider's matter. */
+  bound({ bytes, images }, { contextLength, prices }) {
+    const tokens = bytes + images * contextLength;
+    const fixedFemto = times(tokens, exact(prices.inputTokenFemto));
+    return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
+  },
+
+  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  statedLimit: () => 0,
+
+  async call(call, candidate, { request }) {
+    const { moderate } = candidate.provider as Required<Pick<Provider, "moderate">>;
+    try {
+      return await moderate(
+        providerRequest(call, {
+          input: request.input,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
+    } catch (error) {
+      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
+      throw error;
+    }
+  },
+
+  usage({ usage }, { bytes }) {
+    return usage ?? estimatedUsage(tokensOfBytes(bytes), 0);
+  },
+
+  answer({ results }, _, { requestId, candidate, usage: { promptTokens }, costUsd }) {
+    return JSON.stringify({
+      id: `modr-${requestId}`,
+      model: candidate.model.id,
+      results,
+      usage: { prompt_tokens: promptTokens, total_tokens: promptTokens, cost: costUsd },
+    });
+  },
+};
+
+function tooLong(cause: unknown): GatewayError {
+  const message = "The input is longer than the model takes.";
+  return new GatewayError("input_too_long", message, { param: "input", cause });
+}

@@ -1,0 +1,188 @@
+import { Type } from "typebox";
+import { providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  assertRecordable,
+  type CommonFields,
+  type PaidEndpoint,
+} from "../../call/endpoint.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { optional, type RouteDefinition } from "../../../http/route.ts";
+import { createCheck } from "../../../http/validate.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { type Provider, ProviderFailure, type Ranking } from "../../../providers/interface.ts";
+import { fillRouted, preparePreset } from "../fill-preset.ts";
+import { paidRoute } from "../paid-route.ts";
+import { fieldsFor, routedFields } from "../routed-fields.ts";
+import { bySearchUnit, type RankingSize, rankingBound, rankingUsage } from "./cost.ts";
+
+/** More than the models that are offered take at a time. */
+const MAX_DOCUMENTS = 10_000;
+
+const document = Type.Union([Type.String(), Type.Object({ text: Type.String() })]);
+
+/** The body of POST /v1/rerank, as Cohere and Jina have it. Members beyond these go to the provider. */
+const rerankBody = Type.Object(
+  {
+    model: optional(Type.String()),
+    query: Type.String({ minLength: 1 }),
+    documents: Type.Array(document, { minItems: 1, maxItems: MAX_DOCUMENTS }),
+    top_n: optional(
+      Type.Integer({ minimum: 1, description: "Of the ranking, so many; else all of it" }),
+    ),
+    return_documents: optional(Type.Boolean({ description: "Shows each document in its result" })),
+    preset: optional(Type.String()),
+    ...routedFields,
+  },
+  {
+    examples: [
+      {
+        model: "sandbox/rerank",
+        query: "capital of France",
+        documents: ["Paris is the capital of France.", "Bread is baked in ovens."],
+        top_n: 1,
+      },
+    ],
+  },
+);
+
+const ranking = Type.Object({
+  id: Type.String(),
+  model: Type.String(),
+  results: Type.Array(
+    Type.Object({
+      index: Type.Integer({ description: "Of the document, from 0" }),
+      relevance_score: Type.Number({ description: "The higher, the more relevant" }),
+      document: Type.Optional(Type.Object({ text: Type.String() })),
+    }),
+    { description: "The most relevant first" },
+  ),
+  usage: Type.Object({
+    prompt_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    search_units: Type.Optional(Type.Integer()),
+    cost: Type.Number(),
+  }),
+  meta: Type.Object({
+    api_version: Type.Object({ version: Type.String() }),
+    billed_units: Type.Object({
+      search_units: Type.Optional(Type.Integer()),
+      input_tokens: Type.Optional(Type.Integer()),
+    }),
+  }),
+});
+
+type Document = string | { readonly text: string };
+
+interface RerankRequest extends CommonFields {
+  readonly query: string;
+  readonly documents: readonly Document[];
+  readonly top_n?: number | null;
+  readonly return_documents?: boolean | null;
+  readonly preset?: string | null;
+}
+
+interface AcceptedRerank extends AcceptedRequest {
+  readonly fields: RerankRequest;
+  readonly texts: readonly string[];
+  readonly size: RankingSize;
+}
+
+/** POST /v1/rerank. */
+export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition {
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/rerank",
+    tag: "Rerank",
+    summary: "Rank documents by how relevant they are to a query",
+    access: { kind: "model", scope: "embeddings" },
+    body: rerankBody,
+    allowsUnknownFields: true,
+    responses: {
+      200: { description: "The ranking", schema: ranking },
+      413: { description: "The query or a document is longer than the model takes" },
+    },
+  };
+  const check = createCheck(rerankBody, "invalid_body", "Request body");
+  const prepare = preparePreset(dependencies.definitions, fillRouted<RerankRequest>, check);
+  return paidRoute(new PaidCall(dependencies, rerankEndpoint), description, prepare);
+}
+
+const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(rerankBody.properties));
+
+const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
+  route: "POST /v1/rerank",
+  categories: ["rerank"],
+  capability: "rerank",
+  title: "Rerank",
+
+  accept(body) {
+    const fields = body as RerankRequest;
+    assertRecordable(fields);
+    const texts = fields.documents.map((one) => (typeof one === "string" ? one : one.text));
+    const size = {
+      queryBytes: Buffer.byteLength(fields.query),
+      documentBytes: texts.map((text) => Buffer.byteLength(text)),
+    };
+    return { fields, texts, size };
+  },
+
+  bound: ({ size }, terms) => rankingBound(size, terms),
+
+  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  statedLimit: () => 0,
+
+  async call(call, candidate, { request }) {
+    const { rerank } = candidate.provider as Required<Pick<Provider, "rerank">>;
+    try {
+      return await rerank(
+        providerRequest(call, {
+          query: request.fields.query,
+          documents: request.texts,
+          fields: fieldsFor(request.fields, OWN_FIELDS),
+        }),
+      );
+    } catch (error) {
+      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
+      throw error;
+    }
+  },
+
+  usage: (answer, { size }, terms) => rankingUsage(answer, size, terms),
+
+  answer({ scores }, { fields }, { requestId, candidate, usage, costUsd }) {
+    const { documents, top_n: shown, return_documents: returns } = fields;
+    const results = scores
+      .map((score, index) => ({ index, relevance_score: score }))
+      .sort((one, other) => other.relevance_score - one.relevance_score || one.index - other.index)
+      .slice(0, shown ?? scores.length)
+      .map((result) =>
+        returns ? { ...result, document: shownOf(documents[result.index]!) } : result,
+      );
+    const { promptTokens, searchUnits = 0 } = usage;
+    const isBySearch = bySearchUnit(candidate.terms);
+    return JSON.stringify({
+      id: `rerank-${requestId}`,
+      model: candidate.model.id,
+      results,
+      usage: {
+        prompt_tokens: promptTokens,
+        total_tokens: promptTokens,
+        ...(isBySearch && { search_units: searchUnits }),
+        cost: costUsd,
+      },
+      meta: {
+        api_version: { version: "2" },
+        billed_units: isBySearch ? { search_units: searchUnits } : { input_tokens: promptTokens },
+      },
+    });
+  },
+};
+
+function shownOf(one: Document): { readonly text: string } {
+  return typeof one === "string" ? { text: one } : one;
+}
+
+function tooLong(cause: unknown): GatewayError {
+  const message = "The query or a document is longer than the model takes.";
+  return new GatewayError("input_too_long", message, { param: "documents", cause });
+}

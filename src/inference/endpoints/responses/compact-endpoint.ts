@@ -1,0 +1,91 @@
+import type { AnswerFacts } from "../../call/endpoint.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { AnswerThread } from "../../../providers/thread-work.ts";
+import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
+import type { HostedServices } from "../../tools/hosted-services.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { paidRoute } from "../paid-route.ts";
+import type { AcceptedResponse } from "./accepted.ts";
+import { COMPACT_ROUTE } from "./compaction.ts";
+import { ResponsesEndpoint } from "./endpoint.ts";
+import { ResponseKeeping } from "./keep-response.ts";
+import { readLongResponses } from "./long-responses.ts";
+import { TurnPreparation } from "./prepared-turn.ts";
+import { nameOfResponse, responseId, usageOf } from "./response-json.ts";
+import type { ResponseStore } from "./response-store.ts";
+import { compactedResponse, responsesBody } from "./schema.ts";
+import { compactedContent } from "./summary-content.ts";
+import type { WholeOutput } from "./whole-response.ts";
+
+/** Compacts conversations: one call of a model, which summarises what is then one item. */
+class CompactEndpoint extends ResponsesEndpoint {
+  override readonly route = COMPACT_ROUTE;
+  override readonly title = "Compaction";
+
+  override async call(
+    ...call: Parameters<ResponsesEndpoint["call"]>
+  ): ReturnType<ResponsesEndpoint["call"]> {
+    const output = await super.call(...call);
+    if (summaryOf(output) === "") throw brokenAnswer("no summary");
+    return output;
+  }
+
+  override answer(
+    output: WholeOutput,
+    { createdAt }: AcceptedResponse,
+    { requestId, usage, costUsd }: AnswerFacts,
+  ): string {
+    const name = nameOfResponse(requestId);
+    const item = { id: `cmp_${name}00`, type: "compaction" };
+    return JSON.stringify({
+      id: responseId(name),
+      object: "response.compaction",
+      created_at: createdAt,
+      output: [{ ...item, encrypted_content: compactedContent(summaryOf(output)) }],
+      usage: usageOf(usage, costUsd),
+    });
+  }
+}
+
+/** What the model said. */
+function summaryOf({ body }: WholeOutput): string {
+  const text = typeof body === "string" ? body : Buffer.from(body).toString("utf8");
+  const items = JSON.parse(`[${text}]`) as { type: string; content?: { text?: unknown }[] }[];
+  const parts = items.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
+  return parts
+    .map((part) => (typeof part.text === "string" ? part.text : ""))
+    .join("")
+    .trim();
+}
+
+/** POST /v1/responses/compact: an item in the place of a conversation, made by any chat model. */
+export function compactRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+  thread: AnswerThread,
+  store: ResponseStore,
+  hosted: HostedServices,
+): RouteDefinition {
+  const { clock } = dependencies.calls;
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new CompactEndpoint({ clock, thread, keeping, hosted });
+  const { prepare } = new TurnPreparation({
+    ...dependencies,
+    store,
+    longBodies,
+    isCompacted: true,
+  });
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/responses/compact",
+    tag: "Responses",
+    summary: "Compact a conversation into one item, with any chat model",
+    access: { kind: "model", scope: "responses" },
+    body: responsesBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) =>
+      readLongResponses(longBodies, bytes, owner, signal, "responses.compact"),
+    responses: { 200: { description: "The compaction", schema: compactedResponse } },
+  };
+  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
+}

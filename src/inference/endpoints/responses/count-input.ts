@@ -1,0 +1,70 @@
+import { FreeCall } from "../../call/free-call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import { secondsNow } from "../../../lib/clock.ts";
+import type { FairWorkThread } from "../../../lib/work-thread.ts";
+import type { HostedServices } from "../../tools/hosted-services.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
+import { ResponsesEndpoint } from "./endpoint.ts";
+import { ResponseKeeping } from "./keep-response.ts";
+import { type CountInputCall, LongResponses, readLongResponses } from "./long-responses.ts";
+import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
+import type { ResponseStore } from "./response-store.ts";
+import { inputTokens, responsesBody } from "./schema.ts";
+
+/** POST /v1/responses/input_tokens: an estimate of what a request would send, its ancestry included. */
+export function countInputRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+  thread: FairWorkThread,
+  store: ResponseStore,
+  hosted: HostedServices,
+): RouteDefinition {
+  const { clock } = dependencies.calls;
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
+  const paid = new PaidCall(dependencies, endpoint);
+  const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
+  return {
+    method: "POST",
+    path: "/v1/responses/input_tokens",
+    tag: "Responses",
+    summary: "Estimate the input tokens of a response, for any chat model, free",
+    access: { kind: "model", scope: "responses" },
+    body: responsesBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
+    responses: { 200: { description: "The tokens", schema: inputTokens } },
+    async handle(context) {
+      const { body, takenRate } = await prepare(context, () => paid.admitReading(context));
+      const { caller, log, requestId, request } = context;
+      const prepared = body as ShortTurn | LongResponses;
+      const arrived = {
+        ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
+        request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
+      };
+      const { answer, headers } = await counting.run(arrived, {
+        isAnsweredBy: () => false,
+        ask: () => Promise.reject(new Error("no provider is asked")),
+        answerHere: () =>
+          thread.call<number>(caller.key.organizationId, countOf(prepared), request.signal),
+      });
+      const counted = { object: "response.input_tokens", input_tokens: answer };
+      const sent = { ...headers, "content-type": "application/json" };
+      return context.respond(JSON.stringify(counted), sent);
+    },
+  };
+}
+
+function countOf(prepared: ShortTurn | LongResponses): CountInputCall {
+  return prepared instanceof LongResponses
+    ? {
+        kind: "responses.count",
+        text: prepared.bytes,
+        isTurn: prepared.isTurn,
+        preset: prepared.preset,
+      }
+    : { kind: "responses.count", text: JSON.stringify(prepared.turn), isTurn: true };
+}

@@ -1,0 +1,266 @@
+import { type ProviderCall, sentLimit } from "../../call/call.ts";
+import {
+  type AnswerFacts,
+  assertRecordable,
+  type PaidEndpoint,
+  type StreamForm,
+  type WholeAnswerSteps,
+} from "../../call/endpoint.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
+import { streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { choiceOf } from "../../../providers/typed-answers.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
+import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
+import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
+import { assertScreenable } from "../chat-completions/request-checks.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { type Prepare, type PreparedBody, paidRoute, type TakeOver } from "../paid-route.ts";
+import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
+import { HostedTools } from "./hosted-tools.ts";
+import { ResponseKeeping } from "./keep-response.ts";
+import { KeptResponses } from "./kept-answer.ts";
+import { LongResponses, readLongResponses } from "./long-responses.ts";
+import { planResponses } from "./plan-responses.ts";
+import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
+import { boundWithRuns, goesAsItems, providerToolUse } from "./provider-tools.ts";
+import { RESPONSES_ROUTE } from "./request.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
+import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
+import type { ResponseStore } from "./response-store.ts";
+import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
+import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
+import { outputOfLoop } from "./whole-loop.ts";
+import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
+
+export interface ResponsesServices {
+  readonly clock: Clock;
+  /** Reads long answers. */
+  readonly thread: AnswerThread;
+  readonly keeping: ResponseKeeping;
+  readonly hosted: HostedServices;
+}
+
+/** Responses (spec 4.6) for every chat model. */
+export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
+  readonly route: string = RESPONSES_ROUTE;
+  readonly categories = ["chat", "code"] as const;
+  readonly title: string = "Response";
+  readonly capability = "chat";
+  readonly kept: KeptResponses;
+  readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
+  readonly #clock: Clock;
+  readonly #thread: AnswerThread;
+  readonly #keeping: ResponseKeeping;
+  readonly #hosted: HostedServices;
+
+  constructor({ clock, thread, keeping, hosted }: ResponsesServices) {
+    this.#clock = clock;
+    this.#thread = thread;
+    this.#keeping = keeping;
+    this.#hosted = hosted;
+    this.kept = new KeptResponses(keeping);
+    const streamed = new ResponseStreamForm(clock, keeping);
+    this.stream = ({ background }) =>
+      background === undefined ? streamed : new ResponseStreamForm(clock, keeping, background);
+  }
+
+  accept(body: unknown): AcceptedResponse {
+    const prepared = body as ShortTurn | LongResponses;
+    const accepted = acceptResponse(prepared, secondsNow(this.#clock), this.#hosted.registry);
+    assertRecordable(accepted.fields);
+    return accepted;
+  }
+
+  assertScreenable({ fields }: AcceptedResponse): void {
+    assertScreenable(fields);
+  }
+
+  affinity({ fields }: AcceptedResponse): string {
+    return fields[LONG_BODY]?.head ?? conversationHead(fields);
+  }
+
+  plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
+    if (hosted === undefined) return this.#planOfProviders(facts, plan);
+    const priced = pricedForTools(plan, this.#hosted.prices);
+    return planResponses(facts, priced, hosted.known.definitions);
+  }
+
+  /** Throws what the gateway lacks for a tool where no candidate runs it. */
+  #planOfProviders(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
+    try {
+      return planResponses(facts, plan);
+    } catch (error) {
+      if (facts.hosted !== undefined) new HostedTools(facts.hosted, this.#hosted.registry);
+      throw error;
+    }
+  }
+
+  bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
+    const isRunThere = candidate === undefined || goesAsItems(facts, candidate);
+    return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
+  }
+
+  takesSteps({ hosted }: AcceptedResponse): boolean {
+    return hosted !== undefined;
+  }
+
+  failureOf({ loop }: WholeOutput): unknown {
+    return loop?.failure;
+  }
+
+  statedLimit({ fields }: AcceptedResponse): number | undefined {
+    return statedOutputLimit(fields);
+  }
+
+  async call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedResponse,
+    steps?: WholeAnswerSteps,
+  ): Promise<WholeOutput> {
+    const { hosted } = admitted.request;
+    const output =
+      hosted === undefined
+        ? await this.#call(call, candidate, admitted)
+        : await outputOfLoop({ call, candidate, admitted, steps: steps! }, hosted);
+    return { ...output, completedAt: secondsNow(this.#clock) };
+  }
+
+  async #call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedResponse,
+  ): Promise<WholeOutput> {
+    const given = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
+    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
+    const options = outputOptions(admitted);
+    if (answer.kind === "typed-completion") {
+      return outputOf(answer.choices[0]!, answer.usage, options);
+    }
+    if (answer.kind === "long-typed-completion") return answer.render(longTypedOutput, options);
+    if (answer.kind !== "completion") throw streamedUnasked();
+    const { body, usage, estimatedTokens } = await answer.read({
+      requestId: call.requestId,
+      hidesReasoning: false,
+      nowSeconds: secondsNow(this.#clock),
+    });
+    if (!(body instanceof Uint8Array)) {
+      return { ...outputOf(choiceOf(body), usage, options), estimatedTokens };
+    }
+    const writer = new SharedBytesWriter();
+    writer.push(body);
+    const reading = { thread: this.#thread, owner: `provider ${candidate.providerId}` };
+    const output = await readAnswerText(reading, longOutput, writer.end(), options, call);
+    return { ...output, usage, estimatedTokens };
+  }
+
+  usage({ usage, estimatedTokens }: WholeOutput, request: AcceptedResponse, terms: ModelTerms) {
+    return usage ?? countedUsage(request.facts.size, terms, estimatedTokens);
+  }
+
+  keep(output: WholeOutput, admitted: AdmittedResponse, facts: AnswerFacts) {
+    const head = headOf(output, admitted.request, facts);
+    return this.#keeping.keep(admitted, { head, output: output.body });
+  }
+
+  answer(output: WholeOutput, request: AcceptedResponse, facts: AnswerFacts) {
+    const { error } = facts;
+    // What was answered before is charged, so it is shown: the response has failed, the request has not.
+    if (error !== undefined)
+      return output.loop!.renderer.stopped("failed", { error, charge: facts });
+    return withOutputOf(headOf(output, request, facts), output.body);
+  }
+}
+
+function headOf(
+  { finish, loop, completedAt = 0 }: WholeOutput,
+  { facts, createdAt }: AcceptedResponse,
+  { requestId, candidate, usage, costUsd }: AnswerFacts,
+): string {
+  const end = endOf(finish, loop?.limit);
+  return responseHead({
+    ...end,
+    name: nameOfResponse(requestId),
+    createdAt,
+    completedAt: end.status === "completed" ? completedAt : null,
+    model: candidate.model.id,
+    usage: usageOf(usage, costUsd),
+    echo: facts.echo,
+  });
+}
+
+function withOutputOf(head: string, output: string | Uint8Array): string | Uint8Array {
+  const before = `${head.slice(0, -1)},"output":[`;
+  if (typeof output === "string") return `${before}${output}]}`;
+  return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
+}
+
+export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
+
+/**
+ * POST /v1/responses.
+ * @param inBackground answers requests whose responses run without their clients
+ */
+export function responsesRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+  thread: AnswerThread,
+  store: ResponseStore,
+  hosted: HostedServices,
+  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
+): RouteDefinition {
+  const { clock } = dependencies.calls;
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
+  const description: Parameters<typeof paidRoute>[1] = {
+    path: "/v1/responses",
+    tag: "Responses",
+    summary: "Create a response, streamed or not, with any chat model",
+    access: { kind: "model", scope: "responses" },
+    body: responsesBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
+    responses: {
+      200: {
+        description: "A response, or with stream true a stream of its events",
+        schema: responseAnswer,
+        eventSchema: responseEvent,
+      },
+    },
+  };
+  const call = new PaidCall(dependencies, endpoint);
+  const gated = withComputerGate(prepare, hosted);
+  return paidRoute(call, description, gated, inBackground(call, keeping));
+}
+
+/** Tools that operate a computer are for organizations that the operator lets have them (spec 4.6). */
+function withComputerGate(prepare: Prepare, { mayUseComputer }: HostedServices): Prepare {
+  return (context, admit) => {
+    const { organizationId } = context.caller.key;
+    const check = (prepared: PreparedBody): PreparedBody | Promise<PreparedBody> => {
+      const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
+      if (param === undefined) return prepared;
+      return mayUseComputer(organizationId).then((may) => {
+        if (may) return prepared;
+        const message = "The organization may not use tools that operate a computer.";
+        throw new GatewayError("tool_not_allowed", message, { param });
+      });
+    };
+    const prepared = prepare(context, admit);
+    return prepared instanceof Promise ? prepared.then(check) : check(prepared);
+  };
+}
+
+function computerToolIn(prepared: ShortTurn | LongResponses): string | undefined {
+  return prepared instanceof LongResponses
+    ? prepared.facts.ofProvider?.computer
+    : providerToolUse(prepared.turn.body, false)?.computer;
+}

@@ -1,0 +1,150 @@
+import { type ProviderCall, sentLimit } from "../../call/call.ts";
+import {
+  type EarlierSteps,
+  type StepMoney,
+  stepBound,
+  type WholeAnswerSteps,
+} from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { NO_TOKENS, usageOfCalls } from "../../../lib/usage.ts";
+import type { ChatEvent, PieceReader } from "../../../providers/interface.ts";
+import type { AddedMessage } from "../../tools/added-messages.ts";
+import { type LoopModel, type LoopState, ToolLoop } from "../../tools/tool-loop.ts";
+import {
+  costBound,
+  estimatedPromptTokens,
+  type PromptSize,
+  promptSize,
+} from "../chat-completions/cost-bound.ts";
+import type { AddedParts } from "../chat-completions/provider-body.ts";
+import type { AdmittedResponse } from "./accepted.ts";
+import { bothSizes, type HostedTools, type OpenHosted } from "./hosted-tools.ts";
+
+type Events = PieceReader<readonly ChatEvent[]>;
+
+/** What an output token takes at most, and what comes besides. */
+const MAX_BYTES_PER_TOKEN = 64;
+const SPARE_BYTES = 65_536;
+
+interface LoopCall {
+  readonly call: ProviderCall;
+  readonly candidate: Candidate;
+  readonly admitted: AdmittedResponse;
+  readonly steps: StepMoney;
+  /** Set if the answer leaves as a whole. */
+  readonly whole?: WholeAnswerSteps;
+  ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
+}
+
+/**
+ * A candidate's answer to a request whose tools the gateway runs; one that leaves as a whole goes on from the steps of
+ * an earlier call under its idempotency key. Rejects as the candidate does.
+ */
+export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<ToolLoop> {
+  const { call, candidate, admitted, steps, whole } = parts;
+  const { requestId, hold } = admitted;
+  const { organizationId, keyId } = hold;
+  const { signal } = call;
+  const earlier = whole?.earlier(candidate);
+  const opening = { organizationId, keyId, requestId, signal };
+  // The calls of remote tools that the caller has approved were among the earlier steps.
+  const opened = await hosted.open(opening, { runsApproved: earlier === undefined });
+  const begun = earlier === undefined ? firstOf(parts, opened, hosted) : goOn(parts, earlier);
+  const { first, state } = await begun.catch((error) => {
+    hosted.close();
+    throw error;
+  });
+  return new ToolLoop(first, {
+    ...{ organizationId, keyId, requestId, signal, holdsFirstStep: whole !== undefined },
+    earlier: state,
+    ...(whole !== undefined && { keep: (reached) => whole.keep(candidate, reached) }),
+    trace: admitted.log.trace,
+    firstSpan: call.span,
+    model: modelOf(parts, opened),
+    tools: opened.tools,
+    items: opened.items,
+    messages: opened.messages,
+    close: () => hosted.close(),
+    steps,
+    maxRuns: hosted.maxRuns,
+    maxStepBytes: candidate.terms.maxOutputTokens * MAX_BYTES_PER_TOKEN + SPARE_BYTES,
+  });
+}
+
+async function firstOf(
+  parts: LoopCall,
+  opened: OpenHosted,
+  { known }: HostedTools,
+): Promise<LoopBeginning> {
+  if (opened !== known) await coverOpened(parts, opened);
+  const added = { messages: opened.messages, tools: opened.definitions };
+  return { first: await parts.ask(sentLimit(parts.admitted, parts.candidate), added) };
+}
+
+interface LoopBeginning {
+  /** Answers the request itself. */
+  readonly first?: Events;
+  /** In place of the first answer. */
+  readonly state?: LoopState;
+}
+
+/** The hold has to cover what was used before, unless that is charged. Rejects with 402. */
+async function goOn(
+  { candidate, steps }: LoopCall,
+  { state, isPaid }: EarlierSteps,
+): Promise<LoopBeginning> {
+  const reached = state as LoopState;
+  const { used, quantities } = reached;
+  const total = usageOfCalls(used.slice(0, -1), used.at(-1) ?? NO_TOKENS, quantities);
+  if (isPaid) {
+    const paidTokens = reached.paidTokens + total.completionTokens;
+    return { state: { ...reached, used: [], quantities: {}, paidTokens } };
+  }
+  if (await steps.coverStep(candidate, total, { costFemto: 0 })) return { state: reached };
+  throw new GatewayError(
+    "insufficient_credits",
+    "The credits do not cover the steps that were taken for the request before.",
+  );
+}
+
+function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHosted): LoopModel {
+  const { request, statedLimit } = admitted;
+  const sizeWith = (added: readonly AddedMessage[]) =>
+    sizeOf(admitted, opened, promptSize({ messages: added }));
+  return {
+    candidate,
+    statedLimit,
+    bound: (added) => costBound(request.fields, sizeWith(added), candidate.terms),
+    promptTokens: (added) => estimatedPromptTokens(sizeWith(added), candidate.terms),
+    ask({ added, outputTokens, mayCall, onNewConnection, span }) {
+      call.onNewConnection = onNewConnection;
+      call.traceBy(span);
+      // The caller's own functions may still be called.
+      const isOver = !mayCall && request.facts.hosted!.offered.length === 0;
+      const toolChoice = isOver ? "none" : "auto";
+      return ask(outputTokens, { messages: added, tools: opened.definitions, toolChoice });
+    },
+  };
+}
+
+function sizeOf({ request }: AdmittedResponse, opened: OpenHosted, added: PromptSize): PromptSize {
+  return bothSizes(bothSizes(request.facts.size, opened.size), added);
+}
+
+/** What the tools' servers have told makes the prompt longer than was known at admission. Rejects with 402. */
+async function coverOpened(
+  { candidate, admitted, steps }: LoopCall,
+  opened: OpenHosted,
+): Promise<void> {
+  const { fields } = admitted.request;
+  const { terms } = candidate;
+  const size = sizeOf(admitted, opened, promptSize({ messages: opened.messages }));
+  const bound = costBound(fields, size, terms);
+  const tokens = sentLimit(admitted, candidate) ?? terms.maxOutputTokens;
+  if (await steps.coverStep(candidate, NO_TOKENS, stepBound(bound, tokens))) return;
+  throw new GatewayError(
+    "insufficient_credits",
+    "The credits do not cover the request with the tools that its servers offer.",
+  );
+}

@@ -1,0 +1,118 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import type { AddedMessage } from "../../tools/added-messages.ts";
+import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
+import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
+import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
+import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
+import type { HostedFacts } from "./request-facts.ts";
+
+/** When all of a request's tools are known. */
+export interface OpenHosted {
+  readonly tools: ReadonlyMap<string, GatewayTool>;
+  /** Functions in the form of the chat call. */
+  readonly definitions: readonly unknown[];
+  /** Of the definitions. */
+  readonly size: PromptSize;
+  /** Shown before the answer. */
+  readonly items: readonly ToolOutcome["item"][];
+  /** Behind those of the request. */
+  readonly messages: readonly AddedMessage[];
+}
+
+/** The tools of one request that the gateway runs. */
+export class HostedTools {
+  readonly maxRuns: number;
+  /** Those that the request alone decides. */
+  readonly known: OpenHosted;
+  readonly #entries: readonly RequestTools[];
+  readonly #offered: readonly string[];
+  readonly #items: NonNullable<ToolOpening["items"]>;
+  readonly #closing: (() => void)[] = [];
+  #opened: Promise<OpenHosted> | undefined;
+  #runsApproved = true;
+
+  /** Throws 400 for options that are wrong, and where a setting is missing. */
+  constructor(facts: HostedFacts, registry: ToolRegistry) {
+    const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered, items } = facts;
+    const asked = new Set(include);
+    this.maxRuns = Math.min(maxRuns, MOST_RUNS);
+    this.#offered = offered;
+    this.#items = items;
+    this.#entries = tools.map(([at, tool]) =>
+      registry.create(tool, { param: `tools.${at}`, include: asked }),
+    );
+    this.known = this.#with([], [], []);
+  }
+
+  /**
+   * Once, however often a provider is tried.
+   * @param runsApproved whether to make the calls of remote tools that the caller has approved
+   */
+  open(
+    opening: Omit<ToolOpening, "items">,
+    { runsApproved }: { readonly runsApproved: boolean },
+  ): Promise<OpenHosted> {
+    if (this.#opened === undefined || this.#runsApproved !== runsApproved) {
+      this.#runsApproved = runsApproved;
+      this.#opened = this.#open({ ...opening, items: runsApproved ? this.#items : [] });
+    }
+    return this.#opened;
+  }
+
+  /** The response is over, or the try of a provider has failed. */
+  close(): void {
+    for (const close of this.#closing) close();
+  }
+
+  async #open(opening: ToolOpening): Promise<OpenHosted> {
+    const entries = this.#entries.map(async (entry) => {
+      const more = await entry.open?.(opening);
+      if (more?.close !== undefined) this.#closing.push(() => more.close!());
+      return more;
+    });
+    const opened = await Promise.all(entries).catch((error) => {
+      void Promise.allSettled(entries).then(() => this.close());
+      throw error;
+    });
+    const tools = opened.flatMap((more) => more?.tools ?? []);
+    const items = opened.flatMap((more) => more?.items ?? []);
+    const messages = opened.flatMap((more) => more?.messages ?? []);
+    const isKnown = tools.length + items.length + messages.length === 0;
+    return isKnown ? this.known : this.#with(tools, items, messages);
+  }
+
+  #with(
+    opened: readonly GatewayTool[],
+    items: OpenHosted["items"],
+    messages: OpenHosted["messages"],
+  ): OpenHosted {
+    const all = [...this.#entries.flatMap(({ tools }) => tools), ...opened];
+    const tools = new Map(all.map((tool) => [tool.name, tool]));
+    const twice = all.find((tool) => tools.get(tool.name) !== tool)?.name;
+    const taken = twice ?? this.#offered.find((name) => tools.has(name));
+    if (taken !== undefined) throw sameName(taken);
+    const definitions = all.map(definitionOf);
+    const size = promptSize({ messages: [], tools: definitions });
+    return { tools, definitions, size, items, messages };
+  }
+}
+
+function definitionOf({ name, description, parameters }: GatewayTool) {
+  return { type: "function", function: { name, description, parameters } };
+}
+
+function sameName(name: string): GatewayError {
+  const message = `tools: several have the name ${JSON.stringify(name.slice(0, 100))}, by which the model calls them.`;
+  return new GatewayError("invalid_body", message, { param: "tools" });
+}
+
+/** The sizes of two parts of one prompt together. */
+export function bothSizes(one: PromptSize, other: PromptSize): PromptSize {
+  return {
+    bytes: one.bytes + other.bytes,
+    messages: one.messages + other.messages,
+    media: one.media + other.media,
+    hasTools: one.hasTools || other.hasTools,
+    longCacheLifetime: one.longCacheLifetime ?? other.longCacheLifetime,
+  };
+}

@@ -1,0 +1,100 @@
+import { assertRecordable } from "../../call/endpoint.ts";
+import { bodyHash } from "../../call/idempotency/idempotency.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
+import { parseJson, textOfShared } from "../../../http/read-body.ts";
+import { countChatTokens } from "../chat-completions/chat-tokens.ts";
+import { longChatFacts } from "../chat-completions/long-chat-work.ts";
+import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";
+import type { LongBodyForm } from "../long-body-work.ts";
+import { chatRequestOf } from "./chat-request.ts";
+import { COMPACT_ROUTE, compactionOf } from "./compaction.ts";
+import type { CountInputCall, LongResponsesFacts, LongUse, StoredShape } from "./long-responses.ts";
+import { needsOf } from "./prepared-turn.ts";
+import { checkResponses, filledResponses } from "./preset.ts";
+import { RESPONSES_ROUTE, type ResponsesBody, type ResponsesTurn } from "./request.ts";
+import { assertResponses } from "./request-checks.ts";
+import { factsOf } from "./request-facts.ts";
+import { storedInput } from "./stored-items.ts";
+
+/** What is made of a turn, and the endpoint that it is for. */
+interface Use {
+  readonly route: string;
+  turnOf(turn: ResponsesTurn): ResponsesTurn;
+}
+
+const ANSWERED: Use = { route: RESPONSES_ROUTE, turnOf: (turn) => turn };
+const COMPACTED: Use = { route: COMPACT_ROUTE, turnOf: compactionOf };
+
+/** Turns that build on stored items, where they are long together. */
+function turnForm(use: Use): LongBodyForm {
+  return {
+    parse: parseJson,
+    bodyOf,
+    check,
+    fill,
+    read(turn: ResponsesTurn, text) {
+      assertResponses(turn.body);
+      return longFacts(use, turn, text);
+    },
+    fieldsOf: (turn: ResponsesTurn, shape: BodyShape | StoredShape) =>
+      fieldsOf(use.turnOf(turn), shape),
+  };
+}
+
+/** Bodies alone. */
+function bodyForm(use: Use): LongBodyForm {
+  return {
+    ...turnForm(use),
+    parse: bodyAlone,
+    read(turn: ResponsesTurn, text) {
+      assertResponses(turn.body);
+      const needs = needsOf(turn.body);
+      return needs === undefined
+        ? longFacts(use, turn, text)
+        : { needs, hash: bodyHash(use.route, text) };
+    },
+  };
+}
+
+/** Long bodies, in the thread, by the names of their forms. */
+export const longResponsesForms: Readonly<Record<`${LongUse}${"" | ".turn"}`, LongBodyForm>> = {
+  responses: bodyForm(ANSWERED),
+  "responses.turn": turnForm(ANSWERED),
+  "responses.compact": bodyForm(COMPACTED),
+  "responses.compact.turn": turnForm(COMPACTED),
+};
+
+function bodyOf({ body }: ResponsesTurn): unknown {
+  return body;
+}
+
+function check({ body }: ResponsesTurn): void {
+  checkResponses(body);
+}
+
+function fill(turn: ResponsesTurn, preset: Preset): ResponsesTurn {
+  return { ...turn, body: filledResponses(turn.body, preset) };
+}
+
+function bodyAlone(text: string): ResponsesTurn {
+  return { body: parseJson(text) as ResponsesBody, earlier: [], referable: [] };
+}
+
+function longFacts({ route, turnOf }: Use, turn: ResponsesTurn, text: string): LongResponsesFacts {
+  const { chat, ...facts } = factsOf(turnOf(turn));
+  assertRecordable(chat);
+  return { ...facts, chat: longChatFacts(chat, bodyHash(route, text)) };
+}
+
+function fieldsOf(turn: ResponsesTurn, shape: BodyShape | StoredShape): Record<string, unknown> {
+  return "storedAs" in shape
+    ? { items: storedInput(turn, shape.storedAs) }
+    : shapedBody(chatRequestOf(turn).request, shape);
+}
+
+export function countInputTokens({ text: given, isTurn, preset }: CountInputCall): Promise<number> {
+  const text = typeof given === "string" ? given : textOfShared(given);
+  const turn = isTurn ? (JSON.parse(text) as ResponsesTurn) : bodyAlone(text);
+  const filled = preset === undefined ? turn : fill(turn, preset);
+  return countChatTokens(chatRequestOf(filled).request);
+}

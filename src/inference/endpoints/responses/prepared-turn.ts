@@ -1,0 +1,201 @@
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { KnownDefinitions } from "../../definitions/known-definitions.ts";
+import { MAX_WHOLE_BYTES } from "../../../http/read-body.ts";
+import type { RequestContext } from "../../../http/route.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { type SharedBytes, SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import { preparePreset } from "../fill-preset.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import { type Prepare, type PreparedBody, SCREENED } from "../paid-route.ts";
+import { compactionOf } from "./compaction.ts";
+import { referredId } from "./item-references.ts";
+import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
+import { checkResponses, filledResponses } from "./preset.ts";
+import {
+  conversationIdOf,
+  type Item,
+  inputItems,
+  type ResponsesBody,
+  type ResponsesTurn,
+} from "./request.ts";
+import { assertResponses } from "./request-checks.ts";
+import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
+import { responseOfItem } from "./stored-items.ts";
+
+/** More responses are not looked up for one request. */
+const MAX_REFERRED_RESPONSES = 1_000;
+
+/** What of the store a request builds on. */
+export interface StoredNeeds {
+  readonly previousId: string | undefined;
+  readonly conversationId: string | undefined;
+  /** Responses whose items it refers to. */
+  readonly referredIds: readonly string[];
+}
+
+/** Undefined where it builds on nothing. Throws 400. */
+export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
+  const previousId = body.previous_response_id ?? undefined;
+  const referred = new Set<string>();
+  for (const item of inputItems(body)) {
+    const id = referredId(item);
+    const response = id === undefined ? undefined : responseOfItem(id);
+    if (response !== undefined) referred.add(response);
+  }
+  if (referred.size > MAX_REFERRED_RESPONSES) {
+    const message = `input refers to items of more than ${MAX_REFERRED_RESPONSES} responses.`;
+    throw new GatewayError("invalid_body", message, { param: "input" });
+  }
+  const conversationId = conversationIdOf(body);
+  const isFree = (previousId ?? conversationId) === undefined && referred.size === 0;
+  return isFree ? undefined : { previousId, conversationId, referredIds: [...referred] };
+}
+
+/** A request with what it builds on, short enough for the event loop. */
+export class ShortTurn {
+  readonly turn: ResponsesTurn;
+  readonly place: ChainPlace | undefined;
+
+  constructor(turn: ResponsesTurn, place: ChainPlace | undefined) {
+    this.turn = turn;
+    this.place = place;
+  }
+
+  async [SCREENED](guard: CallGuard): Promise<ShortTurn> {
+    return new ShortTurn((await guard.input(this.turn)) as ResponsesTurn, this.place);
+  }
+}
+
+interface PreparingDependencies {
+  readonly store: ResponseStore;
+  readonly longBodies: LongBodies;
+  readonly definitions: KnownDefinitions;
+  /** Whether the turns are to be compacted, in the place of being answered. */
+  readonly isCompacted?: boolean;
+}
+
+/**
+ * Brings the stored items that a request builds on. They are read only for a key that has rate and money left, as long
+ * bodies are; where they are too long for the event loop, the thread reads them together with the body.
+ */
+export class TurnPreparation {
+  readonly #dependencies: PreparingDependencies;
+  readonly #fill: Prepare;
+
+  constructor(dependencies: PreparingDependencies) {
+    this.#dependencies = dependencies;
+    this.#fill = preparePreset(dependencies.definitions, filledResponses, checkResponses);
+  }
+
+  /** At once for a request that builds on nothing stored. Throws, or rejects with, what refuses it. */
+  readonly prepare: Prepare = (context, admit) => {
+    const filled = this.#fill(context, admit);
+    return filled instanceof Promise
+      ? filled.then(({ body }) => this.#prepare(context, body, admit))
+      : this.#prepare(context, filled.body, admit);
+  };
+
+  #prepare(
+    context: RequestContext,
+    body: unknown,
+    admit: Parameters<Prepare>[1],
+  ): PreparedBody | Promise<PreparedBody> {
+    const { takenRate } = context;
+    if (body instanceof LongResponses) {
+      const { needs } = body;
+      return needs === undefined ? { body, takenRate } : this.#bring(context, body, needs, admit);
+    }
+    assertResponses(body as ResponsesBody);
+    const needs = needsOf(body as ResponsesBody);
+    if (needs !== undefined) return this.#bring(context, body as ResponsesBody, needs, admit);
+    const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
+    return { body: this.#short(turn, undefined), takenRate };
+  }
+
+  async #bring(
+    context: RequestContext,
+    body: ResponsesBody | LongResponses,
+    needs: StoredNeeds,
+    admit: Parameters<Prepare>[1],
+  ): Promise<PreparedBody> {
+    const { store } = this.#dependencies;
+    const takenRate = context.takenRate ?? (await admit());
+    const { organizationId } = context.caller.key;
+    const { previousId, conversationId, referredIds } = needs;
+    const ofConversation =
+      conversationId === undefined
+        ? undefined
+        : await store.ofConversation(organizationId, conversationId);
+    const before =
+      previousId === undefined
+        ? ofConversation
+        : await store.conversation(organizationId, previousId);
+    const referable = await store.itemsOf(organizationId, referredIds);
+    const earlier = before?.items ?? { pieces: [], byteLength: 0 };
+    const place = before?.place;
+    const removed = ofConversation?.removedItems ?? [];
+    const parts = { earlier, referable, place, removed };
+    const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
+    if (isShort && !(body instanceof LongResponses)) {
+      const turn = { body, earlier: parsed(earlier), referable: parsed(referable), removed };
+      return { body: this.#short(turn, place), takenRate };
+    }
+    const bodyHash = body instanceof LongResponses ? body.bodyHash : undefined;
+    return { body: await this.#readLong(context, parts, bodyHash), takenRate };
+  }
+
+  #short(turn: ResponsesTurn, place: ChainPlace | undefined): ShortTurn {
+    const { isCompacted } = this.#dependencies;
+    return isCompacted ? new ShortTurn(compactionOf(turn), undefined) : new ShortTurn(turn, place);
+  }
+
+  /** The thread reads one JSON text with all parts of the turn. */
+  async #readLong(
+    context: RequestContext,
+    { earlier, referable, place, removed }: LongBodyParts,
+    bodyHash: string | undefined,
+  ): Promise<LongResponses> {
+    const { log, request, caller } = context;
+    const bytes = turnText({ earlier, referable, removed }, ownBytes(context));
+    const release = log.releaseBody;
+    const { longBodies, isCompacted } = this.#dependencies;
+    const owner = caller.key.organizationId;
+    const use = isCompacted ? "responses.compact" : "responses";
+    const turn = { use, bodyHash } as const;
+    const read = await readLongTurn(longBodies, bytes, owner, request.signal, turn);
+    // It holds the body too.
+    release?.();
+    log.releaseBody = () => read.release();
+    return read.responses.at(place);
+  }
+}
+
+function ownBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
+  if (body instanceof LongResponses) return body.bytes.segments;
+  return [new TextEncoder().encode(bodyText)];
+}
+
+const TEXT = new TextEncoder();
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+
+function turnText(
+  { earlier, referable, removed }: Omit<LongBodyParts, "place">,
+  body: readonly Uint8Array[],
+): SharedBytes {
+  const writer = new SharedBytesWriter();
+  const add = (text: string, pieces: readonly Uint8Array[]) => {
+    writer.push(TEXT.encode(text));
+    for (const piece of pieces) writer.push(piece);
+  };
+  add('{"earlier":[', earlier.pieces);
+  add(`],"removed":${JSON.stringify(removed)},"referable":[`, referable.pieces);
+  const [first = new Uint8Array(), ...rest] = body;
+  const isMarked = BYTE_ORDER_MARK.every((byte, at) => first[at] === byte);
+  add('],"body":', [isMarked ? first.subarray(BYTE_ORDER_MARK.length) : first, ...rest]);
+  add("}", []);
+  return writer.end();
+}
+
+function parsed({ pieces }: StoredItems): Item[] {
+  return JSON.parse(`[${Buffer.concat(pieces).toString("utf8")}]`) as Item[];
+}

@@ -1,0 +1,59 @@
+import type { Preset } from "../../definitions/known-definitions.ts";
+import { createCheck } from "../../../http/validate.ts";
+import { isFields } from "../../../lib/json.ts";
+import { isOpenIn, membersOfPreset } from "../fill-preset.ts";
+import type { ResponsesBody } from "./request.ts";
+import { responsesBody } from "./schema.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export const checkResponses = createCheck(responsesBody, "invalid_body", "Request body");
+
+/**
+ * Fields of chat completions under the names that they have here. What has no counterpart keeps its name, and is
+ * listed as left out.
+ */
+export function filledResponses(
+  { preset: _, ...body }: ResponsesBody,
+  preset: Preset,
+): ResponsesBody {
+  const isOpen = isOpenIn(body);
+  const members = membersOfPreset(preset, (field) => isOpen(NAMES[field] ?? field));
+  const filled: Record<string, unknown> = { ...body };
+  for (const [field, value] of Object.entries(members)) {
+    const shape = SHAPES[field];
+    if (shape !== undefined) Object.assign(filled, shape(value as never, body));
+    else if (!IMPLIED.has(field)) filled[NAMES[field] ?? field] = value;
+  }
+  if (preset.system !== null && isOpen("instructions")) filled.instructions = preset.system;
+  return filled as unknown as ResponsesBody;
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  max_tokens: "max_output_tokens",
+  max_completion_tokens: "max_output_tokens",
+};
+/** `top_logprobs` says it. */
+const IMPLIED: ReadonlySet<string> = new Set(["logprobs"]);
+
+const SHAPES: Readonly<Record<string, (value: never, body: ResponsesBody) => Fields>> = {
+  tools: (tools: readonly { type: string; function?: Fields }[]) => ({
+    tools: tools.map(({ function: offered, ...tool }) => ({ ...tool, ...offered })),
+  }),
+  tool_choice: (choice: unknown) => ({ tool_choice: choiceOf(choice) }),
+  response_format: (format: Fields, { text }) => {
+    const schema = isFields(format.json_schema) ? format.json_schema : {};
+    return text?.format ? {} : { text: { ...text, format: { ...schema, type: format.type } } };
+  },
+  reasoning: ({ effort }: { effort?: string | null }) => (effort ? { reasoning: { effort } } : {}),
+};
+
+function choiceOf(choice: unknown): unknown {
+  if (!isFields(choice)) return choice;
+  const { type, function: named, custom, allowed_tools: allowed } = choice;
+  if (isFields(allowed)) {
+    const { mode, tools } = allowed;
+    return { type, mode, tools: (tools as readonly Fields[]).map(choiceOf) };
+  }
+  return { type, ...(isFields(named) && named), ...(isFields(custom) && custom) };
+}

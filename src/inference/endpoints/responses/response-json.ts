@@ -1,0 +1,181 @@
+import type { Usage } from "../../../lib/usage.ts";
+import type { FinishReason } from "../../../providers/interface.ts";
+import { isProviderTool } from "./provider-tools.ts";
+import {
+  conversationIdOf,
+  isOfferedInPassing,
+  isRunHere,
+  type ResponsesBody,
+  type TextFormat,
+  type Tool,
+} from "./request.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The prefix of a response's id; the rest is its name, which its request and its items share. */
+const RESPONSE = "resp_";
+
+/** Hex, from the id of a request. */
+export function nameOfResponse(requestId: string): string {
+  return requestId.slice(requestId.indexOf("_") + 1);
+}
+
+export function responseId(name: string): string {
+  return RESPONSE + name;
+}
+
+export type ResponseStatus =
+  | "queued"
+  | "in_progress"
+  | "completed"
+  | "incomplete"
+  | "failed"
+  | "cancelled";
+
+/** What a response says besides what the request said. Texts are JSON, and times Unix seconds. */
+export interface ResponseParts {
+  readonly name: string;
+  readonly createdAt: number;
+  readonly completedAt: number | null;
+  readonly status: ResponseStatus;
+  /** Why it is incomplete. */
+  readonly reason?: string | undefined;
+  readonly error?: { readonly code: string; readonly message: string } | undefined;
+  readonly model: string;
+  readonly usage: Fields | null;
+  /** Members in JSON, without braces: see `echoOf`. */
+  readonly echo: string;
+}
+
+/** A response without its output, which may be long. */
+export function responseHead(parts: ResponseParts): string {
+  const { name, createdAt, completedAt, status, reason, error, model, usage, echo } = parts;
+  const own = JSON.stringify({
+    id: responseId(name),
+    object: "response",
+    created_at: createdAt,
+    completed_at: completedAt,
+    status,
+    incomplete_details: reason === undefined ? null : { reason },
+    error: error ?? null,
+    model,
+    usage,
+  });
+  return `${own.slice(0, -1)},${echo}}`;
+}
+
+/** @param output JSON of items with commas between them */
+export function withOutput(head: string, output: string): string {
+  return `${head.slice(0, -1)},"output":[${output}]}`;
+}
+
+/** A response that has begun, in JSON, as it stands without an answer. */
+export function responseWith(
+  begunJson: string,
+  status: ResponseStatus,
+  error?: { readonly code: string; readonly message: string },
+): string {
+  const told = error && { error: { code: error.code, message: error.message } };
+  return JSON.stringify({ ...(JSON.parse(begunJson) as Fields), status, ...told });
+}
+
+const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
+  length: "max_output_tokens",
+  content_filter: "content_filter",
+};
+
+/**
+ * How an answer that ended for a reason stands.
+ * @param limit of the gateway's own that ended it
+ */
+export function endOf(
+  finish: FinishReason,
+  limit?: string | undefined,
+): Pick<ResponseParts, "status" | "reason"> {
+  const reason = limit ?? INCOMPLETE[finish];
+  return reason === undefined ? { status: "completed" } : { status: "incomplete", reason };
+}
+
+/** The usage of an answer; `cost` in USD. */
+export function usageOf(usage: Usage, cost: number): Fields {
+  const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: {
+      cached_tokens: cachedPromptTokens,
+      ...(cacheWriteTokens > 0 && { cache_write_tokens: cacheWriteTokens }),
+    },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    total_tokens: promptTokens + completionTokens,
+    cost,
+  };
+}
+
+/** What a response repeats of its request, with what holds where that says nothing: members in JSON. */
+export function echoOf(body: ResponsesBody): string {
+  const { tools, text, reasoning, tool_choice: choice } = body;
+  const conversationId = conversationIdOf(body);
+  const echo = {
+    previous_response_id: body.previous_response_id ?? null,
+    ...(conversationId !== undefined && { conversation: { id: conversationId } }),
+    instructions: body.instructions ?? null,
+    tools: (tools ?? []).flatMap(echoedTool),
+    tool_choice: typeof choice === "string" ? choice : echoedChoice(choice),
+    truncation: body.truncation ?? "disabled",
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    text: {
+      format: echoedFormat(text?.format),
+      ...(text?.verbosity && { verbosity: text.verbosity }),
+    },
+    top_p: body.top_p ?? 1,
+    presence_penalty: body.presence_penalty ?? 0,
+    frequency_penalty: body.frequency_penalty ?? 0,
+    top_logprobs: body.top_logprobs ?? 0,
+    temperature: body.temperature ?? 1,
+    reasoning: { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null },
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    store: body.store ?? true,
+    background: body.background ?? false,
+    service_tier: body.service_tier && body.service_tier !== "auto" ? body.service_tier : "default",
+    metadata: body.metadata ?? {},
+    safety_identifier: body.safety_identifier ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    user: body.user ?? null,
+  };
+  return JSON.stringify(echo).slice(1, -1);
+}
+
+function echoedTool(tool: Tool): Fields[] {
+  if (isRunHere(tool)) return [withoutSecrets(tool)];
+  const { type, name, description, parameters, strict, format } = tool;
+  const told = { type, name, description: description ?? null };
+  if (type === "function") {
+    return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
+  }
+  if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
+  return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
+}
+
+/** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
+function withoutSecrets(tool: Tool): Fields {
+  const { authorization: _authorization, headers: _headers, server_url: address, ...rest } = tool;
+  if (typeof address !== "string") return rest;
+  const url = URL.parse(address);
+  const isBare = url === null || (url.pathname === "/" && url.search === "");
+  return { ...rest, server_url: isBare ? (url?.origin ?? "") : `${url.origin}/<redacted>` };
+}
+
+function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
+  if (!choice) return "auto";
+  const { type, name, mode, tools } = choice;
+  if (type !== "allowed_tools") return name === undefined ? { type } : { type, name };
+  return { type, mode: mode ?? "auto", tools };
+}
+
+function echoedFormat(format: TextFormat | null | undefined): Fields {
+  if (format?.type !== "json_schema") return { type: format?.type ?? "text" };
+  const { type, name = "answer", description, schema, strict } = format;
+  return { type, name, description: description ?? null, schema, strict: strict ?? false };
+}

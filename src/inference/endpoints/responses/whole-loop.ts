@@ -1,0 +1,87 @@
+import type { ProviderCall } from "../../call/call.ts";
+import type { WholeAnswerSteps } from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import {
+  type ChatEvent,
+  nextPiece,
+  type PieceReader,
+  ProviderFailure,
+} from "../../../providers/interface.ts";
+import type { AdmittedResponse } from "./accepted.ts";
+import { loopOfTools } from "./hosted-loop.ts";
+import type { HostedTools } from "./hosted-tools.ts";
+import { ResponseRenderer } from "./response-renderer.ts";
+import { askFor, maxLoopOutputBytes, outputOptions } from "./response-stream.ts";
+import type { WholeOutput } from "./whole-response.ts";
+
+export interface WholeLoop {
+  readonly call: ProviderCall;
+  readonly candidate: Candidate;
+  readonly admitted: AdmittedResponse;
+  readonly steps: WholeAnswerSteps;
+}
+
+/**
+ * Runs a loop of tools to its end. A failure before the provider has ended a step rejects, so that another one may
+ * answer; a later one is part of the output, with what was answered before it.
+ */
+export async function outputOfLoop(
+  { call, candidate, admitted, steps }: WholeLoop,
+  hosted: HostedTools,
+): Promise<WholeOutput> {
+  const { request, guard } = admitted;
+  const ask = askFor(call, candidate, admitted);
+  const loop = await loopOfTools({ call, candidate, admitted, steps, whole: steps, ask }, hosted);
+  const renderer = new ResponseRenderer(
+    {
+      ...outputOptions(admitted),
+      ...{ model: candidate.model.id, nowSeconds: request.createdAt },
+      ...{ echo: request.facts.echo, isGathered: true },
+    },
+    new GrowingBytes(),
+  );
+  const reader = guard?.events(loop) ?? loop;
+  let failure: unknown;
+  try {
+    await readTo(renderer, reader, maxLoopOutputBytes(request));
+    if (!renderer.hasFinished) throw endedEarly(call);
+  } catch (error) {
+    failure = asFailure(error, call);
+    void loop.cancel().catch(() => undefined);
+    if (!loop.hasTakenStep) throw failure;
+  }
+  const { json, finish = "stop", limit } = renderer.items;
+  const { usage, outputTokens: estimatedTokens } = renderer;
+  return { body: json, finish, usage, estimatedTokens, loop: { renderer, failure, limit } };
+}
+
+async function readTo(
+  renderer: ResponseRenderer,
+  reader: PieceReader<readonly ChatEvent[]>,
+  maxBytes: number,
+): Promise<void> {
+  for (;;) {
+    const piece = await nextPiece(reader);
+    if (piece === undefined) return;
+    renderer.push(piece);
+    if (renderer.failure !== undefined) throw renderer.failure;
+    if (renderer.outputBytes > maxBytes) {
+      throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
+    }
+  }
+}
+
+function endedEarly(call: ProviderCall): ProviderFailure {
+  return call.aborted
+    ? new ProviderFailure("aborted", "the call was aborted")
+    : new ProviderFailure("unavailable", "the provider's stream ended without a finish reason");
+}
+
+/** A GatewayError states what the gateway itself failed at, such as a tool that it runs. */
+function asFailure(error: unknown, call: ProviderCall): unknown {
+  if (error instanceof GatewayError || error instanceof ProviderFailure) return error;
+  if (call.aborted) return new ProviderFailure("aborted", "the call was aborted");
+  return new ProviderFailure("unavailable", "the provider's stream broke", { cause: error });
+}

@@ -1,0 +1,262 @@
+import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  type AnswerFacts,
+  assertRecordable,
+  type OpenedStream,
+  type PaidEndpoint,
+  type StreamForm,
+} from "../../call/endpoint.ts";
+import { planSpeech } from "../../call/routing/plan-audio.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
+import { errorEnvelope } from "../../../http/error-response.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { latin1OfText } from "../../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import { SOUND_TYPES } from "../../../providers/audio/sound-answer.ts";
+import { nextPiece } from "../../../providers/interface.ts";
+import type { Speech, SpeechFormat } from "../../../providers/media.ts";
+import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
+import { paidRoute } from "../paid-route.ts";
+import {
+  growsWithSound,
+  isByToken,
+  type SpeechSize,
+  speechBound,
+  speechSize,
+  speechUsage,
+} from "./cost.ts";
+import { type SpeechRequest, speechBody, speechEvent } from "./schema.ts";
+import { SoundLength } from "./sound-length.ts";
+import { assertSound, SpeechAnswer } from "./speech-answer.ts";
+
+/** Of a whole answer, which is kept in memory; a stream has no such bound. */
+const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
+/** Of 48 kHz, 16 bits and two channels. */
+const MAX_BYTES_A_SECOND = 192_000;
+
+interface AcceptedSpeech extends AcceptedRequest {
+  readonly fields: SpeechRequest;
+  readonly format: SpeechFormat;
+  readonly size: SpeechSize;
+}
+
+interface WholeSpeech {
+  readonly bytes: Uint8Array;
+  readonly contentType: string;
+  readonly usage: Usage | undefined;
+  readonly length: SoundLength;
+}
+
+/** POST /v1/audio/speech (spec 4.3). */
+export function speechRoute(dependencies: PaidCallDependencies): RouteDefinition {
+  return paidRoute(new PaidCall(dependencies, endpoint), {
+    path: "/v1/audio/speech",
+    tag: "Audio",
+    summary: "Speak a text, as a stream of sound or whole",
+    access: { kind: "model", scope: "audio" },
+    body: speechBody,
+    allowsUnknownFields: true,
+    responses: {
+      200: {
+        description: "The sound, or with stream_format sse a stream of events that hold it",
+        contentType: "audio/*",
+        eventSchema: speechEvent,
+      },
+    },
+  });
+}
+
+const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
+  route: "POST /v1/audio/speech",
+  categories: ["audio"],
+  capability: "speak",
+  title: "Speech",
+
+  accept(body) {
+    const stated = body as SpeechRequest;
+    assertRecordable(stated);
+    const { input, instructions, speed, stream, stream_format: streamFormat } = stated;
+    if (stream === false && streamFormat === "sse") throw notWhole();
+    return {
+      fields: { ...stated, stream: stream !== false },
+      format: stated.response_format ?? "mp3",
+      size: speechSize(input, instructions ?? undefined, speed ?? 1),
+    };
+  },
+
+  plan({ fields, format, size }, plan): RoutePlan {
+    const asked = {
+      format,
+      characters: size.characters,
+      speed: fields.speed ?? undefined,
+      instructions: fields.instructions ?? undefined,
+      fields: Object.keys(providerFields(fields)),
+    };
+    const requiresAll = fields.provider?.require_parameters === true;
+    return planSpeech({ asked, requiresAll }, plan);
+  },
+
+  bound: ({ size }, terms) => speechBound(size, terms),
+
+  /** Providers take no limit of sound, so that nothing of the hold can be lowered. */
+  statedLimit: () => 0,
+
+  async call(call, candidate, { request }) {
+    const speech = await speak(call, candidate, request);
+    return wholeSpeech(speech, request.format);
+  },
+
+  usage: ({ usage, length }, { size }, terms) => speechUsage(usage, length, size, terms),
+
+  answerType: (_request, { contentType }) => contentType,
+
+  answer: ({ bytes }) => bytes,
+
+  stream: ({ fields }) => (fields.stream_format === "sse" ? EVENTS : SOUND),
+};
+
+/** What both forms of a stream have in common. */
+const STREAM = {
+  choices: () => 1,
+  maxOutputBytes: ({ size }: AcceptedSpeech) => Math.ceil(size.maxSeconds) * MAX_BYTES_A_SECOND,
+  usage: (answer: StreamedAnswer, { size }: AcceptedSpeech, terms: ModelTerms) =>
+    speechUsage(answer.usage, (answer as SpeechAnswer).length, size, terms),
+};
+
+/** The bytes of the sound and nothing else: no sign of life while there are none, and a cut where they break off. */
+const SOUND: StreamForm<AcceptedSpeech> = {
+  ...STREAM,
+  contentType: SOUND_TYPES.mp3,
+  keepalive: "",
+  open: (call, candidate, admitted, output) =>
+    openSpeech(call, candidate, admitted, output, addBytes),
+  isCostKnown: (_request, terms) => !isByToken(terms) && !growsWithSound(terms),
+  ending: () => "",
+  failure: () => undefined,
+};
+
+/** OpenAI's `speech.audio.delta` and `speech.audio.done`, which tells the usage. */
+const EVENTS: StreamForm<AcceptedSpeech> = {
+  ...STREAM,
+  contentType: "text/event-stream; charset=utf-8",
+  keepalive: ": keepalive\n\n",
+  async open(call, candidate, admitted, output) {
+    const opened = await openSpeech(call, candidate, admitted, output, addEvent);
+    return { ...opened, contentType: undefined };
+  },
+  ending: (_answer, _request, facts) => frameOf(doneEvent(facts)),
+  failure: (error, requestId) => frameOf(errorEnvelope(error, requestId)),
+};
+
+async function openSpeech(
+  call: ProviderCall,
+  candidate: Candidate,
+  { request: { format }, request }: AdmittedCall<AcceptedSpeech>,
+  output: GrowingBytes,
+  write: (piece: Uint8Array, output: GrowingBytes) => void,
+): Promise<OpenedStream> {
+  const speech = await speak(call, candidate, request);
+  const options = { speech, format, growsWithSound: growsWithSound(candidate.terms), write };
+  const answer = new SpeechAnswer(output, options);
+  return { reader: speech.reader(), answer, contentType: speech.contentType };
+}
+
+function speak(
+  call: ProviderCall,
+  candidate: Candidate,
+  { fields, format }: AcceptedSpeech,
+): Promise<Speech> {
+  const { voice, instructions, speed } = fields;
+  return candidate.provider.speak!(
+    providerRequest(call, {
+      input: fields.input,
+      voice: typeof voice === "string" ? voice : voice.id,
+      isCustomVoice: typeof voice !== "string",
+      format,
+      speed: speed ?? undefined,
+      instructions: instructions ?? undefined,
+      needsUsage: isByToken(candidate.terms),
+      fields: providerFields(fields),
+    }),
+  );
+}
+
+/** Throws ProviderFailure where there is no sound, or more than is kept in memory. */
+async function wholeSpeech(speech: Speech, format: SpeechFormat): Promise<WholeSpeech> {
+  const reader = speech.reader();
+  const length = new SoundLength(format);
+  const pieces: Uint8Array[] = [];
+  let sizeBytes = 0;
+  try {
+    for (;;) {
+      const piece = await nextPiece(reader);
+      if (piece === undefined) break;
+      if (piece.length === 0) continue;
+      if (sizeBytes === 0) assertSound(piece, format);
+      pieces.push(piece);
+      length.push(piece);
+      sizeBytes += piece.length;
+      if (sizeBytes > MAX_WHOLE_BYTES)
+        throw brokenAnswer("more sound than a whole answer may have");
+    }
+  } catch (error) {
+    reader.cancel().catch(() => undefined);
+    throw error;
+  }
+  if (sizeBytes === 0) throw brokenAnswer("no sound");
+  const bytes = Buffer.concat(pieces, sizeBytes);
+  return { bytes, contentType: speech.contentType, usage: speech.usage(), length };
+}
+
+function addBytes(piece: Uint8Array, output: GrowingBytes): void {
+  output.addInPlace(piece.length, (into, at) => {
+    into.set(piece, at);
+    return at + piece.length;
+  });
+}
+
+function addEvent(piece: Uint8Array, output: GrowingBytes): void {
+  const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
+  output.add(`data: {"type":"speech.audio.delta","audio":"${bytes.toString("base64")}"}\n\n`);
+}
+
+function doneEvent({ usage, costUsd }: AnswerFacts): object {
+  const { promptTokens, completionTokens, characters } = usage;
+  return {
+    type: "speech.audio.done",
+    usage: {
+      input_tokens: promptTokens,
+      output_tokens: completionTokens,
+      total_tokens: promptTokens + completionTokens,
+      characters,
+      cost: costUsd,
+    },
+  };
+}
+
+function frameOf(value: unknown): string {
+  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
+}
+
+/** What decides something in the gateway alone, or is sent in a form of the provider's. */
+const OWN_FIELDS = new Set([...Object.keys(speechBody.properties), "__proto__"]);
+
+function providerFields(request: SpeechRequest): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(request).filter(([field, value]) => value !== null && !OWN_FIELDS.has(field)),
+  );
+}
+
+function notWhole(): GatewayError {
+  return new GatewayError(
+    "invalid_body",
+    'Request body field "stream": events (stream_format "sse") are a stream.',
+    { param: "stream" },
+  );
+}

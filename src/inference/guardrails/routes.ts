@@ -1,0 +1,112 @@
+import { Type } from "typebox";
+import type { Definitions } from "../definitions/definitions.ts";
+import { definitionRoutes } from "../definitions/routes.ts";
+import { optional, type RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { detectorOf, type GuardrailRule } from "./screening/guardrail.ts";
+import { MAX_PATTERN_CHARACTERS, PatternError } from "./screening/patterns.ts";
+import { ENTITIES } from "./screening/personal-data.ts";
+
+const MAX_RULES = 32;
+
+const rule = Type.Object(
+  {
+    type: Type.Enum(["pii", "pattern", "injection", "moderation"]),
+    on: optional(
+      Type.Array(Type.Enum(["input", "output"]), {
+        minItems: 1,
+        maxItems: 2,
+        uniqueItems: true,
+        description: "Both where it is left out",
+      }),
+    ),
+    action: optional(Type.Enum(["block", "redact"], { description: "Block where it is left out" })),
+    pattern: optional(
+      Type.String({
+        minLength: 1,
+        maxLength: MAX_PATTERN_CHARACTERS,
+        description: "Of a pattern: RE2's syntax, without backreferences and lookarounds",
+      }),
+    ),
+    entities: optional(
+      Type.Array(Type.Enum([...ENTITIES]), {
+        minItems: 1,
+        maxItems: ENTITIES.length,
+        uniqueItems: true,
+        description: "Of pii: what to look for; everything where it is left out",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+const rules = Type.Array(rule, { minItems: 1, maxItems: MAX_RULES });
+
+const guardrail = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  rules,
+  created_at: Type.String({ description: "ISO 8601" }),
+  updated_at: Type.String({ description: "ISO 8601" }),
+});
+
+/** Guardrails: rules on what goes to models and what comes back (contract §7). */
+export function guardrailRoutes(
+  guardrails: Definitions,
+  { canModerate }: { readonly canModerate: boolean },
+): RouteDefinition[] {
+  return definitionRoutes(guardrails, {
+    path: "/v1/guardrails",
+    tag: "Guardrails",
+    noun: "guardrail",
+    scope: "guardrails:manage",
+    members: { rules },
+    shape: guardrail,
+    example: {
+      name: "no-personal-data",
+      rules: [{ type: "pii", on: ["input", "output"], action: "redact" }],
+    },
+    bodyOf(stated, current) {
+      const given = (stated.rules ?? current?.rules) as readonly StatedRule[];
+      return { rules: given.map((one, at) => ruleOf(one, at, canModerate)) };
+    },
+    shapeOf: ({ body }) => body,
+  });
+}
+
+type StatedRule = { readonly [Name in keyof GuardrailRule]?: GuardrailRule[Name] | null };
+
+/** As it is stored. Throws 400. */
+function ruleOf(stated: StatedRule, at: number, canModerate: boolean): GuardrailRule {
+  const { type, pattern, entities } = stated as GuardrailRule;
+  const place = `rules.${at}`;
+  if ((type === "pattern") !== (typeof pattern === "string")) {
+    const needs = type === "pattern" ? "is required" : `is no member of a rule of type ${type}`;
+    throw invalid(`${place}.pattern`, needs);
+  }
+  if (type !== "pii" && entities) {
+    throw invalid(`${place}.entities`, `is no member of a rule of type ${type}`);
+  }
+  const action = stated.action ?? "block";
+  if (type === "moderation") {
+    if (action === "redact") throw invalid(`${place}.action`, "must be block for moderation");
+    if (!canModerate) {
+      throw invalid(`${place}.type`, "no model that moderates is configured");
+    }
+  }
+  const made: GuardrailRule = {
+    ...{ type, on: stated.on ?? ["input", "output"], action },
+    ...(typeof pattern === "string" && { pattern }),
+    ...(entities && { entities }),
+  };
+  try {
+    detectorOf(made);
+  } catch (error) {
+    if (!(error instanceof PatternError)) throw error;
+    throw invalid(`${place}.pattern`, error.message);
+  }
+  return made;
+}
+
+function invalid(param: string, problem: string): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${problem}.`, { param });
+}

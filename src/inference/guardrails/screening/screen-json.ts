@@ -1,0 +1,266 @@
+import { isFields } from "../../../lib/json.ts";
+import { type Hit, type ScreeningRule, screenedText, TextWindow } from "./text-window.ts";
+
+/** What was found in a value, and what it has become. */
+export interface Screened<Value> {
+  /** The value itself where nothing was redacted. */
+  readonly value: Value;
+  readonly isBlocked: boolean;
+  readonly hits: readonly FoundRule[];
+}
+
+/** A rule that has matched: never what it matched. */
+export interface FoundRule {
+  readonly guardrail: string;
+  readonly type: ScreeningRule["type"];
+  readonly action: ScreeningRule["action"];
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Members that are the gateway's, or name things: no text of a prompt. */
+const NOT_TEXT: ReadonlySet<string> = new Set([
+  ...["model", "models", "provider", "preset", "guardrail", "metadata", "trace", "user"],
+  ...[
+    "session_id",
+    "safety_identifier",
+    "prompt_cache_key",
+    "previous_response_id",
+    "service_tier",
+  ],
+  ...["type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status"],
+  ...["cache_control", "media_type", "mime_type", "detail", "signature"],
+  ...["encrypted_content", "image_url", "file_data", "input_audio", "video_url", "b64_json"],
+  "known_speaker_references",
+]);
+/** Members that have one of a few values, which would be none of them any more. */
+const CHOICES: ReadonlySet<string> = new Set([
+  ...["response_format", "stream_format", "output_format", "encoding_format", "include"],
+  ...["timestamp_granularities", "size", "aspect_ratio", "quality", "background"],
+]);
+/** Members that a tool is given or has given: whatever they are called, they are what is said. */
+const OF_TOOLS: ReadonlySet<string> = new Set(["input", "parameters", "input_schema", "schema"]);
+/** JSON in a text, whose escapes would hide what is in it. */
+const JSON_TEXTS: ReadonlySet<string> = new Set(["arguments", "partial_json"]);
+
+const UNICODE_ESCAPE = /\\u([0-9a-fA-F]{4})/g;
+/** Shorter numbers identify no one. */
+const MIN_NUMBER = 1_000_000;
+
+/** Looks through all texts of a request, or of an answer, in JSON. */
+export function screenJson<Value>(value: Value, rules: readonly ScreeningRule[]): Screened<Value> {
+  const screen = new JsonScreen(rules);
+  const screened = screen.walk(value, false) as Value;
+  return { value: screened, isBlocked: screen.isBlocked, hits: screen.hits };
+}
+
+export class JsonScreen {
+  readonly #rules: readonly ScreeningRule[];
+  readonly #hits = new Map<string, FoundRule>();
+  isBlocked = false;
+
+  constructor(rules: readonly ScreeningRule[]) {
+    this.#rules = rules;
+  }
+
+  get hits(): FoundRule[] {
+    return [...this.#hits.values()];
+  }
+
+  readonly note = ({ rule }: Hit): void => {
+    const { guardrail, type, action } = rule;
+    this.add({ guardrail, type, action });
+  };
+
+  add(found: FoundRule): void {
+    const { guardrail, type, action } = found;
+    this.#hits.set(`${guardrail} ${type} ${action}`, found);
+  }
+
+  text(text: string): string {
+    const screened = screenedText(text, this.#rules, this.note);
+    if (screened === undefined) this.isBlocked = true;
+    return screened ?? "";
+  }
+
+  /** What a call of a tool is given: JSON as a model wrote it. */
+  jsonText(text: string): string {
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse(text);
+    } catch {
+      return this.#brokenJson(text);
+    }
+    try {
+      const walked = this.walk(parsed, true);
+      // Of a member that is there twice only the last was looked through.
+      return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      // Nested deeper than the stack: what cannot be looked through must not pass.
+      return '"[REDACTED]"';
+    }
+  }
+
+  /** Looks through JSON that is cut or wrong, whose escapes may hide something too. */
+  #brokenJson(text: string): string {
+    const unescaped = text.replace(UNICODE_ESCAPE, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 16)),
+    );
+    if (unescaped === text) return this.text(text);
+    const screened = this.text(unescaped);
+    return screened === unescaped ? this.text(text) : screened;
+  }
+
+  /**
+   * The value itself where nothing is redacted.
+   * @param isAllText whether no member is left out by its name
+   */
+  walk(value: unknown, isAllText: boolean): unknown {
+    if (this.isBlocked) return value;
+    if (typeof value === "string") return this.text(value);
+    if (typeof value === "number") return isAllText ? this.#number(value) : value;
+    if (Array.isArray(value)) return this.#array(value, isAllText);
+    return isFields(value) ? this.#members(value, isAllText) : value;
+  }
+
+  #number(value: number): unknown {
+    if (!Number.isInteger(value) || Math.abs(value) < MIN_NUMBER) return value;
+    const written = String(value);
+    const screened = this.text(written);
+    return screened === written ? value : screened;
+  }
+
+  #members(fields: Fields, isAllText: boolean): unknown {
+    let changed: Record<string, unknown> | undefined;
+    const entries = Object.entries(fields);
+    for (const [at, [name, value]] of entries.entries()) {
+      const screenedName = isAllText ? this.text(name) : name;
+      const screened = this.#member(fields, name, value, isAllText);
+      if (changed === undefined && (screened !== value || screenedName !== name)) {
+        changed = Object.fromEntries(entries.slice(0, at));
+      }
+      if (changed !== undefined) define(changed, screenedName, screened);
+    }
+    return changed ?? fields;
+  }
+
+  #member(fields: Fields, name: string, value: unknown, isAllText: boolean): unknown {
+    if (isAllText) return this.walk(value, true);
+    if (NOT_TEXT.has(name) || (CHOICES.has(name) && !isFields(value))) return value;
+    // Of a document that is text; of any other type it is bytes.
+    if (name === "data" && fields.type !== "text") return value;
+    if (typeof value === "string") {
+      if (JSON_TEXTS.has(name)) return this.jsonText(value);
+      if (name === "url" && isData(value)) return value;
+    }
+    return this.walk(value, OF_TOOLS.has(name) && isFields(value));
+  }
+
+  #array(values: readonly unknown[], isAllText: boolean): unknown {
+    let changed: unknown[] | undefined;
+    for (let at = 0; at < values.length; ) {
+      const parts = textParts(values, at);
+      const screened = parts.length > 1 ? this.#joined(parts) : [this.walk(values[at], isAllText)];
+      for (const [ahead, value] of screened.entries()) {
+        if (changed === undefined && value !== values[at + ahead]) changed = [...values];
+        if (changed !== undefined) changed[at + ahead] = value;
+      }
+      at += screened.length;
+    }
+    return changed ?? values;
+  }
+
+  /** Parts of one message follow each other in the prompt: what they say together is looked through together. */
+  #joined(parts: readonly TextPart[]): readonly unknown[] {
+    const window = new TextWindow(this.#rules, this.note);
+    const released = window.end(parts.map(({ text }) => text).join(""));
+    if (window.isBlocked) this.isBlocked = true;
+    if (window.isBlocked) return parts;
+    const texts = parts.map(() => "");
+    let part = 0;
+    let left = parts[0]!.text.length;
+    for (const { length, text } of released) {
+      const isPassed = text.length === length;
+      for (let taken = 0; taken < length; ) {
+        while (left === 0) left = parts[++part]!.text.length;
+        const count = Math.min(left, length - taken);
+        if (isPassed) texts[part] += text.slice(taken, taken + count);
+        else if (taken === 0) texts[part] += text;
+        taken += count;
+        left -= count;
+      }
+    }
+    return parts.map((one, at) => {
+      const rest = this.#withoutText(one);
+      return texts[at] === one.text && rest === one ? one : { ...rest, text: texts[at] };
+    });
+  }
+
+  /** The other members: citations have texts too. */
+  #withoutText(part: TextPart): Fields {
+    const { text, ...others } = part;
+    const screened = this.#members(others, false) as Fields;
+    return screened === others ? part : { ...screened, text };
+  }
+}
+
+/** A name of the prototype must become a member too. */
+function define(fields: Record<string, unknown>, name: string, value: unknown): void {
+  Object.defineProperty(fields, name, {
+    ...{ value, enumerable: true, writable: true, configurable: true },
+  });
+}
+
+interface TextPart extends Fields {
+  readonly text: string;
+}
+
+function textParts(values: readonly unknown[], from: number): TextPart[] {
+  const parts: TextPart[] = [];
+  for (let at = from; at < values.length; at++) {
+    const value = values[at];
+    if (!isFields(value) || typeof value.text !== "string" || "role" in value) break;
+    parts.push(value as TextPart);
+  }
+  return parts;
+}
+
+const JSON_STRINGS = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
+
+/** @param text JSON that has become `parsed` */
+function hasMemberTwice(text: string, parsed: unknown): boolean {
+  let names = 0;
+  for (const [, colon] of text.matchAll(JSON_STRINGS)) if (colon !== undefined) names++;
+  return names > memberCount(parsed);
+}
+
+function memberCount(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const members = Object.values(value);
+  const own = Array.isArray(value) ? 0 : members.length;
+  return members.reduce((sum: number, member) => sum + memberCount(member), own);
+}
+
+function isData(text: string): boolean {
+  return text.startsWith("data:") && /^data:[\w.+/-]+[;,]/.test(text.slice(0, 100));
+}
+
+/** The texts that are looked through, for a model to read. */
+export function textsOf(value: unknown): string {
+  const texts: string[] = [];
+  const walk = (one: unknown, isAllText: boolean): void => {
+    if (typeof one === "string") texts.push(one);
+    else if (Array.isArray(one)) for (const member of one) walk(member, isAllText);
+    else if (isFields(one)) {
+      for (const [name, member] of Object.entries(one)) {
+        if (isAllText) texts.push(name);
+        else if (NOT_TEXT.has(name) || (name === "data" && one.type !== "text")) continue;
+        else if (name === "url" && typeof member === "string" && isData(member)) continue;
+        walk(member, isAllText || (OF_TOOLS.has(name) && isFields(member)));
+      }
+    }
+  };
+  walk(value, false);
+  return texts.join("\n");
+}

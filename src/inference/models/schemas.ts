@@ -1,0 +1,203 @@
+import { Type } from "typebox";
+import { nullable } from "../../http/route.ts";
+import { ANTHROPIC_PAGE } from "./anthropic-list.ts";
+
+export const DEFAULT_FOUND = 20;
+const MAX_FOUND = 100;
+export const MAX_COMPARED = 20;
+const MAX_LISTED = 1_000;
+
+const filter = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, description: `${description}, exactly` }));
+const active = Type.Optional(
+  Type.Boolean({ default: true, description: "false: those that are not available" }),
+);
+
+const filters = {
+  provider: filter("Provider"),
+  category: filter("Category"),
+  capability: filter("A capability that the model has"),
+  active,
+};
+const cursor = (where: string) =>
+  Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: `With an anthropic-version header: models ${where} this one`,
+    }),
+  );
+
+export const listModelsQuery = Type.Object(
+  {
+    ...filters,
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_LISTED,
+        description: `Models to list; all without it, ${ANTHROPIC_PAGE} with an anthropic-version header`,
+      }),
+    ),
+    offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+    after_id: cursor("behind"),
+    before_id: cursor("before"),
+  },
+  { additionalProperties: false },
+);
+
+export const countModelsQuery = Type.Object(filters, { additionalProperties: false });
+
+export const searchModelsQuery = Type.Object(
+  {
+    q: Type.Optional(
+      Type.String({
+        description:
+          "Words, or beginnings of words, that are all to be found; without any, all models",
+      }),
+    ),
+    provider: filter("Provider"),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FOUND, default: DEFAULT_FOUND })),
+    active,
+  },
+  { additionalProperties: false },
+);
+
+export const compareModelsQuery = Type.Object(
+  {
+    models: Type.String({
+      description: `1 to ${MAX_COMPARED} model ids, separated by commas`,
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const shared = {
+  id: Type.String(),
+  provider: Type.String(),
+  context_length: Type.Integer(),
+  input_cost_per_token: Type.Number({ description: "USD" }),
+  output_cost_per_token: Type.Number({ description: "USD" }),
+  capabilities: Type.Array(Type.String()),
+};
+
+const pricing = Type.Record(Type.String(), Type.String(), {
+  description: "USD for one of each kind, in plain decimals",
+});
+const longPromptPricing = Type.Optional(
+  Type.Object(
+    {
+      above_tokens: Type.Integer(),
+      prompt: Type.String(),
+      completion: Type.String(),
+      input_cache_read: Type.String(),
+      input_cache_write: Type.String(),
+    },
+    {
+      description: "What all tokens cost where the prompt has more than so many, if that differs",
+    },
+  ),
+);
+
+/** What clients of OpenRouter read besides. */
+const openRouterFields = {
+  canonical_slug: Type.String(),
+  hugging_face_id: Type.Null(),
+  architecture: Type.Object({
+    modality: Type.String({ description: "Such as text+image->text" }),
+    input_modalities: Type.Array(Type.String()),
+    output_modalities: Type.Array(Type.String()),
+    tokenizer: Type.String(),
+    instruct_type: Type.Null(),
+  }),
+  top_provider: Type.Object({
+    context_length: Type.Integer(),
+    max_completion_tokens: nullable(Type.Integer()),
+    is_moderated: Type.Boolean(),
+  }),
+  per_request_limits: Type.Null(),
+  supported_parameters: Type.Array(Type.String(), {
+    description: "Fields of chat requests that at least one of its endpoints has",
+  }),
+  default_parameters: Type.Null(),
+  supported_voices: Type.Null(),
+  links: Type.Object({ details: Type.String() }),
+};
+
+const modelFields = {
+  ...shared,
+  object: Type.Literal("model"),
+  name: Type.String(),
+  description: Type.String(),
+  owned_by: Type.String(),
+  pricing,
+  long_prompt_pricing: longPromptPricing,
+  is_active: Type.Boolean(),
+  category: Type.String(),
+  created: Type.Integer({ description: "Unix seconds" }),
+  ...openRouterFields,
+};
+
+const model = Type.Object(modelFields);
+
+export const modelDetail = Type.Object({
+  ...modelFields,
+  canonical_id: Type.Optional(
+    Type.String({ description: "The model that this is one provider's endpoint of" }),
+  ),
+  endpoints: Type.Array(
+    Type.Object({
+      provider: Type.String(),
+      model: Type.String({ description: "The provider's name for it" }),
+      context_length: Type.Integer(),
+      max_output_tokens: Type.Integer(),
+      pricing,
+      long_prompt_pricing: longPromptPricing,
+      capabilities: Type.Array(Type.String()),
+    }),
+    { description: "The providers that serve it, in the order in which they are tried" },
+  ),
+  max_output_tokens: Type.Integer(),
+  supports_streaming: Type.Boolean(),
+  supports_function_calling: Type.Boolean(),
+  supports_vision: Type.Boolean(),
+  supports_json_mode: Type.Boolean(),
+});
+
+export const modelList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(model),
+  links: Type.Object({ next: nullable(Type.String({ description: "Path of the next page" })) }),
+  total_count: Type.Integer({ description: "How many match, however many are listed" }),
+});
+
+export const anthropicModelSchema = Type.Object({
+  type: Type.Literal("model"),
+  id: Type.String(),
+  display_name: Type.String(),
+  created_at: Type.String({ description: "RFC 3339; 1970 where it is not known" }),
+  lifecycle: Type.Union([Type.Literal("active"), Type.Literal("retired")]),
+  max_input_tokens: Type.Integer(),
+  max_tokens: Type.Integer({ description: "The longest answer" }),
+});
+
+export const anthropicModelList = Type.Object({
+  data: Type.Array(anthropicModelSchema),
+  has_more: Type.Boolean(),
+  first_id: nullable(Type.String()),
+  last_id: nullable(Type.String()),
+});
+
+export const modelCount = Type.Object({ data: Type.Object({ count: Type.Integer() }) });
+
+export const foundModels = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(model),
+  total: Type.Integer({ description: "How many were found, however many are shown" }),
+});
+
+export const deletedModel = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("model"),
+  deleted: Type.Literal(true),
+});
+
+export const comparison = Type.Object({ models: Type.Array(Type.Object(shared)) });

@@ -1,0 +1,108 @@
+import { Type } from "typebox";
+import type { DefinitionRecord } from "../../../db/queries/definitions.ts";
+import { assertRecordable } from "../call/endpoint.ts";
+import type { Definitions } from "../definitions/definitions.ts";
+import type { Preset } from "../definitions/known-definitions.ts";
+import { definitionRoutes } from "../definitions/routes.ts";
+import type { ChatRequest } from "../endpoints/chat-completions/request.ts";
+import { assertSupported, assertWellFormed } from "../endpoints/chat-completions/request-checks.ts";
+import { chatCompletionBody } from "../endpoints/chat-completions/schema.ts";
+import { nullable, optional, type RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+
+const MAX_SYSTEM_CHARACTERS = 65_536;
+const MAX_PARAMETERS_BYTES = 65_536;
+
+/** What a preset cannot give: what makes one request, and what a preset has members of its own for. */
+const NOT_PARAMETERS: ReadonlySet<string> = new Set(["model", "messages", "preset", "debug"]);
+
+const parameters = Type.Object(
+  Object.fromEntries(
+    Object.entries(chatCompletionBody.properties).filter(([field]) => !NOT_PARAMETERS.has(field)),
+  ),
+  {
+    additionalProperties: false,
+    description: "Fields of chat completions; those that a request states win",
+  },
+);
+
+const members = {
+  model: optional(Type.String({ minLength: 1, maxLength: 256 })),
+  system: optional(Type.String({ minLength: 1, maxLength: MAX_SYSTEM_CHARACTERS })),
+  parameters: optional(parameters),
+};
+
+const presetShape = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  model: nullable(Type.String()),
+  system: nullable(Type.String()),
+  parameters: Type.Object({}),
+  created_at: Type.String({ description: "ISO 8601" }),
+  updated_at: Type.String({ description: "ISO 8601" }),
+});
+
+type PresetBody = Partial<Record<keyof Preset, unknown>>;
+
+/** Presets: saved fields that requests name (spec 4.5). */
+export function presetRoutes(presets: Definitions): RouteDefinition[] {
+  return definitionRoutes(presets, {
+    path: "/v1/presets",
+    tag: "Presets",
+    noun: "preset",
+    scope: "presets:manage",
+    members,
+    shape: presetShape,
+    example: {
+      name: "support",
+      model: "sandbox/chat",
+      system: "You answer for the support team.",
+      parameters: { temperature: 0.2, max_tokens: 500 },
+    },
+    bodyOf: presetOf,
+    shapeOf: ({ body }: DefinitionRecord) => body,
+  });
+}
+
+/** Null and absent say the same but in a change, where absent keeps what there is. Throws 400. */
+function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>> = {}) {
+  const changed = { ...current, ...stated };
+  const preset = {
+    model: changed.model ?? null,
+    system: changed.system ?? null,
+    parameters: withoutNulls((changed.parameters ?? {}) as Readonly<Record<string, unknown>>),
+  };
+  assertParameters(preset.parameters);
+  return preset;
+}
+
+/** The same checks as those of a request that has these fields. */
+function assertParameters(fields: Readonly<Record<string, unknown>>): void {
+  if (Buffer.byteLength(JSON.stringify(fields)) > MAX_PARAMETERS_BYTES) {
+    throw invalid("", `must not take more than ${MAX_PARAMETERS_BYTES} bytes of JSON`);
+  }
+  const { metadata } = fields as ChatRequest;
+  if (metadata?.idempotency_key !== undefined) {
+    throw invalid(".metadata.idempotency_key", "would make one request of all that use the preset");
+  }
+  const request: ChatRequest = { ...fields, messages: [{ role: "user", content: "" }] };
+  try {
+    // What else they need may stand in the request.
+    assertWellFormed({ logprobs: true, ...request });
+    assertRecordable(request);
+    assertSupported(request);
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    const { code, message, param } = error;
+    throw new GatewayError(code, message, { param: `parameters.${param}`, cause: error });
+  }
+}
+
+function invalid(member: string, problem: string): GatewayError {
+  const param = `parameters${member}`;
+  return new GatewayError("invalid_body", `Request body field "${param}": ${problem}.`, { param });
+}
+
+function withoutNulls(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}

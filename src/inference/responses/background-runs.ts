@@ -1,0 +1,196 @@
+import { isRunning } from "../../../db/queries/background-responses.ts";
+import { asGatewayError } from "../../../db/unavailable.ts";
+import { admittedHeaders } from "../call/answer-headers.ts";
+import type { ArrivedCall, CallOutcome, KeepResult } from "../call/call.ts";
+import type { AcceptedResponse, AdmittedResponse } from "../endpoints/responses/accepted.ts";
+import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
+import type { ResponseKeeping } from "../endpoints/responses/keep-response.ts";
+import {
+  nameOfResponse,
+  responseHead,
+  responseId,
+  withOutput,
+} from "../endpoints/responses/response-json.ts";
+import { ERROR_TABLE } from "../../http/error-response.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { Ears } from "../../lib/ears.ts";
+import { clientClosed } from "../../lib/errors.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import { BackgroundRun } from "./background-run.ts";
+import type { BackgroundStore } from "./background-store.ts";
+
+interface BackgroundRunsDependencies {
+  readonly store: BackgroundStore;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+/** What a request for a background response is answered with. */
+export type BegunOutcome =
+  | {
+      readonly kind: "begun";
+      readonly id: string;
+      readonly json: string;
+      readonly headers: Record<string, string>;
+    }
+  | Extract<CallOutcome, { readonly kind: "replay" }>;
+
+/** How long a request to cancel waits for the end. */
+const MAX_CANCEL_WAIT_MS = 10_000;
+const LOOK_MS = 250;
+
+/** The responses that this instance runs without their clients. */
+export class BackgroundRuns {
+  /** Who follows responses, wherever these run. */
+  readonly ears = new Ears();
+  readonly #dependencies: BackgroundRunsDependencies;
+  readonly #running = new Map<string, BackgroundRun>();
+
+  constructor(dependencies: BackgroundRunsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Whether it runs here. */
+  has(id: string): boolean {
+    return this.#running.has(id);
+  }
+
+  /** Its end was asked for. */
+  cancel(id: string): void {
+    this.#running.get(id)?.cancel();
+  }
+
+  /** Requests may have been missed. */
+  recheck(): void {
+    const ids = [...this.#running.keys()];
+    if (ids.length === 0) return;
+    const { store, onError } = this.#dependencies;
+    store.cancelledAmong(ids).then(
+      (cancelled) => cancelled.forEach((id) => void this.cancel(id)),
+      (error) => onError(error),
+    );
+  }
+
+  /**
+   * Runs a call to its end. Resolves when it has begun: money is held for it, and it is found by its id. Rejects with
+   * what refuses it. The request counts as running until the call is over: `log` is finished then.
+   */
+  start(
+    call: ResponsesCall,
+    arrived: ArrivedCall<AcceptedResponse>,
+    keeping: ResponseKeeping,
+  ): Promise<BegunOutcome> {
+    const begun = Promise.withResolvers<BegunOutcome>();
+    void this.#carry(call, arrived, keeping, begun);
+    return begun.promise;
+  }
+
+  async #carry(
+    call: ResponsesCall,
+    arrived: ArrivedCall<AcceptedResponse>,
+    keeping: ResponseKeeping,
+    begun: PromiseWithResolvers<BegunOutcome>,
+  ): Promise<void> {
+    const { store, clock, onError } = this.#dependencies;
+    const { requestId, request, clientSignal } = arrived;
+    const id = responseId(nameOfResponse(requestId));
+    const run = new BackgroundRun({
+      ...{ store, clock, id, organizationId: arrived.caller.key.organizationId },
+      progress: request.background!,
+      place: request.place,
+      onWritten: () => this.ears.notice(id),
+      onError,
+    });
+    // Who leaves before the answer gets none.
+    const leave = () => run.cancel();
+    clientSignal.addEventListener("abort", leave);
+    if (clientSignal.aborted) leave();
+    const { promise: over, resolve: finish } = Promise.withResolvers<void>();
+    const log: RequestFacts = { finish, releaseBody: () => arrived.log.releaseBody?.() };
+    let hasBegun = false;
+    this.#running.set(id, run);
+    try {
+      const outcome = await call.run({
+        // Of a cached answer there is nothing to run.
+        ...{ ...arrived, log, headers: undefined },
+        // It is the same response, whatever guardrails redact in its request.
+        screened: async (guard) =>
+          Object.assign(await arrived.screened!(guard), { background: request.background }),
+        clientSignal: run.signal,
+        begin: async (admitted, keepResult) => {
+          if (run.signal.aborted) throw clientClosed();
+          const json = await this.#begin(run, admitted, keeping, keepResult);
+          clientSignal.removeEventListener("abort", leave);
+          hasBegun = true;
+          begun.resolve({ kind: "begun", id, json, headers: admittedHeaders(admitted) });
+        },
+      });
+      if (outcome.kind === "replay") begun.resolve(outcome);
+      if (outcome.kind === "stream") {
+        await Promise.race([run.take(outcome.body), over]);
+        await over;
+      }
+    } catch (error) {
+      const failure = asGatewayError(error);
+      if (hasBegun) log.status ??= ERROR_TABLE[failure.code].status;
+      run.fail(failure);
+      begun.reject(error);
+    }
+    clientSignal.removeEventListener("abort", leave);
+    if (run.mayBeStored) await run.end();
+    this.#running.delete(id);
+    this.ears.notice(id);
+    copyFacts(log, arrived.log);
+    if (!hasBegun) return;
+    // It is set: the answer left after the response had begun.
+    arrived.log.finish?.();
+  }
+
+  /** Makes the response known, with the result that its idempotency key gives from now on. */
+  async #begin(
+    run: BackgroundRun,
+    admitted: AdmittedResponse,
+    keeping: ResponseKeeping,
+    keepResult: KeepResult,
+  ): Promise<string> {
+    const { requestId, request, plan } = admitted;
+    const head = responseHead({
+      name: nameOfResponse(requestId),
+      createdAt: request.createdAt,
+      completedAt: null,
+      status: "queued",
+      model: plan.models[0]!.id,
+      usage: null,
+      echo: request.facts.echo,
+    });
+    const json = withOutput(head, "");
+    await run.begin(json);
+    await keeping.keepInput(admitted);
+    const headers = { "content-type": "application/json" };
+    await keepResult(headers, new TextEncoder().encode(json));
+    return json;
+  }
+
+  /** Ends a response on whatever instance runs it, and waits until it is over. Of one that is, nothing changes. */
+  async cancelAnywhere(organizationId: string, id: string): Promise<void> {
+    const { store, clock } = this.#dependencies;
+    await store.requestCancel(organizationId, id);
+    this.cancel(id);
+    const untilMs = clock.nowMs() + MAX_CANCEL_WAIT_MS;
+    const ear = this.ears.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
+    try {
+      while (clock.nowMs() < untilMs) {
+        const found = await store.find(organizationId, id);
+        if (found === undefined || !isRunning(found.state)) return;
+        await ear.listen(clock, LOOK_MS);
+      }
+    } finally {
+      ear.close();
+    }
+  }
+}
+
+/** What the request's log line and metrics tell of the call. */
+function copyFacts({ finish, releaseBody, isDeferred, ...facts }: RequestFacts, to: RequestFacts) {
+  Object.assign(to, facts);
+}

@@ -1,0 +1,188 @@
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import {
+  appendEvents,
+  type BackgroundResponse,
+  cancelledAmong,
+  endBackground,
+  findBackground,
+  insertBackground,
+  isRunning,
+  placeOfEvents,
+  readEvents,
+  requestCancel,
+} from "../../../db/queries/background-responses.ts";
+import type { NewResponse } from "../../../db/queries/responses.ts";
+import { responseWith } from "../endpoints/responses/response-json.ts";
+import {
+  type ResponseStore,
+  responseNotFound,
+  underSealingKey,
+} from "../endpoints/responses/response-store.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+
+/** Of a sealed piece. */
+const PIECE_BYTES = 262_144;
+/** Read and opened in one go. */
+const PIECES_AT_ONCE = 8;
+/** A client that is refused asks again. */
+const RETRY_AFTER_SECONDS = 5;
+
+/** Events that follow one another, in whole frames. */
+export interface EventBatch {
+  readonly firstSequence: number;
+  readonly lastSequence: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface BackgroundBeginning {
+  /** Of all items before it. */
+  readonly chainBytes: number;
+  /** The response as it waits. */
+  readonly json: string;
+  readonly events: EventBatch;
+}
+
+/** How a response ends that its charge has not made visible. */
+export interface BackgroundEnding {
+  readonly state: "failed" | "cancelled";
+  /** As it stands then. */
+  readonly json: string | undefined;
+  readonly lastSequence: number;
+}
+
+/** Where events are read next. */
+export interface EventPlace {
+  readonly firstSequence: number;
+  readonly number: number;
+}
+
+export interface PlainEvents extends EventPlace {
+  readonly plain: Uint8Array;
+}
+
+interface BackgroundStoreDependencies {
+  readonly sql: Database;
+  readonly keyring: Keyring;
+  readonly instance: InstanceIdentity;
+  readonly responses: ResponseStore;
+  /** Of one organization, over all instances. */
+  readonly mostRunning: number;
+}
+
+/**
+ * Background responses: how each stands, and its events, sealed. What this instance runs is written under its name,
+ * so that it writes nothing more once it was declared dead.
+ */
+export class BackgroundStore {
+  readonly #dependencies: BackgroundStoreDependencies;
+
+  constructor(dependencies: BackgroundStoreDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Begins a response. Throws 429 where the organization runs as many as it may. */
+  async begin(
+    response: NewResponse,
+    { chainBytes, json, events }: BackgroundBeginning,
+  ): Promise<void> {
+    const { sql, instance, mostRunning, responses } = this.#dependencies;
+    if (!(await insertBackground(sql, { response, chainBytes, instance, mostRunning }))) {
+      const message = `The organization runs ${mostRunning} background responses already.`;
+      throw new GatewayError("too_many_background_responses", message, {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    await responses.write(response, [["begun", new TextEncoder().encode(json)]]);
+    if (!(await this.append(response.id, events))) throw declaredDead();
+  }
+
+  /** False where the response is over, and nothing is written. */
+  async append(id: string, { firstSequence, lastSequence, bytes }: EventBatch): Promise<boolean> {
+    const { sql, instance, keyring } = this.#dependencies;
+    for (let number = 0; number * PIECE_BYTES < bytes.length; number++) {
+      const at = number * PIECE_BYTES;
+      const plain = bytes.subarray(at, at + PIECE_BYTES);
+      const isLast = at + PIECE_BYTES >= bytes.length;
+      const written = await underSealingKey(keyring, (keyId) => {
+        const sealed = keyring.sealUnder(keyId, plain);
+        const piece = {
+          ...{ firstSequence, number, sealed },
+          lastSequence: isLast ? lastSequence : firstSequence - 1,
+        };
+        return appendEvents(sql, { id, instance }, piece, keyId);
+      });
+      if (!written.isRunning) return false;
+    }
+    return true;
+  }
+
+  /** Ends a response, which has no answer unless its charge was written. */
+  async end(response: NewResponse, { json, ...ending }: BackgroundEnding): Promise<void> {
+    const { sql, instance, responses } = this.#dependencies;
+    if (json !== undefined) {
+      await responses.write(response, [["ended", new TextEncoder().encode(json)]]);
+    }
+    await endBackground(sql, { id: response.id, instance }, ending);
+  }
+
+  find(organizationId: string, id: string): Promise<BackgroundResponse | undefined> {
+    return findBackground(this.#dependencies.sql, organizationId, id);
+  }
+
+  placeBehind(id: string, after: number): Promise<EventPlace> {
+    return placeOfEvents(this.#dependencies.sql, id, after);
+  }
+
+  async events(id: string, from: EventPlace): Promise<PlainEvents[]> {
+    const { sql, keyring } = this.#dependencies;
+    const pieces = await readEvents(sql, id, from, PIECES_AT_ONCE);
+    return pieces.map(({ sealed, ...place }) => ({ ...place, plain: keyring.open(sealed) }));
+  }
+
+  /** The response in JSON, as it stands. Throws 404. */
+  async response(organizationId: string, id: string): Promise<Uint8Array> {
+    const { responses } = this.#dependencies;
+    const answered = await responses.response(organizationId, id);
+    if (answered !== undefined) {
+      const before = Buffer.concat(answered.head.pieces).subarray(0, -1);
+      const parts = [before, Buffer.from(',"output":['), ...answered.output.pieces];
+      return Buffer.concat([...parts, Buffer.from("]}")]);
+    }
+    const found = await this.find(organizationId, id);
+    if (found === undefined) throw responseNotFound();
+    // Charged in this moment.
+    if (found.isKept) return this.response(organizationId, id);
+    if (!isRunning(found.state)) {
+      const ended = await responses.unanswered(organizationId, id, "ended");
+      if (ended !== undefined) return ended;
+    }
+    const begun = await responses.unanswered(organizationId, id, "begun");
+    if (begun === undefined) throw responseNotFound();
+    const text = Buffer.from(begun).toString("utf8");
+    return new TextEncoder().encode(
+      isRunning(found.state)
+        ? responseWith(text, found.state as "queued" | "in_progress")
+        : responseWith(text, "failed", instanceEnded()),
+    );
+  }
+
+  requestCancel(organizationId: string, id: string): Promise<void> {
+    return requestCancel(this.#dependencies.sql, organizationId, id);
+  }
+
+  cancelledAmong(ids: readonly string[]): Promise<string[]> {
+    return cancelledAmong(this.#dependencies.sql, ids);
+  }
+}
+
+function declaredDead(): GatewayError {
+  return new GatewayError("database_unavailable", "The gateway cannot run the response.", {
+    retryAfterSeconds: 1,
+  });
+}
+
+function instanceEnded(): GatewayError {
+  return new GatewayError("internal", "The instance of the gateway that ran the response ended.");
+}

@@ -1,0 +1,167 @@
+import { Type } from "typebox";
+import type { ConversationRecord } from "../../../db/queries/conversations.ts";
+import { referredId } from "../endpoints/responses/item-references.ts";
+import type { Item } from "../endpoints/responses/request.ts";
+import { assertItems } from "../endpoints/responses/request-checks.ts";
+import { inputItem } from "../endpoints/responses/schema.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { type Access, optional, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { AnswerThread } from "../../providers/thread-work.ts";
+import type { Conversations } from "./conversations.ts";
+import { include, itemList, itemsQuery, pageOf, readPage, storedItem } from "./item-pages.ts";
+import { jsonOf } from "./stored-routes.ts";
+
+const access: Access = { kind: "storage", scope: "responses" };
+const tag = "Conversations";
+/** Added at a time. */
+const MAX_ITEMS = 20;
+const MAX_METADATA = 16;
+const MAX_METADATA_KEY = 64;
+const MAX_METADATA_VALUE = 512;
+
+const metadata = Type.Record(Type.String(), Type.String({ maxLength: MAX_METADATA_VALUE }), {
+  maxProperties: MAX_METADATA,
+  // The length of a record's key type is not checked.
+  propertyNames: { minLength: 1, maxLength: MAX_METADATA_KEY },
+});
+const items = Type.Array(inputItem, { maxItems: MAX_ITEMS });
+const strict = { additionalProperties: false };
+const newConversation = Type.Object(
+  { metadata: optional(metadata), items: optional(items) },
+  strict,
+);
+const changedConversation = Type.Object({ metadata }, strict);
+const newItems = Type.Object({ items }, strict);
+const includeQuery = Type.Object({ include, "include[]": include }, strict);
+const conversation = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("conversation"),
+  created_at: Type.Integer(),
+  metadata,
+});
+const deletedConversation = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("conversation.deleted"),
+  deleted: Type.Literal(true),
+});
+
+const shown = ({ id, createdAt, metadata: kept }: ConversationRecord): Response =>
+  jsonResponse({ id, object: "conversation", created_at: createdAt, metadata: kept });
+const FOUND = { 200: { description: "The conversation", schema: conversation } };
+const LISTED = { 200: { description: "The items", schema: itemList } };
+
+/** Conversations, which responses continue. */
+export function conversationRoutes(
+  conversations: Conversations,
+  thread: AnswerThread,
+): RouteDefinition[] {
+  const path = "/v1/conversations";
+  const one = `${path}/:id`;
+  const common = { tag, access };
+  return [
+    {
+      ...{ ...common, method: "POST", path, summary: "Create a conversation" },
+      body: newConversation,
+      responses: FOUND,
+      async handle(context) {
+        const body = context.body as { metadata?: Metadata | null; items?: readonly Item[] | null };
+        const added = checked(body.items ?? []);
+        return shown(await conversations.create(ownerOf(context), body.metadata ?? {}, added));
+      },
+    },
+    {
+      ...{ ...common, method: "GET", path: one, summary: "Retrieve a conversation" },
+      responses: FOUND,
+      handle: async (context) => shown(await conversations.find(ownerOf(context), idOf(context))),
+    },
+    {
+      ...{ ...common, method: "POST", path: one, summary: "Set the metadata of a conversation" },
+      body: changedConversation,
+      responses: FOUND,
+      async handle(context) {
+        const { metadata: changed } = context.body as { metadata: Metadata };
+        return shown(await conversations.update(ownerOf(context), idOf(context), changed));
+      },
+    },
+    {
+      ...{ ...common, method: "DELETE", path: one, summary: "Delete a conversation" },
+      responses: { 200: { description: "It is deleted", schema: deletedConversation } },
+      async handle(context) {
+        const id = idOf(context);
+        await conversations.delete(ownerOf(context), id);
+        return jsonResponse({ id, object: "conversation.deleted", deleted: true });
+      },
+    },
+    {
+      ...{ ...common, method: "POST", path: `${one}/items` },
+      summary: "Add items to a conversation",
+      query: includeQuery,
+      body: newItems,
+      responses: LISTED,
+      async handle(context) {
+        const { items: asked } = context.body as { items: readonly Item[] };
+        const data = await conversations.addItems(ownerOf(context), idOf(context), checked(asked));
+        const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
+        return jsonResponse({ object: "list", data, ...ends, has_more: false });
+      },
+    },
+    {
+      ...{ ...common, method: "GET", path: `${one}/items` },
+      summary: "List the items of a conversation, turns and what was added",
+      query: itemsQuery,
+      responses: LISTED,
+      handle: (context) => read(conversations, thread, context, pageOf(context)),
+    },
+    {
+      ...{ ...common, method: "GET", path: `${one}/items/:item_id` },
+      summary: "Retrieve an item of a conversation",
+      query: includeQuery,
+      responses: { 200: { description: "The item", schema: storedItem } },
+      handle: (context) => read(conversations, thread, context, onlyOf(context)),
+    },
+    {
+      ...{ ...common, method: "DELETE", path: `${one}/items/:item_id` },
+      summary: "Take an item out of a conversation",
+      responses: FOUND,
+      async handle(context) {
+        const { only } = onlyOf(context);
+        await read(conversations, thread, context, onlyOf(context));
+        await conversations.removeItem(idOf(context), only);
+        return shown(await conversations.find(ownerOf(context), idOf(context)));
+      },
+    },
+  ];
+}
+
+type Metadata = ConversationRecord["metadata"];
+
+const ownerOf = ({ caller }: RequestContext): string => caller.key.organizationId;
+const idOf = ({ params }: RequestContext): string => params.id!;
+
+function onlyOf(context: RequestContext) {
+  return { ...pageOf(context), only: context.params.item_id! };
+}
+
+async function read(
+  conversations: Conversations,
+  thread: AnswerThread,
+  context: RequestContext,
+  options: ReturnType<typeof pageOf>,
+): Promise<Response> {
+  const owner = ownerOf(context);
+  const { items: all, removedItems } = await conversations.items(owner, idOf(context));
+  const removed = { removed: removedItems };
+  const json = await readPage(thread, owner, all, { ...options, ...removed });
+  return jsonOf(context, Buffer.from(json));
+}
+
+/** Throws 400. */
+function checked(asked: readonly Item[]): readonly Item[] {
+  assertItems(asked, "items");
+  const at = asked.findIndex((item) => referredId(item) !== undefined);
+  if (at < 0) return asked;
+  const param = `items.${at}.type`;
+  const message = `Request body field "${param}": must not be a reference`;
+  throw new GatewayError("invalid_body", message, { param });
+}

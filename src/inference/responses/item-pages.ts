@@ -1,0 +1,72 @@
+import { Type } from "typebox";
+import type { StoredItems } from "../endpoints/responses/response-store.ts";
+import { itemsPage, type PageOptions } from "../endpoints/responses/stored-items.ts";
+import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
+import { nullable, type RequestContext } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
+import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
+import { CallAbort } from "../../providers/transport/call-abort.ts";
+
+const MAX_PAGE = 100;
+const DEFAULT_PAGE = 20;
+
+/** What is stored is answered whole, whatever is asked to be included. */
+export const include = Type.Optional(Type.String());
+export const itemsQuery = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+    order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
+    after: Type.Optional(Type.String({ description: "Id of an item: the page begins after it" })),
+    include,
+    "include[]": include,
+  },
+  { additionalProperties: false },
+);
+export const storedItem = Type.Object({ id: Type.String(), type: Type.String() });
+export const itemList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(storedItem),
+  first_id: nullable(Type.String()),
+  last_id: nullable(Type.String()),
+  has_more: Type.Boolean(),
+});
+
+/** The page that a request asks for. */
+export function pageOf({ query }: RequestContext): PageOptions {
+  return {
+    limit: (query.limit as number | undefined) ?? DEFAULT_PAGE,
+    order: (query.order as "asc" | "desc" | undefined) ?? "desc",
+    after: query.after as string | undefined,
+  };
+}
+
+/** JSON of a page of items, or of the one that is asked for. Throws 400 and 404. */
+export async function readPage(
+  thread: AnswerThread,
+  owner: string,
+  items: StoredItems,
+  options: PageOptions,
+): Promise<string> {
+  const abort = new CallAbort();
+  const { body } = await readAnswerText(
+    { thread, owner },
+    itemsPage,
+    textOf(items),
+    options,
+    abort,
+  );
+  if (body !== null) return body;
+  if (options.only !== undefined) {
+    throw new GatewayError("item_not_found", "There is no such item in the conversation.");
+  }
+  const message = 'Invalid cursor in "after": there is no such item.';
+  throw new GatewayError("invalid_query", message, { param: "after" });
+}
+
+function textOf({ pieces, byteLength }: StoredItems) {
+  if (byteLength <= MAX_WHOLE_BYTES) return Buffer.concat(pieces).toString("utf8");
+  const writer = new SharedBytesWriter();
+  for (const piece of pieces) writer.push(piece);
+  return writer.end();
+}

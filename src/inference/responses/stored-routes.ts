@@ -1,0 +1,150 @@
+import { Type } from "typebox";
+import { isRunning } from "../../../db/queries/background-responses.ts";
+import { type ResponseStore, responseNotFound } from "../endpoints/responses/response-store.ts";
+import { responseAnswer, responseEvent } from "../endpoints/responses/schema.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { AnswerThread } from "../../providers/thread-work.ts";
+import { eventsOf, type ResponseServices } from "./background-routes.ts";
+import { include, itemList, itemsQuery, pageOf, readPage } from "./item-pages.ts";
+
+const access: Access = { kind: "storage", scope: "responses" };
+const tag = "Responses";
+const getQuery = Type.Object(
+  {
+    include,
+    "include[]": include,
+    stream: Type.Optional(Type.Boolean()),
+    starting_after: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: "Number of an event: the stream begins after it",
+      }),
+    ),
+    include_obfuscation: Type.Optional(Type.Boolean()),
+  },
+  { additionalProperties: false },
+);
+const deletedResponse = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("response"),
+  deleted: Type.Literal(true),
+});
+
+/** Stored responses (spec 4.6). */
+export function storedResponseRoutes(
+  services: ResponseServices,
+  thread: AnswerThread,
+): RouteDefinition[] {
+  const { store, background, runs } = services;
+  return [
+    {
+      method: "GET",
+      path: "/v1/responses/:id",
+      tag,
+      summary:
+        "Retrieve a stored response, or follow the events of one that runs in the background",
+      access,
+      query: getQuery,
+      responses: {
+        200: {
+          description: "The response, or with stream true its events",
+          schema: responseAnswer,
+          eventSchema: responseEvent,
+        },
+      },
+      handle: (context) => retrieve(services, context),
+    },
+    {
+      method: "POST",
+      path: "/v1/responses/:id/cancel",
+      tag,
+      summary: "Cancel a response that runs in the background",
+      access,
+      responses: { 200: { description: "The response as it has ended", schema: responseAnswer } },
+      async handle(context) {
+        const { organizationId } = context.caller.key;
+        const id = context.params.id!;
+        if ((await background.find(organizationId, id)) === undefined) {
+          if ((await store.response(organizationId, id)) === undefined) throw responseNotFound();
+          throw new GatewayError(
+            "response_not_cancellable",
+            "Only a response that was created with background true can be cancelled.",
+          );
+        }
+        await runs.cancelAnywhere(organizationId, id);
+        return jsonOf(context, await background.response(organizationId, id));
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/responses/:id/input_items",
+      tag,
+      summary: "List what a response was made from, its ancestry included",
+      access,
+      query: itemsQuery,
+      responses: { 200: { description: "A page of items", schema: itemList } },
+      handle: (context) => listInput(store, thread, context),
+    },
+    {
+      method: "DELETE",
+      path: "/v1/responses/:id",
+      tag,
+      summary: "Delete a stored response",
+      access,
+      responses: { 200: { description: "It is deleted", schema: deletedResponse } },
+      async handle({ caller, params }) {
+        const id = params.id!;
+        const { organizationId } = caller.key;
+        const found = await background.find(organizationId, id);
+        if (found !== undefined && isRunning(found.state)) {
+          await runs.cancelAnywhere(organizationId, id);
+        }
+        await store.delete(organizationId, id);
+        return jsonResponse({ id, object: "response", deleted: true });
+      },
+    },
+  ];
+}
+
+async function retrieve(services: ResponseServices, context: RequestContext): Promise<Response> {
+  const { background } = services;
+  const { caller, params, query } = context;
+  const { organizationId } = caller.key;
+  const id = params.id!;
+  if (query.stream !== true) {
+    if (query.starting_after !== undefined) {
+      const message = 'Query parameter "starting_after": needs stream=true';
+      throw new GatewayError("invalid_query", message, { param: "starting_after" });
+    }
+    return jsonOf(context, await background.response(organizationId, id));
+  }
+  if ((await background.find(organizationId, id)) === undefined) {
+    await background.response(organizationId, id);
+    const message = "stream: only a response that was created with background true has a stream.";
+    throw new GatewayError("unsupported_parameter", message, { param: "stream" });
+  }
+  const startingAfter = (query.starting_after as number | undefined) ?? -1;
+  const { open } = services.following.reserve(organizationId);
+  return eventsOf(context, open, { id, startingAfter });
+}
+
+export function jsonOf(context: RequestContext, json: Uint8Array): Response {
+  return context.respond(bodyInPieces(json), { "content-type": "application/json" });
+}
+
+async function listInput(
+  store: ResponseStore,
+  thread: AnswerThread,
+  context: RequestContext,
+): Promise<Response> {
+  const { caller, params } = context;
+  const { organizationId } = caller.key;
+  const body = await store.readInput(organizationId, params.id!, (items) =>
+    readPage(thread, organizationId, items, pageOf(context)),
+  );
+  return jsonOf(context, Buffer.from(body));
+}

@@ -1,0 +1,88 @@
+import type { Candidate } from "../call/routing/plan-route.ts";
+import type { StepAnswer } from "./step-answer.ts";
+import type { ToolOutcome, ToolSource } from "./tool.ts";
+
+/** A message of the chat call, behind those of the request. */
+export interface AddedMessage {
+  readonly role: string;
+  readonly [member: string]: unknown;
+}
+
+/** UTF-16 units of what tools answer, images included: each step sends all of it again. */
+export const MAX_OUTPUT = 131_072;
+export const MAX_ALL_OUTPUTS = 2_097_152;
+export const CUT = "\n[The rest was cut.]";
+const NO_MORE_RUNS =
+  "This was not run: no more tools are run for this response. Answer with what is known.";
+const IMAGES_OF = "Images that the tool call returned: ";
+/** The capability of models that see. */
+const VISION = "vision";
+
+/** What a loop has added to the conversation: JSON. */
+export interface AddedState {
+  readonly messages: readonly AddedMessage[];
+  readonly sources: readonly ToolSource[];
+  /** UTF-16 units that tools may still answer. */
+  readonly outputsLeft: number;
+}
+
+function isState(begun: readonly AddedMessage[] | AddedState): begun is AddedState {
+  return "messages" in begun;
+}
+
+/** The conversation behind the request: what the model called, and what came of it. */
+export class AddedMessages {
+  readonly messages: AddedMessage[];
+  /** What an answer may cite. */
+  readonly sources: ToolSource[] = [];
+  readonly #seesImages: boolean;
+  #left = MAX_ALL_OUTPUTS;
+
+  /** @param begun calls that were made before the model was asked, with their outputs; or what an earlier loop added */
+  constructor(
+    { terms }: Pick<Candidate, "terms">,
+    begun: readonly AddedMessage[] | AddedState = [],
+  ) {
+    this.#seesImages = terms.capabilities.includes(VISION);
+    if (isState(begun)) {
+      this.messages = [...begun.messages];
+      this.sources.push(...begun.sources);
+      this.#left = begun.outputsLeft;
+    } else this.messages = [...begun];
+  }
+
+  get state(): AddedState {
+    return { messages: this.messages, sources: this.sources, outputsLeft: this.#left };
+  }
+
+  /** @param outcomes of the first of its calls; the others were not run */
+  note(step: StepAnswer, outcomes: readonly ToolOutcome[]): void {
+    this.messages.push(step.message());
+    const images: unknown[] = [];
+    for (const [at, { id }] of step.calls.entries()) {
+      const outcome = outcomes[at];
+      const content = this.#fitting(outcome?.output ?? NO_MORE_RUNS);
+      this.messages.push({ role: "tool", tool_call_id: id, content });
+      this.sources.push(...(outcome?.sources ?? []));
+      const made = this.#seesImages ? this.#fittingImages(outcome?.images ?? []) : [];
+      if (made.length > 0) images.push({ type: "text", text: IMAGES_OF + id });
+      for (const url of made) images.push({ type: "image_url", image_url: { url } });
+    }
+    if (images.length > 0) this.messages.push({ role: "user", content: images });
+  }
+
+  /** As much of a tool's answer as the model is still sent. */
+  #fitting(output: string): string {
+    const cut = output.slice(0, Math.min(MAX_OUTPUT, this.#left)).toWellFormed();
+    this.#left -= cut.length;
+    return cut.length < output.length ? cut + CUT : cut;
+  }
+
+  #fittingImages(images: readonly string[]): readonly string[] {
+    return images.filter((url) => {
+      if (url.length > this.#left) return false;
+      this.#left -= url.length;
+      return true;
+    });
+  }
+}

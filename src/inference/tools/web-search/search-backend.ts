@@ -1,0 +1,83 @@
+import type { SearchConfig } from "../../../platform/config/search-settings.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { jsonValue } from "../../../lib/json.ts";
+import { MAX_QUICK_ANSWER_BYTES, readWhole } from "../../../providers/transport/bounded-body.ts";
+import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
+import { backendRequest, type FoundPage, foundPages } from "./backends.ts";
+import type { SearchOptions } from "./search-options.ts";
+
+const TIMEOUT_MS = 10_000;
+
+/** The search failed. The message is for the model, and names neither address nor key. */
+export class SearchFailed extends Error {
+  constructor(what: string, options?: ErrorOptions) {
+    super(`The web search failed: the search backend ${what}.`, options);
+    this.name = "SearchFailed";
+  }
+}
+
+/** The search engine of the configuration. */
+export class SearchBackend {
+  readonly #config: SearchConfig;
+  readonly #client: HttpClient;
+  readonly #timeoutMs: number;
+
+  constructor(config: SearchConfig, client: HttpClient, timeoutMs = TIMEOUT_MS) {
+    this.#config = config;
+    this.#client = client;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Of one search, before the fee. */
+  get priceFemto(): bigint {
+    return this.#config.priceNanoUsd * 1_000_000n;
+  }
+
+  /** What the engine finds, the best first. Rejects with SearchFailed, and with the signal's reason. */
+  async find(query: string, options: SearchOptions, signal: AbortSignal): Promise<FoundPage[]> {
+    const inTime = AbortSignal.timeout(this.#timeoutMs);
+    try {
+      return await this.#ask(query, options, AbortSignal.any([signal, inTime]));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof SearchFailed) throw error;
+      const what = inTime.aborted ? "did not answer in time" : "cannot be reached";
+      throw new SearchFailed(what, { cause: error });
+    }
+  }
+
+  async #ask(query: string, options: SearchOptions, signal: AbortSignal): Promise<FoundPage[]> {
+    const { url, ...request } = backendRequest(this.#config, query, options);
+    const response = await sent(this.#client, url, {
+      ...request,
+      signal,
+      connectTimeoutMs: this.#timeoutMs,
+      // Searches are rare, so that most kept connections are closed by the time of the next one.
+      onNewConnection: true,
+    });
+    if (response.status !== 200) {
+      await response.body?.cancel();
+      throw new SearchFailed(refusal(response.status));
+    }
+    const text = await readWhole(response, MAX_QUICK_ANSWER_BYTES);
+    if (text === undefined) throw new SearchFailed("answered with too much");
+    const pages = foundPages(this.#config, jsonValue(text), options);
+    if (pages === undefined) throw new SearchFailed("gave an answer that cannot be read");
+    return pages;
+  }
+}
+
+function refusal(status: number): string {
+  if (status === 429) return "takes no more searches for now (status 429)";
+  if (status === 401 || status === 403) return `refuses the gateway (status ${status})`;
+  return `answered with status ${status}`;
+}
+
+/** For a request that asks for a search of the web where none is configured. */
+export function searchMissing(param: string): GatewayError {
+  return new GatewayError(
+    "unsupported_parameter",
+    `${param}: this gateway has no search of the web. Its operator can set GATEWAY_SEARCH_BACKEND, GATEWAY_SEARCH_URL and GATEWAY_SEARCH_API_KEY.`,
+    { param },
+  );
+}

@@ -1,0 +1,160 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import { isFields } from "../../../lib/json.ts";
+
+/** Where the user is, roughly, as OpenAI's and Anthropic's tools have it. */
+export interface UserLocation {
+  /** Two letters (ISO 3166-1), in capitals. */
+  readonly country?: string;
+  readonly region?: string;
+  readonly city?: string;
+  readonly timezone?: string;
+}
+
+/** A domain, what is below it, and where it has a path, that part of it. */
+export interface DomainFilter {
+  readonly host: string;
+  /** Begins with a slash; empty for all of the domain. */
+  readonly path: string;
+}
+
+export interface SearchOptions {
+  readonly maxResults: number;
+  /** Of the text of each result; as many bytes of JSON at most. */
+  readonly maxCharacters: number;
+  /** Empty for any. */
+  readonly allowed: readonly DomainFilter[];
+  readonly blocked: readonly DomainFilter[];
+  readonly location?: UserLocation | undefined;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Of results and of characters of each, by `search_context_size`. */
+const CONTEXT_SIZES = {
+  low: { maxResults: 3, maxCharacters: 1_000 },
+  medium: { maxResults: 5, maxCharacters: 3_000 },
+  high: { maxResults: 10, maxCharacters: 6_000 },
+} as const;
+
+/** The vendors' prices of a search cover as many. */
+export const MAX_RESULTS = 10;
+const MAX_DOMAINS = 100;
+const MAX_LOCATION_CHARACTERS = 100;
+const DOMAIN =
+  /^(?:\*\.)?((?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(\/[^\s?#]*)?$/;
+const MAX_DOMAIN_CHARACTERS = 253;
+
+/** The options of a search of which a request says nothing. */
+export const USUAL_SEARCH: SearchOptions = {
+  ...CONTEXT_SIZES.medium,
+  allowed: [],
+  blocked: [],
+};
+
+/**
+ * The options of OpenAI's tool `web_search`, and of Anthropic's of the same name. Throws 400.
+ * @param place of the tool in the request: `tools.0`
+ */
+export function searchOptionsOfTool(tool: Fields, place: string): SearchOptions {
+  const filters = tool.filters ?? {};
+  if (!isFields(filters)) throw invalid(`${place}.filters`, "must be an object");
+  const { location } = locationOf(tool.user_location, `${place}.user_location`);
+  const domains = (holder: Fields, at: string, name: string) =>
+    domainFilters(holder[name], `${at}.${name}`);
+  return {
+    ...contextSize(tool.search_context_size, `${place}.search_context_size`),
+    allowed: [
+      ...domains(filters, `${place}.filters`, "allowed_domains"),
+      ...domains(tool, place, "allowed_domains"),
+    ],
+    blocked: [
+      ...domains(filters, `${place}.filters`, "blocked_domains"),
+      ...domains(tool, place, "blocked_domains"),
+    ],
+    location,
+  };
+}
+
+/** Throws 400. */
+export function contextSize(
+  value: unknown,
+  place: string,
+): Pick<SearchOptions, "maxResults" | "maxCharacters"> {
+  if (value === undefined || value === null) return CONTEXT_SIZES.medium;
+  if (typeof value === "string" && Object.hasOwn(CONTEXT_SIZES, value)) {
+    return CONTEXT_SIZES[value as keyof typeof CONTEXT_SIZES];
+  }
+  throw invalid(place, `must be one of ${Object.keys(CONTEXT_SIZES).join(", ")}`);
+}
+
+/** Of `{type: "approximate", country, …}`, or of the same below `approximate`, as chats have it. Throws 400. */
+export function locationOf(
+  value: unknown,
+  place: string,
+): { readonly location: UserLocation | undefined } {
+  if (value === undefined || value === null) return { location: undefined };
+  if (!isFields(value)) throw invalid(place, "must be an object");
+  if (value.type !== undefined && value.type !== "approximate") {
+    throw invalid(`${place}.type`, 'must be "approximate"');
+  }
+  const { approximate } = value;
+  if (approximate !== undefined) {
+    if (!isFields(approximate)) throw invalid(`${place}.approximate`, "must be an object");
+    return { location: namedPlaces(approximate, `${place}.approximate`) };
+  }
+  return { location: namedPlaces(value, place) };
+}
+
+function namedPlaces(fields: Fields, place: string): UserLocation {
+  const location: Record<string, string> = {};
+  for (const name of ["country", "region", "city", "timezone"]) {
+    const value = fields[name];
+    if (value === undefined || value === null || value === "") continue;
+    if (typeof value !== "string" || value.length > MAX_LOCATION_CHARACTERS) {
+      throw invalid(
+        `${place}.${name}`,
+        `must be a string of at most ${MAX_LOCATION_CHARACTERS} characters`,
+      );
+    }
+    location[name] = value;
+  }
+  const { country } = location;
+  if (country !== undefined) {
+    if (!/^[a-z]{2}$/i.test(country)) {
+      throw invalid(`${place}.country`, "must be a country code of two letters");
+    }
+    location.country = country.toUpperCase();
+  }
+  return location;
+}
+
+/** Throws 400. */
+export function domainFilters(value: unknown, place: string): DomainFilter[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value) || value.length > MAX_DOMAINS) {
+    throw invalid(place, `must be a list of at most ${MAX_DOMAINS} domains`);
+  }
+  return value.map((entry, at) => {
+    const text = typeof entry === "string" ? entry.toLowerCase() : "";
+    const parts = text.length > MAX_DOMAIN_CHARACTERS ? null : DOMAIN.exec(text);
+    if (parts === null) {
+      throw invalid(`${place}.${at}`, 'must be a domain like "example.com", without a scheme');
+    }
+    return { host: parts[1]!, path: parts[2] ?? "" };
+  });
+}
+
+/** Whether the options let a page be a result. */
+export function isWanted(url: URL, { allowed, blocked }: SearchOptions): boolean {
+  const matches = (filter: DomainFilter): boolean => isWithin(url, filter);
+  return (allowed.length === 0 || allowed.some(matches)) && !blocked.some(matches);
+}
+
+function isWithin({ hostname, pathname }: URL, { host, path }: DomainFilter): boolean {
+  const isOfDomain = hostname === host || hostname.endsWith(`.${host}`);
+  return isOfDomain && pathname.toLowerCase().startsWith(path);
+}
+
+function invalid(param: string, what: string): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${what}.`, { param });
+}

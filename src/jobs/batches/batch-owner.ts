@@ -1,0 +1,355 @@
+import { OwnedRun, OwnedRuns } from "../../../actors/runtime/owned-runs.ts";
+import { type Lease, LeaseLostError, type Ownership } from "../../../actors/runtime/ownership.ts";
+import type { Database, DatabaseTransaction } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { guardLease } from "../../../db/queries/actor-leases.ts";
+import { readContents, removeLines } from "../../../db/queries/batch-lines.ts";
+import {
+  BATCH,
+  beginLines,
+  endBatch,
+  failBatch,
+  finalizeBatch,
+  findDueBatches,
+  postponeBatch,
+  readBatch,
+  restBatch,
+  restBatchFor,
+} from "../../../db/queries/batches.ts";
+import { insertOutboxEvent } from "../../../db/queries/outbox.ts";
+import { batchCompleted } from "../../lib/events/batch-completed.ts";
+import { batchFailed } from "../../lib/events/batch-failed.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { type BatchEnd, type BatchRecord, isEnded } from "../../lib/batch.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
+import { newId } from "../../lib/ids.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import type { Provider } from "../../providers/interface.ts";
+import { HandedLines } from "./handed-lines.ts";
+import { checkInput } from "./input-lines.ts";
+import { isMomentary, type LineCalls } from "./line-call.ts";
+import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
+
+interface BatchOwnerDependencies {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly ownership: Ownership;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly files: JobFiles;
+  /** Once calls can be made. */
+  readonly calls: Promise<LineCalls>;
+  readonly money: MoneyPort;
+  /** Those of the operator. */
+  readonly providers: ReadonlyMap<string, Provider>;
+  isBusy(): boolean;
+  warn(message: string): void;
+  /** A batch is done, so that there is room for another one. */
+  onRoom(): void;
+  onError(error: unknown): void;
+}
+
+/** Batches that this process works on at a time, and those of one organization. */
+const MAX_BATCHES_AT_A_TIME = 16;
+const MAX_BATCHES_OF_ONE = 2;
+const MAX_CALLS_AT_A_TIME = 32;
+const MAX_CHECKED_AT_A_TIME = 3;
+/** Until what is at providers is looked at while other lines are called. */
+const FOLLOW_MS = 1_000;
+const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
+
+/*
+ * One batch, by its owner:
+ *
+ * validating   its input is read to its end: in_progress, or failed where a line is at fault
+ * in_progress  its lines are handed to providers that take batches, and the others called, some at a time, until each
+ *              has its result; those that are not called within the completion window have that as theirs: finalizing.
+ *              While all that is left is at providers it has no owner, but for a look from time to time
+ * finalizing   its files are written: completed or expired
+ * cancelling   asked for by a request while validating or in_progress: lines that run end, those that were not called
+ *              have that as theirs, and the files are written: cancelled
+ * ended        its input is released and what was kept of its lines is removed; then it rests
+ *
+ * Each of the owner's transactions is guarded by its lease. What an owner has not written the next one does again.
+ */
+
+/** Bounds the lines that are being called. */
+export function createLineSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_CALLS_AT_A_TIME,
+    mostOfOne: LINES_AT_A_TIME * MAX_BATCHES_OF_ONE,
+    maxWaiting: 2 * LINES_AT_A_TIME * MAX_BATCHES_AT_A_TIME,
+    refusal: () => overloaded("Too many lines of batches are waiting."),
+  });
+}
+
+/** Bounds the batches whose input is being checked. */
+export function createCheckSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_CHECKED_AT_A_TIME,
+    mostOfOne: allButOne(MAX_CHECKED_AT_A_TIME),
+    maxWaiting: 4 * MAX_BATCHES_AT_A_TIME,
+    refusal: () => overloaded("Too many batches are waiting to be checked."),
+  });
+}
+
+/** Works on the batches that this instance owns. */
+export class BatchOwner {
+  readonly kind = BATCH;
+  readonly #dependencies: BatchOwnerDependencies;
+  readonly #runs: OwnedRuns<Run>;
+  readonly #slots = createLineSemaphore();
+  readonly #checking = createCheckSemaphore();
+
+  constructor(dependencies: BatchOwnerDependencies) {
+    this.#dependencies = dependencies;
+    this.#runs = new OwnedRuns<Run>(dependencies, {
+      kind: BATCH,
+      begin: (lease) => new Run(lease),
+      work: (run) => this.#work(run),
+      close: (run) => run.close(),
+      onRoom: () => dependencies.onRoom(),
+    });
+  }
+
+  /** Batches that this instance has room for now. */
+  async findWork(limit: number): Promise<readonly string[]> {
+    const room = Math.min(limit, MAX_BATCHES_AT_A_TIME - this.#runs.size);
+    if (room <= 0) return [];
+    const without = this.#runs.organizationsWith(MAX_BATCHES_OF_ONE);
+    return findDueBatches(this.#dependencies.sql, room, { mostOfOne: MAX_BATCHES_OF_ONE, without });
+  }
+
+  start(lease: Lease): void {
+    this.#runs.start(lease);
+  }
+
+  /** A batch that may be in its hands has changed. */
+  async look(id: string): Promise<void> {
+    const run = this.#runs.get(id);
+    if (run === undefined) return;
+    const batch = await readBatch(this.#dependencies.sql, id);
+    if (batch !== undefined) run.take(batch, this.#dependencies.clock);
+  }
+
+  stop(): Promise<void> {
+    return this.#runs.stop();
+  }
+
+  /** Each step leaves it in a later state. */
+  async #work(run: Run): Promise<void> {
+    const { sql, clock } = this.#dependencies;
+    let batch = await readBatch(sql, run.lease.id);
+    try {
+      for (; batch !== undefined; batch = await readBatch(sql, run.lease.id)) {
+        run.take(batch, clock);
+        if (!(await this.#step(run, batch))) break;
+      }
+    } catch (error) {
+      if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
+      await this.#postpone(run, error);
+    }
+  }
+
+  /** False where it rests from now on. */
+  async #step(run: Run, batch: BatchRecord): Promise<boolean> {
+    if (isEnded(batch.status)) {
+      await this.#clear(run, batch);
+      return false;
+    }
+    if (batch.endsAs !== null) await this.#writeFiles(run, batch);
+    else if (batch.inProgressAtMs !== null) return this.#answerLines(run, batch);
+    else {
+      const check = () => this.#check(run, batch);
+      await this.#checking.run(batch.organizationId, check, run.abandoned);
+    }
+    return true;
+  }
+
+  async #check(run: Run, batch: BatchRecord): Promise<void> {
+    const input = await this.#readInput(batch);
+    const checked = await checkInput(input, batch.endpoint);
+    await this.#runs.guarded(run, async (sql) => {
+      if ("faults" in checked) await emitEnd(sql, await failBatch(sql, batch.id, checked.faults));
+      else await beginLines(sql, batch.id, checked.total);
+    });
+  }
+
+  /** False where it waits for what is at providers. */
+  async #answerLines(run: Run, batch: BatchRecord): Promise<boolean> {
+    const { live, handed } = await this.#linesOf(run, batch);
+    const { ended } = run;
+    await handed.follow();
+    const isWhole = ended.aborted || (await handed.handOver());
+    if (isWhole && !ended.aborted) await this.#callOthers(run, live, handed);
+    const nextMs = await handed.follow();
+    const isOut = (await handed.elsewhere()).size > 0;
+    if (isOut || (!isWhole && !ended.aborted)) {
+      const waitMs = ended.aborted ? nextMs : Math.min(nextMs, Math.max(0, batch.leftMs));
+      await this.#runs.guarded(run, (sql) => restBatchFor(sql, batch, waitMs));
+      return false;
+    }
+    if (ended.aborted) await live.end();
+    // Some may have come back meanwhile.
+    else if (await live.hasMore()) return true;
+    const made = { output: newId("file"), errors: newId("file") };
+    const endsAs = ended.aborted ? (ended.reason as BatchEnd) : "completed";
+    await this.#runs.guarded(run, (sql) => finalizeBatch(sql, batch.id, endsAs, made));
+    return true;
+  }
+
+  /** Lines that are at no provider, while those that are are looked at. */
+  async #callOthers(run: Run, live: LineRun, handed: HandedLines): Promise<void> {
+    const over = new AbortController();
+    const calling = live.run(await handed.elsewhere()).finally(() => over.abort());
+    const results = await Promise.allSettled([
+      calling,
+      this.#followUntil(over.signal, run, handed),
+    ]);
+    for (const result of results) if (result.status === "rejected") throw result.reason;
+  }
+
+  async #followUntil(over: AbortSignal, run: Run, handed: HandedLines): Promise<void> {
+    const { clock } = this.#dependencies;
+    for (;;) {
+      await waitUnless(clock, FOLLOW_MS, [over, run.ended, run.abandoned]);
+      if (over.aborted || run.ended.aborted) return;
+      run.abandoned.throwIfAborted();
+      await waitUnless(clock, await handed.follow(), [over, run.ended, run.abandoned]);
+    }
+  }
+
+  async #linesOf(run: Run, batch: BatchRecord): Promise<{ live: LineRun; handed: HandedLines }> {
+    const { calls, files: _, instance, ...rest } = this.#dependencies;
+    const parts = {
+      ...rest,
+      calls: await calls,
+      slots: this.#slots,
+      readInput: () => this.#readInput(batch),
+      guarded: <Result>(write: (sql: DatabaseTransaction) => Promise<Result>) =>
+        this.#runs.guarded(run, write),
+      guard: (sql: DatabaseTransaction) => guardLease(sql, run.lease, instance),
+      abandoned: run.abandoned,
+      ended: run.ended,
+    };
+    const live = new LineRun(parts, batch);
+    const handed = new HandedLines(
+      {
+        ...parts,
+        calm: () => live.calm(),
+        calledAmong: (lines) => live.calledAmong(lines),
+      },
+      batch,
+    );
+    return { live, handed };
+  }
+
+  async #writeFiles(run: Run, batch: BatchRecord): Promise<void> {
+    if (batch.outputFile !== null) {
+      await this.#writeFile(batch, batch.outputFile, { name: "output", isFailed: false });
+    }
+    if (batch.errorFile !== null) {
+      await this.#writeFile(batch, batch.errorFile, { name: "error", isFailed: true });
+    }
+    await this.#runs.guarded(run, async (sql) => emitEnd(sql, await endBatch(sql, batch.id)));
+  }
+
+  async #writeFile(
+    { id: batchId, organizationId }: BatchRecord,
+    id: string,
+    { name, isFailed }: { readonly name: string; readonly isFailed: boolean },
+  ): Promise<void> {
+    const { sql, files, keyring } = this.#dependencies;
+    const file = {
+      ...{ id, organizationId },
+      filename: `${batchId}_${name}.jsonl`,
+      contentType: "application/jsonl",
+      purpose: "batch_output",
+    } as const;
+    await files.announceResult(file);
+    async function* content(): AsyncGenerator<Uint8Array> {
+      for await (const sealed of readContents(sql, batchId, { isFailed }))
+        yield keyring.open(sealed);
+    }
+    await files.writeResult(file, content());
+  }
+
+  async #clear(run: Run, batch: BatchRecord): Promise<void> {
+    await (await this.#linesOf(run, batch)).handed.clear();
+    await this.#dependencies.files.release(batch.id);
+    let isMore = true;
+    while (isMore) isMore = await this.#runs.guarded(run, (sql) => removeLines(sql, batch.id));
+    await this.#runs.guarded(run, (sql) => restBatch(sql, batch.id));
+  }
+
+  /** It is tried again until it goes well: a file store that is away or full loses no answer. */
+  async #postpone(run: Run, error: unknown): Promise<void> {
+    const isForeseen =
+      error instanceof GatewayError && (error.code === "quota_exceeded" || isMomentary(error));
+    if (!isForeseen) this.#dependencies.onError(error);
+    await this.#runs.guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
+  }
+
+  #readInput({ id, organizationId, inputFile }: BatchRecord): Promise<ReadableStream<Uint8Array>> {
+    return this.#dependencies.files.read({ fileId: inputFile, organizationId, holder: id });
+  }
+}
+
+/** One batch in the hands of this instance. */
+class Run extends OwnedRun {
+  readonly #ended = new AbortController();
+  #cancelExpiry: () => void = () => {};
+  #isClosed = false;
+
+  /** Aborts, with the end as its reason, where lines that were not called are not to be called any more. */
+  get ended(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  take(batch: BatchRecord, clock: Clock): void {
+    this.organizationId = batch.organizationId;
+    this.#cancelExpiry();
+    if (batch.status === "cancelling") this.#end("cancelled");
+    else if (batch.leftMs <= 0) this.#end("expired");
+    else if (!this.#isClosed) {
+      this.#cancelExpiry = clock.after(batch.leftMs, () => this.#end("expired"));
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelExpiry();
+  }
+
+  /** The first end counts. */
+  #end(end: BatchEnd): void {
+    if (!this.#ended.signal.aborted) this.#ended.abort(end);
+  }
+}
+
+/** Writes the event of a batch that has ended in this transaction. A batch that was cancelled has none. */
+async function emitEnd(sql: DatabaseTransaction, batch: BatchRecord | undefined): Promise<void> {
+  if (batch === undefined || batch.status === "cancelled") return;
+  const { organizationId, total, completed, failed, status, faults } = batch;
+  const data = {
+    batch_id: batch.id,
+    key_id: batch.keyId,
+    endpoint: batch.endpoint,
+    request_counts: { total, completed, failed },
+    output_file_id: batch.outputFile,
+    error_file_id: batch.errorFile,
+  };
+  if (status === "completed") {
+    await insertOutboxEvent(sql, batchCompleted.build(newId("evt"), organizationId, data));
+    return;
+  }
+  const { code, message } = faults?.[0] ?? {
+    code: "batch_expired",
+    message: "The completion window ended before all lines were answered.",
+  };
+  const failure = { ...data, error: { code, message } };
+  await insertOutboxEvent(sql, batchFailed.build(newId("evt"), organizationId, failure));
+}

@@ -1,0 +1,102 @@
+import type { Database } from "../../../db/client.ts";
+import { cancelBatch, findBatch, insertBatch, listBatches } from "../../../db/queries/batches.ts";
+import type { FileLibrary } from "../files/file-library.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import type { BatchRecord } from "../../lib/batch.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import { MAX_INPUT_BYTES } from "./input-lines.ts";
+import type { LineCalls } from "./line-call.ts";
+
+interface BatchesDependencies {
+  readonly sql: Database;
+  readonly files: FileLibrary;
+  /** Once calls can be made. */
+  readonly calls: Promise<LineCalls>;
+}
+
+export interface BatchRequest {
+  readonly endpoint: string;
+  readonly inputFile: string;
+  readonly metadata: Readonly<Record<string, string>> | null;
+}
+
+/** Of one organization, that have not ended. */
+const MAX_RUNNING_BATCHES = 100;
+const BATCH_ID = /^batch_[0-9a-f]{32}$/;
+
+/** Batches of an organization. Their owner is batch-owner.ts. */
+export class Batches {
+  readonly #dependencies: BatchesDependencies;
+
+  constructor(dependencies: BatchesDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** The key pays for the requests of the batch. Throws 400, 403, 404, 429. */
+  async create(
+    key: ApiKeyRecord,
+    { endpoint, inputFile, metadata }: BatchRequest,
+  ): Promise<BatchRecord> {
+    const { sql, files, calls } = this.#dependencies;
+    const { organizationId } = key;
+    (await calls).assertMayCall(key, endpoint);
+    const file = await files.find(organizationId, inputFile);
+    if (file.purpose !== "batch") throw refusedFile('has another purpose than "batch"');
+    if (file.bytes > MAX_INPUT_BYTES) {
+      throw refusedFile(`is larger than ${MAX_INPUT_BYTES / 1024 / 1024} MB`);
+    }
+    const id = newId("batch");
+    const batch = { id, organizationId, keyId: key.id, endpoint, inputFile, metadata };
+    const outcome = await insertBatch(sql, batch, MAX_RUNNING_BATCHES);
+    if (outcome === "no_file") throw new GatewayError("file_not_found", "There is no such file.");
+    if (outcome === "too_many") {
+      throw new GatewayError(
+        "rate_limit_exceeded",
+        `The organization has ${MAX_RUNNING_BATCHES} batches that have not ended, which is the most.`,
+        { retryAfterSeconds: 60 },
+      );
+    }
+    return this.find(organizationId, id);
+  }
+
+  /** Throws 404. */
+  async find(organizationId: string, id: string): Promise<BatchRecord> {
+    const isId = BATCH_ID.test(id);
+    const batch = isId ? await findBatch(this.#dependencies.sql, organizationId, id) : undefined;
+    if (batch === undefined) throw new GatewayError("batch_not_found", "There is no such batch.");
+    return batch;
+  }
+
+  /** Newest first. Throws 400 where there is no batch `after`. */
+  async list(
+    organizationId: string,
+    page: { readonly after: string | undefined; readonly limit: number },
+  ): Promise<{ batches: BatchRecord[]; hasMore: boolean }> {
+    const { after } = page;
+    if (after !== undefined) {
+      await this.find(organizationId, after).catch((error: unknown) => {
+        if (!(error instanceof GatewayError) || error.code !== "batch_not_found") throw error;
+        const message = 'Invalid cursor in "after": there is no such batch.';
+        throw new GatewayError("invalid_query", message, { param: "after" });
+      });
+    }
+    return listBatches(this.#dependencies.sql, organizationId, page);
+  }
+
+  /** Requests that are under way end; no further one is made. Throws 404, 409. */
+  async cancel(organizationId: string, id: string): Promise<BatchRecord> {
+    await this.find(organizationId, id);
+    await cancelBatch(this.#dependencies.sql, organizationId, id);
+    const batch = await this.find(organizationId, id);
+    if (batch.status === "cancelling" || batch.status === "cancelled") return batch;
+    throw new GatewayError(
+      "batch_not_cancellable",
+      `The batch cannot be cancelled: its status is ${batch.status}.`,
+    );
+  }
+}
+
+function refusedFile(what: string): GatewayError {
+  return new GatewayError("invalid_body", `The input file ${what}.`, { param: "input_file_id" });
+}

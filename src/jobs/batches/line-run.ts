@@ -1,0 +1,308 @@
+import type { Database, DatabaseTransaction } from "../../../db/client.ts";
+import {
+  countLines,
+  hasContents,
+  linesWithResult,
+  writeContents,
+} from "../../../db/queries/batch-lines.ts";
+import { claimsAmong, findStoredResult, removeStoredResult } from "../../../db/queries/idempotency.ts";
+import type { OwnIdempotency } from "../../inference/call/call.ts";
+import type { BatchEnd, BatchRecord } from "../../lib/batch.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
+import type { GatewayError } from "../../lib/errors.ts";
+import type { FairSemaphore } from "../../lib/fair-share.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import { type BatchLine, readSomeLines } from "./input-lines.ts";
+import {
+  isOfGateway,
+  isPassing,
+  type LineAnswer,
+  type LineCalls,
+  type LineRefusal,
+} from "./line-call.ts";
+import { answerPieces, uncalledPieces } from "./line-results.ts";
+
+export interface LineRunParts {
+  readonly sql: Database;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly calls: LineCalls;
+  /** Calls of all batches of this instance at a time. */
+  readonly slots: FairSemaphore;
+  /** True while requests of clients have enough to do here. */
+  isBusy(): boolean;
+  readInput(): Promise<ReadableStream<Uint8Array>>;
+  /** Runs a transaction of the batch's owner. */
+  guarded<Result>(write: (sql: DatabaseTransaction) => Promise<Result>): Promise<Result>;
+  /** Aborts where this instance does not own the batch any more, or stops. */
+  readonly abandoned: AbortSignal;
+  /** Its reason is the end of the batch that is to come early. */
+  readonly ended: AbortSignal;
+}
+
+/** Of one batch. */
+export const LINES_AT_A_TIME = 8;
+const BUSY_PAUSE_MS = 200;
+/** Tries of a request that its providers fail. */
+const MAX_TRIES = 5;
+const FIRST_DELAY_MS = 1_000;
+const LONGEST_DELAY_MS = 60_000;
+
+/**
+ * Calls the lines of one batch. Each is a paid call under an idempotency key of its own: an owner that dies behind
+ * its charge leaves the answer to the next one, and the transaction that writes it into the batch removes it. An answer
+ * that is too large to be kept so is written into the batch before its charge.
+ */
+export class LineRun {
+  readonly #parts: LineRunParts;
+  readonly #batch: BatchRecord;
+  /** Lines that the release before has called: it claimed under the API key. */
+  readonly #claimedByKey = new Set<number>();
+
+  constructor(parts: LineRunParts, batch: BatchRecord) {
+    this.#parts = parts;
+    this.#batch = batch;
+  }
+
+  /** Resolves when every line has its result, but for those that are `elsewhere`, or when the batch is to end. */
+  async run(elsewhere: ReadonlySet<number>): Promise<void> {
+    const done = await linesWithResult(this.#parts.sql, this.#batch.id);
+    await this.#callAll(done.union(elsewhere));
+  }
+
+  /** Whether lines have no result yet. */
+  async hasMore(): Promise<boolean> {
+    return (await linesWithResult(this.#parts.sql, this.#batch.id)).size < this.#batch.total;
+  }
+
+  /** Resolves when lines that were not called have the end of the batch as their result. */
+  async end(): Promise<void> {
+    await this.#endRest(await linesWithResult(this.#parts.sql, this.#batch.id));
+  }
+
+  /** Those among the lines that were called here. */
+  async calledAmong(lines: readonly BatchLine[]): Promise<ReadonlySet<number>> {
+    return new Set((await this.#claimsOf(lines)).keys());
+  }
+
+  async #callAll(done: Set<number>): Promise<void> {
+    const { ended, abandoned } = this.#parts;
+    const running = new Set<Promise<void>>();
+    let failure: { readonly error: unknown } | undefined;
+    const isOver = () => failure !== undefined || ended.aborted || abandoned.aborted;
+    try {
+      for await (const lines of this.#linesWithout(done)) {
+        const claims = await this.#claimsOf(lines);
+        for (const line of lines) {
+          while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
+          await this.calm();
+          if (isOver()) break;
+          const claim = claims.get(line.line);
+          const call: Promise<void> = (
+            claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
+          )
+            .then((isDone) => void (isDone && done.add(line.line)))
+            .catch((error: unknown) => {
+              failure ??= { error };
+            })
+            .finally(() => running.delete(call));
+          running.add(call);
+        }
+        if (isOver()) break;
+      }
+    } finally {
+      // Also where the input breaks off: the next run must not find calls of this one.
+      await Promise.all(running);
+    }
+    if (failure !== undefined) throw failure.error;
+    abandoned.throwIfAborted();
+  }
+
+  async *#linesWithout(done: ReadonlySet<number>): AsyncGenerator<readonly BatchLine[]> {
+    yield* readSomeLines(await this.#parts.readInput(), (line) => !done.has(line));
+  }
+
+  /** Requests of clients go first. */
+  async calm(): Promise<void> {
+    const { isBusy, ended, abandoned } = this.#parts;
+    while (isBusy() && !ended.aborted && !abandoned.aborted) await this.#wait(BUSY_PAUSE_MS);
+  }
+
+  /** False where the batch has ended before the line was answered. */
+  async #callLine(line: BatchLine): Promise<boolean> {
+    const { slots, ended, abandoned } = this.#parts;
+    for (let tries = 1; ; tries++) {
+      const { organizationId } = this.#batch;
+      const refusal = await slots.run(organizationId, () => this.#tryLine(line));
+      if (refusal === undefined) return true;
+      abandoned.throwIfAborted();
+      const { error } = refusal;
+      if (isOfGateway(error) || (await this.#runsElsewhere(line, error))) tries--;
+      else if (!isPassing(error) || tries >= MAX_TRIES) {
+        // An earlier try may have been charged although its outcome was not known.
+        const claim = (await this.#claimsOf([line])).get(line.line);
+        if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
+        await this.#write(line, await refusal.answer(), true);
+        refusal.note();
+        return true;
+      }
+      if (ended.aborted) return false;
+      const delayMs = Math.min(FIRST_DELAY_MS * 2 ** Math.max(0, tries - 1), LONGEST_DELAY_MS);
+      await this.#wait(Math.max(delayMs, (error.retryAfterSeconds ?? 0) * 1_000));
+      if (ended.aborted) return false;
+    }
+  }
+
+  /** Whether a call of the line is not over, such as one of an owner before: it may be answered and charged yet. */
+  async #runsElsewhere(line: BatchLine, { code }: GatewayError): Promise<boolean> {
+    if (code !== "idempotency_conflict") return false;
+    return (await this.#claimsOf([line])).get(line.line)?.isDone === false;
+  }
+
+  /** Undefined where it was answered, and the answer is written. */
+  async #tryLine(line: BatchLine): Promise<LineRefusal | undefined> {
+    const { calls, keyring, guarded } = this.#parts;
+    const { id, organizationId, keyId, endpoint } = this.#batch;
+    const keepLarge = (answer: LineAnswer) =>
+      guarded((sql) =>
+        writeContents(sql, id, {
+          line: line.line,
+          pieces: answerPieces(id, line, answer, keyring),
+        }),
+      );
+    const { body } = line;
+    const idempotency = this.#idempotencyOf(line.line);
+    const call = { organizationId, keyId, endpoint, body, idempotency, keepLarge };
+    const answer = await calls.call(call);
+    if ("error" in answer) {
+      if (answer.error.code !== "idempotency_conflict") return answer;
+      const claim = (await this.#claimsOf([line])).get(line.line);
+      return claim?.isDone === true && (await this.#takeLarge(line.line)) ? undefined : answer;
+    }
+    const first = answer.isReplay ? (await this.#claimsOf([line])).get(line.line) : undefined;
+    await this.#write(line, { ...answer, requestId: first?.requestId ?? answer.requestId }, false);
+    return undefined;
+  }
+
+  /** Counts an answer that was written before its charge. False where there is none. */
+  async #takeLarge(line: number): Promise<boolean> {
+    if (!(await hasContents(this.#parts.sql, this.#batch.id, line))) return false;
+    await this.#count(line, false, undefined);
+    return true;
+  }
+
+  async #write(line: BatchLine, answer: LineAnswer, isFailed: boolean): Promise<void> {
+    const { id } = this.#batch;
+    const pieces = answerPieces(id, line, answer, this.#parts.keyring);
+    await this.#count(line.line, isFailed, (sql) =>
+      writeContents(sql, id, { line: line.line, pieces }),
+    );
+  }
+
+  /** In one transaction the line has its result, and its call is forgotten. */
+  async #count(
+    line: number,
+    isFailed: boolean,
+    write: ((sql: DatabaseTransaction) => Promise<void>) | undefined,
+  ): Promise<void> {
+    await this.#parts.guarded(async (sql) => {
+      await write?.(sql);
+      await countLines(sql, this.#batch.id, [{ line, isFailed }]);
+      await removeStoredResult(sql, this.#idempotencyOf(line));
+    });
+  }
+
+  /** An owner before this one was charged for it, and has not written its answer into the batch. */
+  async #takeStored(line: BatchLine, requestId: string): Promise<boolean> {
+    const { sql, keyring } = this.#parts;
+    const stored = await findStoredResult(sql, this.#idempotencyOf(line.line));
+    if (stored === undefined) return this.#callLine(line);
+    if (stored.body === null) {
+      if (await this.#takeLarge(line.line)) return true;
+      throw new Error(
+        `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
+      );
+    }
+    const body = keyring.open(stored.body);
+    await this.#write(line, { status: stored.status, requestId, body, isReplay: true }, false);
+    return true;
+  }
+
+  /** Lines that were called have their answers, the others none. */
+  async #endRest(done: ReadonlySet<number>): Promise<void> {
+    const { keyring, guarded, ended, abandoned } = this.#parts;
+    const { id } = this.#batch;
+    const end = ended.reason as Exclude<BatchEnd, "completed">;
+    for await (const lines of this.#linesWithout(done)) {
+      const claims = await this.#endedClaimsOf(lines);
+      const uncalled = lines.filter(({ line }) => !claims.has(line));
+      for (const line of lines) {
+        abandoned.throwIfAborted();
+        const claim = claims.get(line.line);
+        if (claim !== undefined) await this.#takeStored(line, claim.requestId);
+      }
+      await guarded(async (sql) => {
+        for (const line of uncalled) {
+          const pieces = uncalledPieces(id, line, end, keyring);
+          await writeContents(sql, id, { line: line.line, pieces });
+        }
+        const failed = uncalled.map(({ line }) => ({ line, isFailed: true }));
+        await countLines(sql, id, failed);
+      });
+    }
+  }
+
+  /** Once no call of the lines runs any more, such as one of an instance that has died. */
+  async #endedClaimsOf(lines: readonly BatchLine[]) {
+    const { clock, abandoned } = this.#parts;
+    for (;;) {
+      abandoned.throwIfAborted();
+      const claims = await this.#claimsOf(lines);
+      if (claims.values().every(({ isDone }) => isDone)) return claims;
+      await sleep(clock, BUSY_PAUSE_MS);
+    }
+  }
+
+  /** By line. */
+  async #claimsOf(lines: readonly BatchLine[]) {
+    const { sql } = this.#parts;
+    const { id, keyId } = this.#batch;
+    const own = lines.map(({ line }) => String(line));
+    const claims = new Map(await claimsAmong(sql, id, own));
+    const former = own.filter((key) => !claims.has(key)).map((key) => `${id}:${key}`);
+    for (const [key, claim] of await claimsAmong(sql, keyId, former)) {
+      const line = key.slice(id.length + 1);
+      claims.set(line, claim);
+      this.#claimedByKey.add(Number(line));
+    }
+    return new Map([...claims].map(([key, claim]) => [Number(key), claim]));
+  }
+
+  #idempotencyOf(line: number): OwnIdempotency {
+    const { id, keyId } = this.#batch;
+    return this.#claimedByKey.has(line)
+      ? { keyId, idempotencyKey: `${id}:${line}` }
+      : { keyId: id, idempotencyKey: String(line) };
+  }
+
+  /** Ends early with the batch. */
+  #wait(delayMs: number): Promise<void> {
+    const { clock, ended, abandoned } = this.#parts;
+    return waitUnless(clock, delayMs, [ended, abandoned]);
+  }
+}
+
+/** Ends early where one of the signals aborts. */
+export async function waitUnless(
+  clock: Clock,
+  delayMs: number,
+  signals: readonly AbortSignal[],
+): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const wake = () => resolve();
+  const cancel = clock.after(delayMs, wake);
+  for (const signal of signals) signal.addEventListener("abort", wake);
+  if (!signals.some(({ aborted }) => aborted)) await promise;
+  cancel();
+  for (const signal of signals) signal.removeEventListener("abort", wake);
+}

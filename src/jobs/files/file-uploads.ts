@@ -1,0 +1,427 @@
+import { type Database, isConnectionFailure } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import {
+  abandonFileUpload,
+  beginFileUpload,
+  finishFileUpload,
+  type NewFile,
+  type ReserveOutcome,
+  renewFileUploads,
+  reserveForUpload,
+} from "../../../db/queries/file-uploads.ts";
+import { findFile, forgetRemoval } from "../../../db/queries/files.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { SharedRoom } from "../../lib/fair-share.ts";
+import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
+import { newId, timeOfId } from "../../lib/ids.ts";
+import { fileQuotaOf } from "../../lib/plans.ts";
+import { asStorageFailure, type FileStorage, type StorageWriter } from "../../platform/storage/interface.ts";
+import {
+  ExpiresAfter,
+  isUploadPurpose,
+  lifetimeSeconds,
+  MAX_FILE_BYTES,
+  maxBytes,
+} from "./file-check.ts";
+import { CheckingThread, type ThreadedCheck } from "./threaded-check.ts";
+
+const RENEW_MS = 10_000;
+
+interface UploadOptions {
+  /** Are known to come. */
+  readonly leastBytes: number;
+  /** Asked when all bytes are stored, before there is a file. Rejects where there may be none any more. */
+  admitAgain(): Promise<void>;
+}
+
+/** The uploads that run in this process. */
+export class FileUploads {
+  readonly #dependencies: StoredUploadDependencies;
+  readonly #slots = new UploadSlots();
+  readonly #checking: CheckingThread;
+  readonly #running = new Set<string>();
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(dependencies: StoredUploadDependencies) {
+    this.#dependencies = dependencies;
+    this.#checking = new CheckingThread(dependencies.onError);
+  }
+
+  /**
+   * Lets `receive` fill an upload and makes a file of what it received; where either fails nothing is left
+   * behind. Throws what `receive` and `admitAgain` throw, and 400, 403, 413, 503.
+   */
+  async run(
+    organizationId: string,
+    receive: (upload: FileUpload) => Promise<void>,
+    options: UploadOptions,
+  ): Promise<FileRecord> {
+    const { leastBytes, admitAgain } = options;
+    return this.store(organizationId, async (stored) => {
+      const upload = new FileUpload(stored, this.#checking, organizationId, leastBytes);
+      try {
+        await receive(upload);
+        return await upload.finish(admitAgain);
+      } finally {
+        upload.close();
+      }
+    });
+  }
+
+  /** Any bytes, unchecked: for files that the gateway makes itself. */
+  async store<Result>(
+    organizationId: string,
+    fill: (stored: StoredUpload) => Promise<Result>,
+  ): Promise<Result> {
+    this.#slots.take(organizationId);
+    const storageKey = newId("obj");
+    this.#running.add(storageKey);
+    this.#renewSoon();
+    try {
+      const stored = await StoredUpload.begin(this.#dependencies, { storageKey, organizationId });
+      try {
+        return await fill(stored);
+      } catch (error) {
+        await stored.abandon();
+        throw error;
+      }
+    } finally {
+      this.#running.delete(storageKey);
+      this.#slots.free(organizationId);
+    }
+  }
+
+  close(): void {
+    this.#running.clear();
+    this.#cancelTimer?.();
+    this.#checking.close();
+  }
+
+  /** As long as there are uploads, says now and then that they are alive. */
+  #renewSoon(): void {
+    this.#cancelTimer ??= this.#dependencies.clock.after(RENEW_MS, () => {
+      this.#cancelTimer = undefined;
+      if (this.#running.size === 0) return;
+      renewFileUploads(this.#dependencies.sql, [...this.#running])
+        .catch(this.#dependencies.onError)
+        .finally(() => this.#running.size > 0 && this.#renewSoon());
+    });
+  }
+}
+
+interface FileHeading {
+  readonly filename: string;
+  /** As the caller states it. */
+  readonly contentType: string;
+}
+
+const MAX_FILENAME_CHARACTERS = 255;
+const MEDIA_TYPE = /^[\w!#$&^.+-]{1,100}\/[\w!#$&^.+-]{1,100}$/;
+const DEFAULT_TYPE = "application/octet-stream";
+
+/** One upload by a caller: its purpose and its file, in either order, checked as they come. */
+export class FileUpload {
+  readonly #stored: StoredUpload;
+  readonly #organizationId: string;
+  readonly #leastBytes: number;
+  #purpose: UploadPurpose | undefined;
+  #heading: FileHeading | undefined;
+  readonly #expiresAfter = new ExpiresAfter();
+  readonly #checking: CheckingThread;
+  #check: ThreadedCheck | undefined;
+
+  constructor(
+    stored: StoredUpload,
+    checking: CheckingThread,
+    organizationId: string,
+    leastBytes: number,
+  ) {
+    this.#stored = stored;
+    this.#checking = checking;
+    this.#organizationId = organizationId;
+    this.#leastBytes = leastBytes;
+  }
+
+  /** Throws 400, and 413 where what came already is too large for it. */
+  setPurpose(purpose: string): void {
+    if (this.#purpose !== undefined) throw invalid("purpose", "purpose is given more than once.");
+    if (!isUploadPurpose(purpose)) {
+      throw invalid(
+        "purpose",
+        "purpose must be one of fine-tune, batch, assistants, vision, user_data.",
+      );
+    }
+    this.#purpose = purpose;
+    assertSize(this.#stored.bytes, purpose);
+    if (this.#heading === undefined)
+      this.#check = this.#checking.begin(this.#organizationId, purpose);
+    else this.#check?.decide(purpose);
+  }
+
+  /** Takes a part of the form that says when the file expires. Returns false for another part. Throws 400. */
+  takeExpiry(part: string, value: string): boolean {
+    return this.#expiresAfter.take(part, value);
+  }
+
+  /** Throws 400, 403, 413. */
+  async begin(heading: FileHeading): Promise<void> {
+    if (this.#heading !== undefined) throw invalid("file", "file is given more than once.");
+    assertFilename(heading.filename);
+    assertSize(this.#leastBytes, this.#purpose);
+    this.#heading = heading;
+    if (this.#purpose === undefined)
+      this.#check = this.#checking.begin(this.#organizationId, undefined);
+    await this.#stored.reserve(this.#leastBytes);
+  }
+
+  /** Resolves when more can be taken. Throws 400, 403, 413, 503. */
+  async write(piece: Uint8Array): Promise<void> {
+    assertSize(this.#stored.bytes + piece.byteLength, this.#purpose);
+    await this.#check?.write(piece);
+    try {
+      await this.#stored.write(piece);
+    } catch (error) {
+      throw asStorageFailure(error);
+    }
+  }
+
+  /** The file's last byte has come. Throws 400, 503. */
+  async end(): Promise<void> {
+    await this.#check?.end();
+  }
+
+  /** To be called in any case, when nothing more comes. */
+  close(): void {
+    this.#check?.drop();
+  }
+
+  /** Everything has come. Throws what `admitAgain` throws, 400, 403, 503. */
+  async finish(admitAgain: () => Promise<void>): Promise<FileRecord> {
+    const purpose = this.#purpose;
+    const heading = this.#heading;
+    if (heading === undefined) throw invalid("file", "file is missing.");
+    if (purpose === undefined) throw invalid("purpose", "purpose is missing.");
+    const lifetime = lifetimeSeconds(purpose, this.#expiresAfter.seconds);
+    await this.#check?.passed();
+    const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
+    try {
+      await this.#stored.end();
+      await admitAgain();
+      return await this.#stored.finish(() => {
+        const id = newId("file");
+        return {
+          id,
+          organizationId: this.#organizationId,
+          filename: heading.filename,
+          purpose,
+          contentType: this.#check?.contentType ?? stated,
+          createdAtMs: timeOfId(id),
+          lifetimeSeconds: lifetime,
+        };
+      });
+    } catch (error) {
+      throw asStorageFailure(error);
+    }
+  }
+}
+
+function assertFilename(filename: string): void {
+  const isNamed = filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS;
+  if (isNamed && filename.isWellFormed() && !/\p{Cc}/u.test(filename)) return;
+  throw invalid(
+    "file",
+    `file must have a filename of 1 to ${MAX_FILENAME_CHARACTERS} characters without control characters.`,
+  );
+}
+
+function assertSize(bytes: number, purpose: UploadPurpose | undefined): void {
+  const most = purpose === undefined ? MAX_FILE_BYTES : maxBytes(purpose);
+  if (bytes <= most) return;
+  const kind = purpose === "vision" ? "A file for vision" : "A file";
+  throw new GatewayError(
+    "payload_too_large",
+    `${kind} may have at most ${most / 1024 / 1024} MB.`,
+    { param: "file" },
+  );
+}
+
+function invalid(param: string, message: string): GatewayError {
+  return new GatewayError("invalid_body", message, { param });
+}
+
+/** Each holds two parts of 5 MB in memory while the store is slow. */
+const MAX_UPLOADS = 64;
+/** One organization cannot take all of them. */
+const MAX_UPLOADS_OF_ORGANIZATION = 32;
+const RETRY_AFTER_SECONDS = 5;
+
+/** Bounds the uploads that run in this process at a time. */
+class UploadSlots {
+  readonly #slots = new SharedRoom(MAX_UPLOADS, MAX_UPLOADS_OF_ORGANIZATION);
+
+  /** Throws 503 where all are taken. */
+  take(organizationId: string): void {
+    if (this.#slots.tryTake(organizationId)) return;
+    throw new GatewayError("overloaded", "Too many uploads are running; try again shortly.", {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    });
+  }
+
+  free(organizationId: string): void {
+    this.#slots.free(organizationId);
+  }
+}
+
+interface StoredUploadDependencies {
+  readonly sql: Database;
+  readonly storage: FileStorage;
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+/** What an upload of unknown length sets aside at a time, as it grows. */
+const RESERVE_STEP_BYTES = 16 * 1024 * 1024;
+const FINISH_ATTEMPTS = 3;
+const FINISH_RETRY_MS = 300;
+
+/**
+ * Bytes on their way into the store, and their place in the quota. What is set aside is never more than
+ * the file will have in the end, and the end is exact: an upload is refused only where it and what runs
+ * beside it cannot all fit, so as many get through as there is room for.
+ *
+ * The database knows of the upload before the store does. Whatever dies in between, its row leads to the
+ * bytes.
+ */
+class StoredUpload {
+  readonly storageKey: string;
+  readonly #dependencies: StoredUploadDependencies;
+  readonly #writer: StorageWriter;
+  readonly #hash = new Bun.CryptoHasher("sha256");
+  readonly #quotaBytes: number;
+  #reservedBytes = 0;
+  #storedBytes = 0;
+  #isWhole = false;
+  /** What it was to become, as it was named last: before that no attempt had made a file of it. */
+  #file: NewFile | undefined;
+
+  /** Notes the upload. */
+  static async begin(
+    dependencies: StoredUploadDependencies,
+    upload: { readonly storageKey: string; readonly organizationId: string },
+  ): Promise<StoredUpload> {
+    const terms = await beginFileUpload(dependencies.sql, dependencies.instance, upload);
+    return new StoredUpload(dependencies, upload.storageKey, fileQuotaOf(terms));
+  }
+
+  private constructor(
+    dependencies: StoredUploadDependencies,
+    storageKey: string,
+    allowedBytes: number,
+  ) {
+    this.#dependencies = dependencies;
+    this.storageKey = storageKey;
+    this.#quotaBytes = allowedBytes;
+    this.#writer = dependencies.storage.write(storageKey);
+  }
+
+  get bytes(): number {
+    return this.#storedBytes;
+  }
+
+  /** @param bytes as many as the file has at least. Throws 403 where they do not fit. */
+  async reserve(bytes: number): Promise<void> {
+    const { sql } = this.#dependencies;
+    if (bytes <= this.#reservedBytes) return;
+    assertKept(await reserveForUpload(sql, this.storageKey, bytes, this.#quotaBytes));
+    this.#reservedBytes = bytes;
+  }
+
+  /** Resolves when the store can take more. Throws 403, StorageError. */
+  async write(piece: Uint8Array): Promise<void> {
+    this.#hash.update(piece);
+    await this.#writer.write(piece);
+    this.#storedBytes += piece.byteLength;
+    if (this.#storedBytes - this.#reservedBytes >= RESERVE_STEP_BYTES) {
+      await this.reserve(this.#storedBytes);
+    }
+  }
+
+  /** Resolves when all bytes are durable; nothing can be written any more. Throws StorageError. */
+  async end(): Promise<void> {
+    await this.#writer.finish();
+    this.#isWhole = true;
+  }
+
+  /** Makes a file of what has ended. Throws 403; what throws is to be given up. */
+  async finish(nameFile: () => NewFile, isAnnounced = false): Promise<FileRecord> {
+    const content = {
+      storageKey: this.storageKey,
+      bytes: this.#storedBytes,
+      sha256: this.#hash.digest("hex"),
+    };
+    const { sql, clock } = this.#dependencies;
+    const finish = {
+      quotaBytes: this.#quotaBytes,
+      isAnnounced,
+      nameFile: () => {
+        this.#file = nameFile();
+        return this.#file;
+      },
+    };
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const outcome = await finishFileUpload(sql, content, finish);
+        const found = await this.#foundFile();
+        // Lost, and there: an attempt whose answer did not come had done it.
+        if (found !== undefined) return found;
+        assertKept(outcome === "stored" ? "lost" : outcome);
+      } catch (error) {
+        if (!isConnectionFailure(error) || attempt === FINISH_ATTEMPTS) throw error;
+        await new Promise<void>((resolve) => clock.after(FINISH_RETRY_MS, resolve));
+      }
+    }
+  }
+
+  /**
+   * Gives up: neither a row nor bytes stay. Where the database is out of reach the row stays and is swept
+   * later. Never rejects.
+   */
+  async abandon(): Promise<void> {
+    const { sql, storage, onError } = this.#dependencies;
+    // Whole bytes may belong to a file by now; only the row can tell.
+    if (!this.#isWhole) await this.#writer.abort();
+    try {
+      const isOurs = await abandonFileUpload(sql, this.storageKey);
+      // If it was declared dead, its bytes may have arrived after the cleaning removed them.
+      if (!isOurs && (await this.#foundFile()) !== undefined) return;
+      await storage.remove(this.storageKey);
+      await forgetRemoval(sql, this.storageKey);
+    } catch (error) {
+      onError(error);
+    }
+  }
+
+  /** The file that was made of it; undefined where there is none. */
+  async #foundFile(): Promise<FileRecord | undefined> {
+    if (this.#file === undefined) return undefined;
+    const { organizationId, id } = this.#file;
+    const found = await findFile(this.#dependencies.sql, organizationId, id);
+    return found?.storageKey === this.storageKey ? found : undefined;
+  }
+}
+
+function assertKept(outcome: ReserveOutcome | "stored"): void {
+  if (outcome === "full") {
+    throw new GatewayError("quota_exceeded", "The file does not fit into the storage quota.", {
+      param: "file",
+    });
+  }
+  // An upload that does not renew itself for a while is declared dead, as after a long pause.
+  if (outcome === "lost") {
+    throw new GatewayError("overloaded", "The upload was interrupted; send it again.", {
+      retryAfterSeconds: 1,
+    });
+  }
+}

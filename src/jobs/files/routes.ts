@@ -1,0 +1,355 @@
+import { Type } from "typebox";
+import { attachment, downloadResponse } from "../../http/download.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { leastFileBytes, oneFileLimits, type Pace, readForm } from "../../http/multipart.ts";
+import { publicUrl } from "../../http/request-headers.ts";
+import { type Access, nullable, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import { type Clock, steady } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { type FileRecord, RESULT_PURPOSES, UPLOAD_PURPOSES } from "../../lib/file-record.ts";
+import { MAX_FILE_BYTES, MAX_LIFETIME_SECONDS, MIN_LIFETIME_SECONDS } from "./file-check.ts";
+import type { FileLibrary } from "./file-library.ts";
+import type { FileUpload, FileUploads } from "./file-uploads.ts";
+import { MAX_LINE_BYTES } from "./json-lines-check.ts";
+
+const MAX_LINE_MB = MAX_LINE_BYTES / 1024 / 1024;
+const MAX_PAGE = 10_000;
+const purposes = [...UPLOAD_PURPOSES];
+export const uploadForm = Type.Object(
+  {
+    file: Type.String({
+      format: "binary",
+      description: `At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests, each line of both at most ${MAX_LINE_MB} MB; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.`,
+    }),
+    purpose: Type.Enum(purposes, { description: "In any order with the file." }),
+    expires_after: Type.Optional(
+      Type.Object(
+        {
+          anchor: Type.Literal("created_at"),
+          seconds: Type.Integer({ minimum: MIN_LIFETIME_SECONDS, maximum: MAX_LIFETIME_SECONDS }),
+        },
+        {
+          additionalProperties: false,
+          description:
+            "As the parts expires_after[anchor] and expires_after[seconds], or as one part of JSON. If it is absent, files are kept until they are deleted, but for those for vision: 24 hours at most.",
+        },
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const listFilesQuery = Type.Object(
+  {
+    purpose: Type.Optional(Type.Enum([...purposes, ...RESULT_PURPOSES])),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 100 })),
+    order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
+    after: Type.Optional(
+      Type.String({
+        // A UUIDv7: what was never an id of a file is no place in their list.
+        pattern: "^file_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
+        description: "Id of a file: the page begins after it, even if it is deleted.",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const linkQuery = Type.Object(
+  {
+    expires: Type.Integer({ minimum: 0, description: "Unix seconds." }),
+    signature: Type.String({ pattern: "^[0-9a-f]{64}$" }),
+  },
+  { additionalProperties: false },
+);
+
+const fileObject = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file"),
+  bytes: Type.Integer(),
+  filename: Type.String(),
+  purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
+  created_at: Type.Integer({ description: "Unix seconds." }),
+  expires_at: nullable(Type.Integer({ description: "Unix seconds; null: kept until deleted." })),
+  status: Type.Enum(["uploaded", "processed", "error"]),
+  status_details: nullable(Type.String()),
+});
+
+const fileList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(fileObject),
+  first_id: nullable(Type.String()),
+  last_id: nullable(Type.String()),
+  has_more: Type.Boolean(),
+});
+
+const deletedFile = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file"),
+  deleted: Type.Literal(true),
+});
+
+const downloadUrl = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file.download_url"),
+  url: Type.String({ description: "Needs no API key." }),
+  expires_at: Type.Integer({ description: "Unix seconds." }),
+});
+
+const reading: Access = { kind: "storage", scope: "files:read" };
+const writing: Access = { kind: "storage", scope: "files:write" };
+const tag = "Files";
+const DEFAULT_PAGE = 100;
+const CONTENT = {
+  200: { description: "The raw bytes, of the file's type", contentType: "*/*" },
+  206: { description: "The range that was asked for", contentType: "*/*" },
+  304: { description: "The caller has the content already" },
+  412: { description: "The content is not the one that If-Match names" },
+  416: { description: "The content has no such range" },
+} as const;
+
+interface FileRouteDependencies {
+  readonly uploads: FileUploads;
+  readonly files: FileLibrary;
+  readonly clock: Clock;
+  /** Without a slash at its end; undefined: links lead to the host that a request names. */
+  readonly publicUrl: string | undefined;
+  readonly uploadMinBytesPerSecond: number;
+}
+
+/** Files (spec 4.2). */
+export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition[] {
+  return [...recordRoutes(dependencies), ...contentRoutes(dependencies)];
+}
+
+function recordRoutes({
+  uploads,
+  files,
+  ...dependencies
+}: FileRouteDependencies): RouteDefinition[] {
+  const receiving = {
+    clock: steady(dependencies.clock),
+    minBytesPerSecond: dependencies.uploadMinBytesPerSecond,
+  };
+  return [
+    {
+      method: "POST",
+      path: "/v1/files",
+      tag,
+      summary: "Upload a file",
+      access: writing,
+      form: uploadForm,
+      responses: { 200: { description: "The file", schema: fileObject } },
+      handle: async (context) =>
+        jsonResponse(fileShape(await receiveUpload(context, uploads, receiving))),
+    },
+    {
+      method: "GET",
+      path: "/v1/files",
+      tag,
+      summary: "List the organization's files",
+      access: reading,
+      query: listFilesQuery,
+      responses: { 200: { description: "A page of files", schema: fileList } },
+      handle: (context) => list(context, files),
+    },
+    {
+      method: "GET",
+      path: "/v1/files/:id",
+      tag,
+      summary: "Retrieve a file's metadata",
+      access: reading,
+      responses: { 200: { description: "The file", schema: fileObject } },
+      handle: async (context) => jsonResponse(fileShape(await findFile(context, files))),
+    },
+    {
+      method: "DELETE",
+      path: "/v1/files/:id",
+      tag,
+      summary: "Delete a file",
+      access: writing,
+      responses: { 200: { description: "It is gone", schema: deletedFile } },
+      async handle(context) {
+        await files.remove(context.caller.key.organizationId, context.params.id!);
+        return jsonResponse({ id: context.params.id, object: "file", deleted: true });
+      },
+    },
+  ];
+}
+
+function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/files/:id/content",
+      tag,
+      summary: "Download a file, or with Range a part of it",
+      access: reading,
+      responses: CONTENT,
+      handle: async (context) => contentResponse(context, files, await findFile(context, files)),
+    },
+    {
+      method: "GET",
+      path: "/v1/files/:id/download_url",
+      tag,
+      summary: "Make an address that gives the content for an hour without an API key",
+      access: reading,
+      responses: { 200: { description: "The address", schema: downloadUrl } },
+      handle: async (context) =>
+        jsonResponse(
+          await downloadUrlShape(
+            context.request,
+            files,
+            await findFile(context, files),
+            publicBase,
+          ),
+        ),
+    },
+    {
+      method: "GET",
+      path: "/v1/files/:id/download",
+      tag,
+      summary: "Download a file by a signed address",
+      access: { kind: "public" },
+      query: linkQuery,
+      responses: CONTENT,
+      async handle(context) {
+        const proof = context.query as { expires: number; signature: string };
+        return contentResponse(context, files, await files.findByLink(context.params.id!, proof));
+      },
+    },
+  ];
+}
+
+function findFile({ caller, params }: RequestContext, files: FileLibrary): Promise<FileRecord> {
+  return files.find(caller.key.organizationId, params.id!);
+}
+
+async function list(context: RequestContext, files: FileLibrary): Promise<Response> {
+  const query = context.query as {
+    purpose?: string;
+    limit?: number;
+    order?: "asc" | "desc";
+    after?: string;
+  };
+  const { files: listed, hasMore } = await files.list({
+    organizationId: context.caller.key.organizationId,
+    purpose: query.purpose,
+    order: query.order ?? "desc",
+    after: query.after,
+    limit: query.limit ?? DEFAULT_PAGE,
+  });
+  return jsonResponse({
+    object: "list",
+    data: listed.map(fileShape),
+    first_id: listed[0]?.id ?? null,
+    last_id: listed.at(-1)?.id ?? null,
+    has_more: hasMore,
+  });
+}
+
+/** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
+export async function receiveUpload(
+  context: RequestContext,
+  uploads: Pick<FileUploads, "run">,
+  receiving: Pace,
+): Promise<FileRecord> {
+  const { request } = context;
+  const limits = oneFileLimits(MAX_FILE_BYTES);
+  const leastBytes = leastFileBytes(request, limits);
+  // A slow store may hold the client back for longer than a quiet connection may last.
+  const closeWhenIdle = context.keepOpen();
+  const { organizationId } = context.caller.key;
+  try {
+    return await uploads.run(
+      organizationId,
+      (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
+      {
+        leastBytes,
+        // The key may have changed since the first byte came.
+        admitAgain: async () => void (await context.admitAgain()),
+      },
+    );
+  } finally {
+    closeWhenIdle();
+  }
+}
+
+function formReceiver(upload: FileUpload) {
+  return {
+    field(name: string, value: string): void {
+      if (name === "purpose") upload.setPurpose(value);
+      else if (!upload.takeExpiry(name, value))
+        throw unexpected(name, name === "file" ? "must be a file, with a filename" : "is unknown");
+    },
+    async file(name: string, heading: { filename: string; contentType: string }) {
+      if (name !== "file") {
+        throw unexpected(name, name === "purpose" ? "must not be a file" : "is unknown");
+      }
+      await upload.begin(heading);
+      return upload;
+    },
+  };
+}
+
+function unexpected(name: string, what: string): GatewayError {
+  const param = name.slice(0, 100);
+  return new GatewayError("invalid_body", `The form's part "${param}" ${what}.`, { param });
+}
+
+const ANY_BYTES = "application/octet-stream";
+/** JSON Lines have no registered type, and several in use. */
+const LINES = ["application/x-ndjson", "application/jsonlines", "text/plain"];
+
+function contentResponse(
+  context: RequestContext,
+  files: FileLibrary,
+  file: FileRecord,
+): Promise<Response> {
+  const isLines = file.contentType === "application/jsonl";
+  return downloadResponse(context, {
+    filename: file.filename,
+    // Still being made: an empty body (spec 3.2).
+    bytes: file.storageKey === null ? 0 : file.bytes,
+    contentTypes: [file.contentType, ANY_BYTES, ...(isLines ? LINES : [])],
+    etag: file.sha256 === null ? undefined : `"${file.sha256}"`,
+    open: (range) => files.read(file, range),
+  });
+}
+
+/** Where the content can be fetched for an hour without a key. Throws 400 where the request names no host. */
+async function downloadUrlShape(
+  request: Request,
+  files: FileLibrary,
+  file: FileRecord,
+  publicBase: string | undefined,
+) {
+  const place = await files.place(file, {
+    contentType: file.contentType,
+    contentDisposition: attachment(file.filename),
+  });
+  const shape = { id: file.id, object: "file.download_url" };
+  if (place.kind === "store") return { ...shape, url: place.url, expires_at: place.expires };
+  const { expires, signature } = place.proof;
+  const path = `/v1/files/${file.id}/download?expires=${expires}&signature=${signature}`;
+  return { ...shape, url: publicUrl(path, request, publicBase), expires_at: expires };
+}
+
+/** The file object of spec 2.2. */
+function fileShape(file: FileRecord) {
+  return {
+    id: file.id,
+    object: "file",
+    bytes: file.bytes,
+    filename: file.filename,
+    purpose: file.purpose,
+    created_at: unixSeconds(file.createdAtMs),
+    expires_at: file.expiresAtMs === null ? null : unixSeconds(file.expiresAtMs),
+    status: file.status,
+    status_details: file.statusDetails,
+  };
+}
+
+function unixSeconds(ms: number): number {
+  return Math.floor(ms / 1_000);
+}

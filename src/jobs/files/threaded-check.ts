@@ -1,0 +1,135 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { FilePurpose } from "../../lib/file-record.ts";
+import { FairWorkThread } from "../../lib/work-thread.ts";
+import { CHECKED } from "./file-check.ts";
+
+export interface CheckingCall {
+  readonly check: number;
+  readonly step:
+    | { readonly kind: "begin"; readonly purpose: FilePurpose | undefined }
+    | { readonly kind: "write"; readonly piece: Uint8Array }
+    | { readonly kind: "end" }
+    | { readonly kind: "decide"; readonly purpose: FilePurpose }
+    | { readonly kind: "drop" };
+}
+
+/** A thread that has not checked a piece by then hangs: a piece holds at most a line of the longest. */
+const DEADLINE_MS = 30_000;
+/** Uploads are bounded, and each has one piece under way: more steps wait only if something is wrong. */
+const MAX_WAITING = 4_096;
+const MAX_WAIT_MS = 120_000;
+
+/**
+ * Checks the bytes of uploads in a thread of their own, because lines of JSON take long to parse. Organizations are
+ * served in turn, one piece at a time.
+ */
+export class CheckingThread {
+  readonly #thread: FairWorkThread;
+  #lastId = 0;
+
+  constructor(onLost: (error: unknown) => void) {
+    const script = new URL("./checking-thread.ts", import.meta.url);
+    this.#thread = new FairWorkThread({
+      script,
+      deadlineMs: DEADLINE_MS,
+      maxWaiting: MAX_WAITING,
+      maxWaitingOfOne: MAX_WAITING / 2,
+      maxWaitMs: MAX_WAIT_MS,
+      onLost,
+    });
+  }
+
+  /** The check of a file of this purpose, or of one that is not known yet; undefined where anything goes. */
+  begin(owner: string, purpose: FilePurpose | undefined): ThreadedCheck | undefined {
+    if (purpose !== undefined && !CHECKED.includes(purpose)) return undefined;
+    return new ThreadedCheck(this.#thread, owner, ++this.#lastId, purpose);
+  }
+
+  close(): void {
+    this.#thread.close();
+  }
+}
+
+/** The check of one upload. To be dropped when it is over. Rejects with 400, and 503 where the thread is lost. */
+export class ThreadedCheck {
+  readonly #thread: FairWorkThread;
+  readonly #owner: string;
+  readonly #id: number;
+  #purpose: FilePurpose | undefined;
+  #contentType: string | undefined;
+  /** The steps so far. */
+  #passed: Promise<void>;
+  #isDropped = false;
+
+  constructor(thread: FairWorkThread, owner: string, id: number, purpose: FilePurpose | undefined) {
+    this.#thread = thread;
+    this.#owner = owner;
+    this.#id = id;
+    this.#purpose = purpose;
+    thread.enter();
+    this.#passed = this.#take({ kind: "begin", purpose });
+    this.#passed.catch(() => {});
+  }
+
+  /** The content type that the bytes themselves tell; known once all steps have passed. */
+  get contentType(): string | undefined {
+    return this.#contentType;
+  }
+
+  /** The piece may be used again at once. */
+  write(piece: Uint8Array): Promise<void> {
+    // Exactly its bytes: what it is a part of may be much larger.
+    const copy = new Uint8Array(piece);
+    return this.#then({ kind: "write", piece: copy }, [copy.buffer]);
+  }
+
+  end(): Promise<void> {
+    return this.#then({ kind: "end" });
+  }
+
+  /** What `passed` tells afterwards is the outcome for this purpose. */
+  decide(purpose: FilePurpose): void {
+    if (this.#purpose !== undefined) throw new Error("the purpose was decided before");
+    this.#purpose = purpose;
+    this.#then({ kind: "decide", purpose }).catch(() => {});
+  }
+
+  /** Resolves when all steps have passed; rejects with the first fault. */
+  passed(): Promise<void> {
+    return this.#passed;
+  }
+
+  drop(): void {
+    if (this.#isDropped) return;
+    this.#isDropped = true;
+    this.#take({ kind: "drop" }).catch(() => {});
+    this.#thread.leave();
+  }
+
+  #then(step: CheckingCall["step"], transfer: Transferable[] = []): Promise<void> {
+    const taken = this.#take(step, transfer);
+    taken.catch(() => {});
+    const passed = this.#passed;
+    this.#passed = passed.then(() => taken);
+    this.#passed.catch(() => {});
+    return this.#passed;
+  }
+
+  async #take(step: CheckingCall["step"], transfer: Transferable[] = []): Promise<void> {
+    const call: CheckingCall = { check: this.#id, step };
+    try {
+      this.#contentType = await this.#thread.call<string | undefined>(
+        this.#owner,
+        call,
+        undefined,
+        transfer,
+      );
+    } catch (error) {
+      if (error instanceof GatewayError) throw error;
+      throw new GatewayError("overloaded", "The file could not be checked. Try again.", {
+        retryAfterSeconds: 1,
+        cause: error,
+      });
+    }
+  }
+}

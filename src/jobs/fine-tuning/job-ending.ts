@@ -1,0 +1,177 @@
+import type { Trigger } from "../../../actors/fine-tuning-job/state.ts";
+import type { Database } from "../../../db/client.ts";
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../../db/queries/fine-tuning-events.ts";
+import { loadJob, resultFileOf } from "../../../db/queries/fine-tuning-jobs.ts";
+import type { OutboxEvent } from "../../../db/queries/outbox.ts";
+import type { NewTunedModel } from "../../../db/queries/tuned-models.ts";
+import { fineTuningJobFailed } from "../../lib/events/fine-tuning-job-failed.ts";
+import { fineTuningJobSucceeded } from "../../lib/events/fine-tuning-job-succeeded.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { isFinal, type JobRecord, resultFileId } from "../../lib/fine-tuning-job.ts";
+import { newId } from "../../lib/ids.ts";
+import { chargeNanoUsd } from "../../lib/money.ts";
+import type { MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
+import type { Ending } from "./steps.ts";
+
+/** Everything that becomes true with the end of a job. */
+interface JobEndingParts {
+  readonly trigger: Trigger;
+  readonly outbox?: OutboxEvent;
+  readonly tunedModel?: NewTunedModel;
+  /** Absent where nothing is charged. */
+  readonly figures?: SettlementFigures;
+}
+
+const MAX_LATENCY_MS = 2_147_483_647;
+const MODEL_ID_CHARACTERS = 12;
+
+export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): JobEndingParts {
+  switch (ending.kind) {
+    case "cancel":
+      return { trigger: { kind: "cancel" } };
+    case "fail":
+      return {
+        trigger: ending,
+        outbox: fineTuningJobFailed.build(newId("evt"), job.organizationId, {
+          job_id: job.id,
+          model: job.baseModel,
+          fine_tuned_model: null,
+          error: ending.error,
+        }),
+      };
+    case "trained": {
+      const fineTunedModel = tunedModelId(job);
+      const counted = (job.fileTokens ?? 0) * job.hyperparameters.n_epochs;
+      const trainedTokens = ending.trainedTokens ?? counted;
+      return {
+        trigger: { kind: "trained", fineTunedModel, trainedTokens },
+        outbox: fineTuningJobSucceeded.build(newId("evt"), job.organizationId, {
+          job_id: job.id,
+          model: job.baseModel,
+          fine_tuned_model: fineTunedModel,
+          error: null,
+        }),
+        tunedModel: {
+          id: fineTunedModel,
+          organizationId: job.organizationId,
+          jobId: job.id,
+          baseModel: job.baseModel,
+          suffix: job.suffix,
+          providerId: job.providerId,
+          providerModel: ending.providerModel,
+        },
+        figures: chargeOf(job, trainedTokens, ending.trainedTokens === undefined, nowMs),
+      };
+    }
+  }
+}
+
+/** `ft:<base model>:<suffix>:<end of the job's id>`, after OpenAI's manner. */
+function tunedModelId(job: Pick<JobRecord, "id" | "baseModel" | "suffix">): string {
+  return `ft:${job.baseModel}:${job.suffix ?? ""}:${job.id.slice(-MODEL_ID_CHARACTERS)}`;
+}
+
+function chargeOf(
+  job: JobRecord,
+  trainedTokens: number,
+  estimated: boolean,
+  nowMs: number,
+): SettlementFigures {
+  const costFemto = BigInt(trainedTokens) * job.tokenFemto;
+  const chargeNano = chargeNanoUsd(costFemto, BigInt(job.feeBasisPoints));
+  const clampedNano = chargeNano > job.holdNano ? chargeNano - job.holdNano : 0n;
+  return {
+    chargeNano: chargeNano - clampedNano,
+    clampedNano,
+    promptTokens: trainedTokens,
+    cachedPromptTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    quantities: null,
+    estimated,
+    model: job.baseModel,
+    provider: job.providerId,
+    status: 200,
+    latencyMs: Math.max(0, Math.min(Math.round(nowMs - job.createdAtMs), MAX_LATENCY_MS)),
+    details: { fine_tuning_job: job.id },
+    description: `Fine-tuning of ${job.baseModel}`,
+  };
+}
+
+interface EndJobDependencies {
+  readonly sql: Database;
+  readonly money: MoneyPort;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Ends a job and its hold in one transaction: charged where there are figures, given back where there
+ * are none. Throws what `effect` throws; then nothing has ended. Returns false if another caller has
+ * ended it before.
+ */
+export async function endJob(
+  { sql, money, onError }: EndJobDependencies,
+  job: JobRecord,
+  figures: SettlementFigures | undefined,
+  effect: StatementEffect,
+): Promise<boolean> {
+  let isCarriedOut = false;
+  const also: StatementEffect = {
+    ...effect,
+    async run(transaction) {
+      await effect.run(transaction);
+      isCarriedOut = true;
+    },
+  };
+  if (figures === undefined) await money.releaseLong(job.requestId, also);
+  else await money.settleLong(job.requestId, figures, also);
+  if (isCarriedOut) return true;
+  const ended = await loadJob(job.id).run(sql);
+  if (ended === undefined || isFinal(ended.status)) return false;
+  // The hold had ended before: a job must not wait for it without end.
+  onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
+  await sql.begin((transaction) => effect.run(transaction));
+  return true;
+}
+
+/** What the events measured that they say by themselves, in the order of the columns. */
+const COLUMNS = ["step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"] as const;
+
+/**
+ * Writes what was measured in training into the job's file of results, as a table, one line a step; what
+ * is written already stays. Null where the organization has deleted it.
+ */
+export async function writeResults(
+  files: JobFiles,
+  sql: Database,
+  job: JobRecord,
+): Promise<string | null> {
+  const events = await eventsAfter(sql, job.id, 0, 2 * MAX_PROVIDER_EVENTS);
+  const rows = events
+    .filter(({ type }) => type === "metrics")
+    .map(({ data }) => COLUMNS.map((column) => numberText(data[column])).join(","));
+  const endedAtMs = job.finishedAtMs ?? job.createdAtMs;
+  const result = resultFileOf(job, job.resultFile ?? resultFileId(job.id, endedAtMs));
+  const table = new TextEncoder().encode(`${[COLUMNS.join(","), ...rows].join("\n")}\n`);
+  try {
+    // The version before ended jobs without a file.
+    if (job.resultFile === null) await files.announceResult(result);
+    await files.writeResult(result, [table]);
+    return result.id;
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    // The organization has deleted it already.
+    if (error.code === "file_not_found") return null;
+    // It is in error: there was no room for it before.
+    if (error.code === "invalid_body") return result.id;
+    if (error.code !== "quota_exceeded") throw error;
+    await files.trigger(result, "fail", "The organization has no room left for it.");
+    return result.id;
+  }
+}
+
+function numberText(value: unknown): string {
+  return typeof value === "number" && Number.isFinite(value) ? String(value) : "";
+}

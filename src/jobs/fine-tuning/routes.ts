@@ -1,0 +1,432 @@
+import { Stream } from "@elysiajs/stream";
+import { Type } from "typebox";
+import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
+import { assertTagged } from "../../inference/call/endpoint.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import { type Access, nullable, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import { type Hyperparameters, JOB_STATUSES, type JobRecord } from "../../lib/fine-tuning-job.ts";
+import type { FeedItem } from "./event-feed.ts";
+import type { FineTuning, JobRequest } from "./fine-tuning.ts";
+
+const DEFAULT_PAGE = 20;
+const MAX_PAGE = 100;
+const DEFAULT_EPOCHS = 3;
+const MAX_EPOCHS = 50;
+const MAX_BATCH_SIZE = 256;
+const MAX_NAME_CHARACTERS = 256;
+const MAX_SEED = 2_147_483_647;
+const MAX_METADATA = 16;
+
+const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
+  Type.Optional(nullable(schema));
+const auto = Type.Literal("auto");
+const name = (description: string) =>
+  Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, description });
+
+const hyperparameters = Type.Object(
+  {
+    n_epochs: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: MAX_EPOCHS }), auto], {
+        default: "auto",
+        description: `auto means ${DEFAULT_EPOCHS}`,
+      }),
+    ),
+    batch_size: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: MAX_BATCH_SIZE }), auto], {
+        default: "auto",
+      }),
+    ),
+    learning_rate_multiplier: Type.Optional(
+      Type.Union([Type.Number({ exclusiveMinimum: 0, maximum: 1000 }), auto], {
+        default: "auto",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const createJobBody = Type.Object(
+  {
+    model: name("Base model; with its dated suffix, where it has one"),
+    training_file: name("Id of a file with the purpose fine-tune"),
+    validation_file: optional(name("Id of a file with the purpose fine-tune")),
+    hyperparameters: optional(hyperparameters),
+    method: optional(
+      Type.Object(
+        {
+          type: Type.Literal("supervised"),
+          supervised: Type.Optional(
+            Type.Object(
+              { hyperparameters: Type.Optional(hyperparameters) },
+              { additionalProperties: false },
+            ),
+          ),
+        },
+        { additionalProperties: false, description: "Another place for the hyperparameters" },
+      ),
+    ),
+    suffix: optional(
+      Type.String({
+        pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description: "Becomes part of the fine-tuned model's id; 1 to 64 letters, digits, . _ -",
+      }),
+    ),
+    seed: optional(Type.Integer({ minimum: 0, maximum: MAX_SEED })),
+    metadata: optional(
+      Type.Record(Type.String(), Type.String({ maxLength: 512 }), {
+        maxProperties: MAX_METADATA,
+        // The length of a record's key type is not looked at.
+        propertyNames: { minLength: 1, maxLength: 64 },
+        description: "Kept with the job",
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    examples: [
+      {
+        model: "sandbox/chat-2026-01-01",
+        training_file: "file_0192f0c1",
+        hyperparameters: { n_epochs: 2 },
+        suffix: "support",
+      },
+    ],
+  },
+);
+
+const page = {
+  after: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: MAX_NAME_CHARACTERS,
+      description: "Id of the last one of the page before",
+    }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+};
+
+const pageQuery = Type.Object(page, { additionalProperties: false });
+
+const unixSeconds = Type.Integer({ description: "Unix seconds" });
+
+const job = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("fine_tuning.job"),
+  model: Type.String({ description: "Base model" }),
+  created_at: unixSeconds,
+  finished_at: nullable(unixSeconds),
+  status: Type.Enum([...JOB_STATUSES]),
+  training_file: Type.String(),
+  validation_file: nullable(Type.String()),
+  hyperparameters: Type.Object({
+    n_epochs: Type.Integer(),
+    batch_size: Type.Union([Type.Integer(), auto]),
+    learning_rate_multiplier: Type.Union([Type.Number(), auto]),
+  }),
+  fine_tuned_model: nullable(
+    Type.String({ description: "Once it has succeeded: a model for chat completions" }),
+  ),
+  estimated_finish: nullable(unixSeconds),
+  error: nullable(
+    Type.Object({
+      code: Type.String(),
+      message: Type.String(),
+      param: nullable(Type.String()),
+    }),
+  ),
+  trained_tokens: nullable(
+    Type.Integer({ description: "Those that were billed, over all epochs" }),
+  ),
+  organization_id: Type.String(),
+  result_files: Type.Array(Type.String()),
+  seed: Type.Integer(),
+  suffix: nullable(Type.String()),
+  metadata: nullable(Type.Record(Type.String(), Type.String())),
+});
+
+const jobList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(job),
+  has_more: Type.Boolean(),
+});
+
+const jobEvent = Type.Object({
+  object: Type.Literal("fine_tuning.job.event"),
+  id: Type.String(),
+  created_at: unixSeconds,
+  level: Type.Enum(["info", "warn", "error"]),
+  message: Type.String(),
+  type: Type.Enum(["message", "metrics"]),
+  data: Type.Record(Type.String(), Type.Unknown()),
+});
+
+const eventList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(jobEvent),
+  has_more: Type.Boolean(),
+});
+
+const access: Access = { kind: "model", scope: "fine_tuning" };
+const tag = "Fine-tuning";
+const NOT_FOUND = { description: "There is no such job" } as const;
+
+type Setting = number | "auto";
+
+interface StatedHyperparameters {
+  readonly n_epochs?: Setting;
+  readonly batch_size?: Setting;
+  readonly learning_rate_multiplier?: Setting;
+}
+
+interface CreateBody {
+  readonly model: string;
+  readonly training_file: string;
+  readonly validation_file?: string | null;
+  readonly hyperparameters?: StatedHyperparameters | null;
+  readonly method?: {
+    readonly supervised?: { readonly hyperparameters?: StatedHyperparameters };
+  } | null;
+  readonly suffix?: string | null;
+  readonly seed?: number | null;
+  readonly metadata?: Record<string, string> | null;
+}
+
+/** Fine-tuning jobs (spec 4.10). */
+export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
+  return [
+    createRoute(fineTuning),
+    {
+      method: "GET",
+      path: "/v1/fine_tuning/jobs",
+      tag,
+      summary: "List the organization's fine-tuning jobs, newest first",
+      access,
+      query: pageQuery,
+      responses: { 200: { description: "Jobs", schema: jobList } },
+      async handle(context) {
+        const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
+        return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/fine_tuning/jobs/:id",
+      tag,
+      summary: "Retrieve a fine-tuning job",
+      access,
+      responses: { 200: { description: "The job", schema: job }, 404: NOT_FOUND },
+      async handle(context) {
+        const job = await fineTuning.find(organizationOf(context), context.params.id!);
+        return jsonResponse(jobShape(job));
+      },
+    },
+    eventsRoute(fineTuning),
+    {
+      method: "POST",
+      path: "/v1/fine_tuning/jobs/:id/cancel",
+      tag,
+      summary: "Cancel a fine-tuning job that has not ended; nothing is charged for it",
+      access,
+      responses: {
+        200: { description: "The job, cancelled", schema: job },
+        404: NOT_FOUND,
+        409: { description: "The job has ended" },
+      },
+      async handle(context) {
+        const job = await fineTuning.cancel(organizationOf(context), context.params.id!);
+        return jsonResponse(jobShape(job));
+      },
+    },
+  ];
+}
+
+function createRoute(fineTuning: FineTuning): RouteDefinition {
+  return {
+    method: "POST",
+    path: "/v1/fine_tuning/jobs",
+    tag,
+    summary: "Create a fine-tuning job; what it may cost at most is held until it ends",
+    access,
+    body: createJobBody,
+    responses: {
+      200: { description: "The job, queued", schema: job },
+      400: { description: "A file or the model cannot be used for it" },
+    },
+    async handle(context) {
+      const request = requestOf(context.body as CreateBody);
+      const { job, headers } = await fineTuning.create(context, request);
+      context.log.model = job.baseModel;
+      const response = jsonResponse(jobShape(job));
+      for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+      return response;
+    },
+  };
+}
+
+function eventsRoute(fineTuning: FineTuning): RouteDefinition {
+  return {
+    method: "GET",
+    path: "/v1/fine_tuning/jobs/:id/events",
+    tag,
+    summary:
+      "List a job's events, newest first; or, with Accept: text/event-stream, follow them from the first, or from the one behind Last-Event-ID, until [DONE]",
+    access,
+    query: pageQuery,
+    responses: {
+      200: {
+        description: "Events, or with Accept: text/event-stream a stream of them",
+        schema: eventList,
+      },
+      404: NOT_FOUND,
+    },
+    async handle(context) {
+      const organizationId = organizationOf(context);
+      const id = context.params.id!;
+      if (wantsEventStream(context.request)) {
+        const lastEventId = context.request.headers.get("last-event-id");
+        const { signal } = context.request;
+        const follower = { signal, assertAllowed: () => context.admitAgain() };
+        const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
+        return eventStream(feed, context.keepOpen());
+      }
+      const { events, hasMore } = await fineTuning.events(organizationId, id, pageOf(context));
+      return jsonResponse({ object: "list", data: events.map(eventShape), has_more: hasMore });
+    },
+  };
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}
+
+function pageOf(context: RequestContext): { after: string | undefined; limit: number } {
+  const { after, limit = DEFAULT_PAGE } = context.query as {
+    after?: string;
+    limit?: number;
+  };
+  return { after, limit };
+}
+
+/** Throws 400. */
+function requestOf(body: CreateBody): JobRequest {
+  assertTagged(body.metadata);
+  return {
+    model: body.model,
+    trainingFile: body.training_file,
+    validationFile: body.validation_file ?? null,
+    suffix: body.suffix ?? null,
+    seed: body.seed ?? null,
+    hyperparameters: hyperparametersOf({
+      ...body.method?.supervised?.hyperparameters,
+      ...body.hyperparameters,
+    }),
+    metadata: body.metadata ?? null,
+  };
+}
+
+/** What is left to the provider is `auto`, but the epochs, on which the price depends. */
+function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
+  const {
+    n_epochs: epochs = "auto",
+    batch_size = "auto",
+    learning_rate_multiplier = "auto",
+  } = stated;
+  return {
+    n_epochs: epochs === "auto" ? DEFAULT_EPOCHS : epochs,
+    batch_size,
+    learning_rate_multiplier,
+  };
+}
+
+const KEEPALIVE = ": keepalive\n\n";
+/** A weight of zero: "not this" (RFC 9110, section 12.4.2). */
+const REFUSED = /^q=0(\.0*)?$/;
+const DONE = "data: [DONE]\n\n";
+
+/** Whether a client asks for server-sent events rather than a list. */
+function wantsEventStream(request: Request): boolean {
+  const accepted = request.headers.get("accept") ?? "";
+  return accepted.split(",").some((range) => {
+    const [name, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    return name === "text/event-stream" && !parameters.some((one) => REFUSED.test(one));
+  });
+}
+
+/**
+ * A feed as server-sent events: one frame an event, with its id, and `[DONE]` once the job has ended.
+ * The frames are finished here and the content type is set by hand: of what @elysiajs/stream does with
+ * anything else, some comes out unframed and some brings the process down when the client goes.
+ */
+export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
+  const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
+  return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
+    headers: {
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache",
+      connection: "keep-alive",
+    },
+  });
+}
+
+async function* framesOf(
+  feed: AsyncIterable<FeedItem>,
+  onOver: () => void,
+): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  try {
+    for await (const item of feed) yield encoder.encode(frameOf(item));
+  } finally {
+    onOver();
+  }
+}
+
+function frameOf(item: FeedItem): string {
+  switch (item.kind) {
+    case "event":
+      return `id: ${item.event.id}\ndata: ${JSON.stringify(eventShape(item.event))}\n\n`;
+    case "quiet":
+      return KEEPALIVE;
+    case "done":
+      return DONE;
+  }
+}
+
+/** A job on the wire (spec 2.12). */
+function jobShape(job: JobRecord) {
+  return {
+    id: job.id,
+    object: "fine_tuning.job",
+    model: job.baseModel,
+    created_at: seconds(job.createdAtMs),
+    finished_at: job.finishedAtMs === null ? null : seconds(job.finishedAtMs),
+    status: job.status,
+    training_file: job.trainingFile,
+    validation_file: job.validationFile,
+    hyperparameters: job.hyperparameters,
+    fine_tuned_model: job.fineTunedModel,
+    estimated_finish: job.estimatedFinishMs === null ? null : seconds(job.estimatedFinishMs),
+    error: job.error,
+    trained_tokens: job.trainedTokens,
+    organization_id: job.organizationId,
+    result_files: job.resultFile === null ? [] : [job.resultFile],
+    seed: job.seed,
+    suffix: job.suffix,
+    metadata: job.metadata,
+  };
+}
+
+function eventShape(event: JobEvent) {
+  return {
+    object: "fine_tuning.job.event",
+    id: event.id,
+    created_at: seconds(event.createdAtMs),
+    level: event.level,
+    message: event.message,
+    type: event.type,
+    data: event.data,
+  };
+}
+
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}

@@ -1,0 +1,170 @@
+import { jsonResponse } from "../../http/error-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { StatedSearch } from "../../lib/vector-store.ts";
+import { fileRoutes } from "./file-routes.ts";
+import { readFilter } from "./filters.ts";
+import {
+  createStoreBody,
+  DEFAULT_RESULTS,
+  deletedStore,
+  searchBody,
+  searchPage,
+  storeList,
+  storeObject,
+  storesQuery,
+  updateStoreBody,
+} from "./schemas.ts";
+import type { RankingWeights } from "./search.ts";
+import {
+  addedFile,
+  listShape,
+  pageOf,
+  type StatedExpiry,
+  type StatedFile,
+  searchShape,
+  storeShape,
+} from "./shapes.ts";
+import type { VectorStores } from "./vector-stores.ts";
+
+const reading: Access = { kind: "storage", scope: "files:read" };
+const writing: Access = { kind: "storage", scope: "files:write" };
+const tag = "Vector stores";
+const STORES = "/v1/vector_stores";
+
+/** Vector stores, in the shapes of OpenAI's. */
+export function vectorStoreRoutes(stores: VectorStores): RouteDefinition[] {
+  return [...storeRoutes(stores), searchRoute(stores), ...fileRoutes(stores)];
+}
+
+interface CreateBody {
+  readonly name?: string | null;
+  readonly description?: string | null;
+  readonly file_ids?: readonly string[] | null;
+  readonly chunking_strategy?: StatedFile["chunking_strategy"];
+  readonly expires_after?: StatedExpiry | null;
+  readonly metadata?: Readonly<Record<string, string>> | null;
+}
+
+function storeRoutes(stores: VectorStores): RouteDefinition[] {
+  const store = { description: "The vector store", schema: storeObject };
+  return [
+    {
+      method: "POST",
+      path: STORES,
+      tag,
+      summary: "Create a vector store",
+      access: writing,
+      body: createStoreBody,
+      responses: { 200: store },
+      handle: async (context) => jsonResponse(storeShape(await create(context, stores))),
+    },
+    {
+      method: "GET",
+      path: STORES,
+      tag,
+      summary: "List the organization's vector stores",
+      access: reading,
+      query: storesQuery,
+      responses: { 200: { description: "A page of vector stores", schema: storeList } },
+      handle: async ({ caller, query }) =>
+        jsonResponse(
+          listShape(await stores.list(caller.key.organizationId, pageOf(query)), storeShape),
+        ),
+    },
+    {
+      method: "GET",
+      path: `${STORES}/:id`,
+      tag,
+      summary: "Retrieve a vector store",
+      access: reading,
+      responses: { 200: store },
+      handle: async ({ caller, params }) =>
+        jsonResponse(storeShape(await stores.find(caller.key.organizationId, params.id!))),
+    },
+    {
+      method: "POST",
+      path: `${STORES}/:id`,
+      tag,
+      summary: "Change a vector store's name, metadata or expiry",
+      access: writing,
+      body: updateStoreBody,
+      responses: { 200: store },
+      handle: async (context) => jsonResponse(storeShape(await update(context, stores))),
+    },
+    {
+      method: "DELETE",
+      path: `${STORES}/:id`,
+      tag,
+      summary: "Delete a vector store; its files themselves stay",
+      access: writing,
+      responses: { 200: { description: "It is gone", schema: deletedStore } },
+      async handle({ caller, params: { id } }) {
+        await stores.remove(caller.key.organizationId, id!);
+        return jsonResponse({ id, object: "vector_store.deleted", deleted: true });
+      },
+    },
+  ];
+}
+
+function create({ caller, body }: RequestContext, stores: VectorStores) {
+  const stated = body as CreateBody;
+  const { chunking_strategy } = stated;
+  const files = (stated.file_ids ?? []).map((file_id) => addedFile({ file_id, chunking_strategy }));
+  const store = {
+    name: stated.name ?? null,
+    description: stated.description ?? null,
+    metadata: stated.metadata ?? null,
+    expiresAfterDays: stated.expires_after?.days ?? null,
+  };
+  return stores.create(caller, store, files);
+}
+
+function update({ caller, params, body }: RequestContext, stores: VectorStores) {
+  const { name, metadata, expires_after: expiry } = body as CreateBody;
+  return stores.update(caller.key.organizationId, params.id!, {
+    ...(name !== undefined && { name }),
+    ...(metadata !== undefined && { metadata }),
+    ...(expiry !== undefined && { expiresAfterDays: expiry?.days ?? null }),
+  });
+}
+
+interface SearchBody extends StatedSearch {
+  readonly query: string | readonly string[];
+}
+
+function searchRoute(stores: VectorStores): RouteDefinition {
+  return {
+    method: "POST",
+    path: `${STORES}/:id/search`,
+    tag,
+    summary: "Search a vector store for passages that answer a question",
+    access: reading,
+    body: searchBody,
+    responses: { 200: { description: "The passages, the best first", schema: searchPage } },
+    async handle(context) {
+      const { query, max_num_results, filters, ranking_options } = context.body as SearchBody;
+      const queries = typeof query === "string" ? [query] : query;
+      const results = await stores.search(context, context.params.id!, queries, {
+        filter: filters === undefined || filters === null ? undefined : readFilter(filters),
+        maxResults: max_num_results ?? DEFAULT_RESULTS,
+        scoreThreshold: ranking_options?.score_threshold ?? 0,
+        weights: weightsOf(ranking_options?.hybrid_search ?? undefined),
+      });
+      return jsonResponse(searchShape(queries, results));
+    },
+  };
+}
+
+/** Throws 400. */
+function weightsOf(
+  stated: { readonly embedding_weight: number; readonly text_weight: number } | undefined,
+): RankingWeights {
+  const weights = { embedding: stated?.embedding_weight ?? 1, text: stated?.text_weight ?? 1 };
+  if (weights.embedding + weights.text > 0) return weights;
+  throw new GatewayError(
+    "invalid_body",
+    'Request body field "ranking_options.hybrid_search": one of the weights must be above 0.',
+    { param: "ranking_options.hybrid_search" },
+  );
+}

@@ -1,0 +1,131 @@
+import type { Database } from "../../../db/client.ts";
+import {
+  type ChunkPlace,
+  type FoundChunk,
+  findByWords,
+  readFoundChunks,
+  type SearchScope,
+} from "../../../db/queries/vector-store-search.ts";
+import { findBySigns } from "../../../db/queries/vector-store-vectors.ts";
+import { noteStoresUsed } from "../../../db/queries/vector-stores.ts";
+import type { AttributeFilter } from "../../lib/vector-store.ts";
+import { nearness, quantised } from "./quantised-vector.ts";
+import { searchWords } from "../../documents/search-words.ts";
+
+export interface SearchOptions {
+  readonly filter: AttributeFilter | undefined;
+  readonly maxResults: number;
+  /** 0 to 1; results below it are left out. */
+  readonly scoreThreshold: number;
+  /** How much each ranking counts where there are both; not both are 0. */
+  readonly weights: RankingWeights;
+}
+
+export interface RankingWeights {
+  readonly embedding: number;
+  readonly text: number;
+}
+
+/** Questions as a model embeds them, in their order. */
+export interface EmbeddedQuestions {
+  readonly model: string;
+  readonly embeddings: readonly ArrayLike<number>[];
+}
+
+export interface SearchResult extends FoundChunk {
+  /** 0 to 1: 1 is first in every ranking. */
+  readonly score: number;
+}
+
+/** Chunks that one ranking contributes. */
+const RANKED_CHUNKS = 100;
+/** Chunks, the nearest by the signs of their embeddings, of which the embeddings themselves are compared. */
+const COMPARED_CHUNKS = 400;
+
+/** Chunks, the best first. */
+interface Ranking {
+  readonly weight: number;
+  readonly places: readonly ChunkPlace[];
+}
+
+/**
+ * Searches stores of an organization; stores that it does not have, or that have expired, hold nothing. Several
+ * queries are fused like rankings of one.
+ *
+ * @param embedded undefined: by words alone
+ */
+export async function searchVectorStores(
+  sql: Database,
+  scope: SearchScope,
+  queries: readonly string[],
+  { maxResults, scoreThreshold, weights }: SearchOptions,
+  embedded: EmbeddedQuestions | undefined,
+): Promise<SearchResult[]> {
+  const { organizationId, vectorStoreIds } = scope;
+  const rankings: Ranking[] = [];
+  for (const [n, query] of queries.entries()) {
+    const embedding = embedded?.embeddings[n];
+    if (embedding === undefined || weights.text > 0) {
+      const places = await findByWords(sql, scope, searchWords(query), RANKED_CHUNKS);
+      rankings.push({ places, weight: embedding === undefined ? 1 : weights.text });
+    }
+    if (embedding !== undefined) {
+      const places = await findNearest(sql, scope, embedded!.model, embedding);
+      rankings.push({ places, weight: weights.embedding });
+    }
+  }
+  const best = fuseRankings(rankings)
+    .filter(({ score }) => score >= scoreThreshold)
+    .slice(0, maxResults);
+  await noteStoresUsed(sql, vectorStoreIds);
+  const found = await readFoundChunks(sql, organizationId, best);
+  const byPlace = new Map(found.map((chunk) => [nameOf(chunk), chunk]));
+  return best.flatMap((place) => {
+    const chunk = byPlace.get(nameOf(place));
+    return chunk === undefined ? [] : { ...chunk, score: place.score };
+  });
+}
+
+/** Chunks whose embeddings are nearest to that of the question: found by signs, put in order by bytes. */
+async function findNearest(
+  sql: Database,
+  scope: SearchScope,
+  model: string,
+  embedding: ArrayLike<number>,
+): Promise<ChunkPlace[]> {
+  const { signs } = quantised(embedding);
+  const near = await findBySigns(sql, scope, model, signs, COMPARED_CHUNKS);
+  return near
+    .map((chunk) => ({ chunk, nearness: nearness(embedding, chunk) }))
+    .sort((a, b) => b.nearness - a.nearness || inOrder(a.chunk, b.chunk))
+    .slice(0, RANKED_CHUNKS)
+    .map(({ chunk: { file, position } }) => ({ file, position }));
+}
+
+function inOrder(a: ChunkPlace, b: ChunkPlace): number {
+  return a.file === b.file ? a.position - b.position : a.file < b.file ? -1 : 1;
+}
+
+/** How slowly a rank loses weight (Cormack, Clarke and Büttcher, 2009). */
+const RANK_OFFSET = 60;
+
+/** Reciprocal rank fusion, the best first; 1 is the score of what is first in every ranking. */
+export function fuseRankings(rankings: readonly Ranking[]): (ChunkPlace & { score: number })[] {
+  const fused = new Map<string, ChunkPlace & { score: number }>();
+  const weights = rankings.reduce((sum, { weight }) => sum + weight, 0);
+  for (const { places, weight } of rankings) {
+    const ofFirst = ((RANK_OFFSET + 1) * weight) / weights;
+    for (const [at, place] of places.entries()) {
+      const name = nameOf(place);
+      const score = (fused.get(name)?.score ?? 0) + ofFirst / (RANK_OFFSET + 1 + at);
+      fused.set(name, { ...place, score });
+    }
+  }
+  return [...fused.values()]
+    .map((entry) => ({ ...entry, score: Math.min(1, entry.score) }))
+    .sort((a, b) => b.score - a.score || inOrder(a, b));
+}
+
+function nameOf({ file, position }: ChunkPlace): string {
+  return `${file}/${position}`;
+}

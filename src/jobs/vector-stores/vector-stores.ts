@@ -1,0 +1,347 @@
+import type { Database, DatabaseTransaction } from "../../../db/client.ts";
+import {
+  type AddedFile,
+  type Addition,
+  AdditionRefused,
+  addStoreFiles,
+  cancelStoreBatch,
+  findStoreBatch,
+  findStoreFile,
+  insertStoreBatch,
+  listStoreFiles,
+  removeStoreFile,
+  type StoreBatch,
+  type StoreFileListing,
+  updateAttributes,
+} from "../../../db/queries/vector-store-files.ts";
+import { readChunkTexts } from "../../../db/queries/vector-store-indexing.ts";
+import type { SearchScope } from "../../../db/queries/vector-store-search.ts";
+import { hasVectors } from "../../../db/queries/vector-store-vectors.ts";
+import {
+  deleteVectorStore,
+  findVectorStores,
+  insertVectorStore,
+  listVectorStores,
+  type NewVectorStore,
+  type StoreChange,
+  updateVectorStore,
+} from "../../../db/queries/vector-stores.ts";
+import type { Caller } from "../../inference/call/admission.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
+import { FairSemaphore } from "../../lib/fair-share.ts";
+import { newId } from "../../lib/ids.ts";
+import type {
+  Attributes,
+  Listed,
+  ListPage,
+  VectorStore,
+  VectorStoreFile,
+} from "../../lib/vector-store.ts";
+import type { Searcher, TextEmbedding } from "./embedding.ts";
+import {
+  type EmbeddedQuestions,
+  type SearchOptions,
+  type SearchResult,
+  searchVectorStores,
+} from "./search.ts";
+
+const MAX_STORES = 1_000;
+export const MAX_FILES_OF_STORE = 10_000;
+/** Searches hold connections that all requests share, some for seconds. */
+const SEARCHES_AT_A_TIME = 4;
+const SEARCHES_AT_A_TIME_OF_ONE = 2;
+const MAX_WAITING_SEARCHES = 1_024;
+
+const STORE_ID = /^vs_[0-9a-f]{32}$/;
+const FILE_ID = /^file_[0-9a-f]{32}$/;
+const BATCH_ID = /^vsfb_[0-9a-f]{32}$/;
+
+type Payer = Pick<Addition, "organizationId" | "keyId" | "embeddingModel">;
+
+interface VectorStoreDependencies {
+  readonly sql: Database;
+  /** What embeds chunks and questions; undefined: texts are found by their words alone. */
+  readonly embeddingModel: string | undefined;
+  /** Once calls can be made. */
+  readonly embedding: Promise<TextEmbedding>;
+}
+
+/** Bounds the searches that run. */
+export function createSearchSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: SEARCHES_AT_A_TIME,
+    mostOfOne: SEARCHES_AT_A_TIME_OF_ONE,
+    maxWaiting: MAX_WAITING_SEARCHES,
+    refusal: () => overloaded("Too many searches of vector stores are waiting."),
+  });
+}
+
+/** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
+export class VectorStores {
+  readonly #sql: Database;
+  readonly #dependencies: VectorStoreDependencies;
+  readonly #searches = createSearchSemaphore();
+
+  constructor(dependencies: VectorStoreDependencies) {
+    this.#sql = dependencies.sql;
+    this.#dependencies = dependencies;
+  }
+
+  /** Throws 400, 403, 404. */
+  async create(
+    caller: Caller,
+    store: Omit<NewVectorStore, "id" | "organizationId">,
+    files: readonly AddedFile[],
+  ): Promise<VectorStore> {
+    const { organizationId } = caller.key;
+    const payer = await this.#payer(caller);
+    const id = newId("vs");
+    await this.#sql.begin(async (transaction) => {
+      const created = { ...store, id, organizationId };
+      if (!(await insertVectorStore(transaction, created, MAX_STORES))) {
+        throw quotaExceeded(`${MAX_STORES} vector stores`);
+      }
+      if (files.length > 0) await this.#add(transaction, payer, id, null, files);
+    });
+    return this.find(organizationId, id);
+  }
+
+  /** Throws 404. */
+  async find(organizationId: string, id: string): Promise<VectorStore> {
+    if (!STORE_ID.test(id)) throw noStore();
+    const [store] = await findVectorStores(this.#sql, organizationId, [id]);
+    return store ?? Promise.reject(noStore());
+  }
+
+  list(organizationId: string, page: ListPage): Promise<Listed<VectorStore>> {
+    return listVectorStores(this.#sql, organizationId, page);
+  }
+
+  /** Throws 404, and 400 where it has expired. */
+  async update(organizationId: string, id: string, change: StoreChange): Promise<VectorStore> {
+    await this.#findCurrent(organizationId, id);
+    if (!(await updateVectorStore(this.#sql, organizationId, id, change))) throw noStore();
+    return this.find(organizationId, id);
+  }
+
+  /** Throws 404. */
+  async remove(organizationId: string, id: string): Promise<void> {
+    if (!STORE_ID.test(id)) throw noStore();
+    const isDeleted = await this.#sql.begin((transaction) =>
+      deleteVectorStore(transaction, organizationId, id),
+    );
+    if (!isDeleted) throw noStore();
+  }
+
+  /** Throws 400, 403, 404. */
+  async addFile(caller: Caller, storeId: string, file: AddedFile): Promise<VectorStoreFile> {
+    if (!STORE_ID.test(storeId)) throw noStore();
+    const payer = await this.#payer(caller);
+    await this.#sql.begin((transaction) => this.#add(transaction, payer, storeId, null, [file]));
+    return this.findFile(caller.key.organizationId, storeId, file.fileId);
+  }
+
+  /** Throws 404. */
+  async findFile(
+    organizationId: string,
+    storeId: string,
+    fileId: string,
+  ): Promise<VectorStoreFile> {
+    await this.find(organizationId, storeId);
+    if (!FILE_ID.test(fileId)) throw noFile();
+    const file = await findStoreFile(this.#sql, organizationId, storeId, fileId);
+    return file ?? Promise.reject(noFile());
+  }
+
+  /** Throws 404. */
+  async listFiles(listing: StoreFileListing): Promise<Listed<VectorStoreFile>> {
+    const { organizationId, vectorStoreId, batchId } = listing;
+    await this.find(organizationId, vectorStoreId);
+    if (batchId !== undefined) await this.findBatch(organizationId, vectorStoreId, batchId);
+    return listStoreFiles(this.#sql, listing);
+  }
+
+  /** Throws 404. */
+  async setAttributes(
+    organizationId: string,
+    storeId: string,
+    fileId: string,
+    attributes: Attributes,
+  ): Promise<VectorStoreFile> {
+    await this.findFile(organizationId, storeId, fileId);
+    const changed = await updateAttributes(this.#sql, organizationId, storeId, fileId, attributes);
+    return changed ?? Promise.reject(noFile());
+  }
+
+  /** Throws 404. */
+  async removeFile(organizationId: string, storeId: string, fileId: string): Promise<void> {
+    await this.findFile(organizationId, storeId, fileId);
+    const isRemoved = await this.#sql.begin((transaction) =>
+      removeStoreFile(transaction, organizationId, storeId, fileId),
+    );
+    if (!isRemoved) throw noFile();
+  }
+
+  /** Texts of a file's chunks from a position on, at most `limit`. Throws 404. */
+  async readContent(
+    organizationId: string,
+    storeId: string,
+    fileId: string,
+    { position, limit }: { readonly position: number; readonly limit: number },
+  ): Promise<{ texts: string[]; hasMore: boolean }> {
+    const { id } = await this.findFile(organizationId, storeId, fileId);
+    const texts = await readChunkTexts(this.#sql, id, position, limit + 1);
+    return { texts: texts.slice(0, limit), hasMore: texts.length > limit };
+  }
+
+  /** Throws 400, 403, 404. */
+  async addBatch(
+    caller: Caller,
+    storeId: string,
+    files: readonly AddedFile[],
+  ): Promise<StoreBatch> {
+    if (!STORE_ID.test(storeId)) throw noStore();
+    const { organizationId } = caller.key;
+    const payer = await this.#payer(caller);
+    const id = newId("vsfb");
+    await this.#sql.begin(async (transaction) => {
+      await this.#add(transaction, payer, storeId, id, files);
+      await insertStoreBatch(transaction, { id, organizationId, vectorStoreId: storeId });
+    });
+    return this.findBatch(organizationId, storeId, id);
+  }
+
+  /** Throws 404. */
+  async findBatch(organizationId: string, storeId: string, id: string): Promise<StoreBatch> {
+    await this.find(organizationId, storeId);
+    if (!BATCH_ID.test(id)) throw noBatch();
+    const batch = await findStoreBatch(this.#sql, organizationId, storeId, id);
+    return batch ?? Promise.reject(noBatch());
+  }
+
+  /** Files of it that are indexed already stay. Throws 404. */
+  async cancelBatch(organizationId: string, storeId: string, id: string): Promise<StoreBatch> {
+    await this.findBatch(organizationId, storeId, id);
+    await this.#sql.begin((transaction) => cancelStoreBatch(transaction, id));
+    return this.findBatch(organizationId, storeId, id);
+  }
+
+  /** Throws 404, and 400 where the store has expired; and what the paid call throws where the questions are embedded. */
+  async search(
+    searcher: Searcher,
+    storeId: string,
+    queries: readonly string[],
+    options: SearchOptions,
+  ): Promise<SearchResult[]> {
+    await this.assertSearchable(searcher.caller.key.organizationId, [storeId]);
+    return this.searchAll(searcher, [storeId], queries, options);
+  }
+
+  /** Throws 404, and 400 where a store has expired. */
+  async assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void> {
+    await Promise.all(storeIds.map((id) => this.#findCurrent(organizationId, id)));
+  }
+
+  /** Searches several stores as one; those that are not there, or have expired, hold nothing. Throws as `search`. */
+  async searchAll(
+    searcher: Searcher,
+    vectorStoreIds: readonly string[],
+    queries: readonly string[],
+    options: SearchOptions,
+  ): Promise<SearchResult[]> {
+    const { organizationId } = searcher.caller.key;
+    const scope = { organizationId, vectorStoreIds, filter: options.filter };
+    const embedded =
+      options.weights.embedding > 0 ? await this.#embed(searcher, scope, queries) : undefined;
+    const search = () => searchVectorStores(this.#sql, scope, queries, options, embedded);
+    return this.#searches.run(organizationId, search, searcher.request.signal);
+  }
+
+  /** Undefined where nothing that could be found is embedded, or the key may not call the model. */
+  async #embed(
+    searcher: Searcher,
+    scope: SearchScope,
+    queries: readonly string[],
+  ): Promise<EmbeddedQuestions | undefined> {
+    const { embeddingModel: model } = await this.#payer(searcher.caller);
+    if (model === null || !(await hasVectors(this.#sql, scope, model))) return undefined;
+    const embedding = await this.#dependencies.embedding;
+    return { model, embeddings: await embedding.ofQuestions(searcher, model, queries) };
+  }
+
+  /** A key that may not call the model adds and finds texts by their words alone. */
+  async #payer(caller: Caller): Promise<Payer> {
+    const { embeddingModel } = this.#dependencies;
+    const { id: keyId, organizationId } = caller.key;
+    const isEmbedded =
+      embeddingModel !== undefined &&
+      (await (await this.#dependencies.embedding).mayUse(caller, embeddingModel));
+    return { organizationId, keyId, embeddingModel: isEmbedded ? embeddingModel : null };
+  }
+
+  async #findCurrent(organizationId: string, id: string): Promise<VectorStore> {
+    const store = await this.find(organizationId, id);
+    if (store.isExpired) throw expired();
+    return store;
+  }
+
+  async #add(
+    sql: DatabaseTransaction,
+    payer: Payer,
+    vectorStoreId: string,
+    batchId: string | null,
+    files: readonly AddedFile[],
+  ): Promise<void> {
+    const bad = files.find(({ fileId }) => !FILE_ID.test(fileId));
+    if (bad !== undefined) throw noSuchFile(bad.fileId);
+    const byId = new Map(files.map((file) => [file.fileId, file]));
+    const addition = { ...payer, vectorStoreId, batchId, files: [...byId.values()] };
+    try {
+      await addStoreFiles(sql, { ...addition, maxFiles: MAX_FILES_OF_STORE });
+    } catch (error) {
+      throw error instanceof AdditionRefused ? asCallerError(error) : error;
+    }
+  }
+}
+
+function asCallerError({ reason, fileId = "" }: AdditionRefused): GatewayError {
+  switch (reason) {
+    case "no_store":
+      return noStore();
+    case "expired":
+      return expired();
+    case "full":
+      return quotaExceeded(`${MAX_FILES_OF_STORE} files in a vector store`);
+    case "no_file":
+      return noSuchFile(fileId);
+    case "not_processed":
+      return new GatewayError("invalid_body", `The file ${fileId} is not processed.`, {
+        param: "file_id",
+      });
+  }
+}
+
+function noStore(): GatewayError {
+  return new GatewayError("vector_store_not_found", "There is no such vector store.");
+}
+
+function noBatch(): GatewayError {
+  return new GatewayError("vector_store_batch_not_found", "There is no such file batch.");
+}
+
+function noFile(): GatewayError {
+  return new GatewayError("file_not_found", "There is no such file in the vector store.");
+}
+
+function noSuchFile(fileId: string): GatewayError {
+  const shown = JSON.stringify(fileId.slice(0, 100));
+  return new GatewayError("file_not_found", `There is no file ${shown}.`, { param: "file_id" });
+}
+
+function expired(): GatewayError {
+  return new GatewayError("vector_store_expired", "The vector store has expired.");
+}
+
+function quotaExceeded(what: string): GatewayError {
+  return new GatewayError("quota_exceeded", `An organization may have at most ${what}.`);
+}

@@ -1,0 +1,321 @@
+import { existsSync, mkdtempSync, rmdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Redis } from "ioredis";
+import type { Database } from "../../../../db/client.ts";
+import { findPostgresBinaries } from "../../../../db/embedded/folders.ts";
+import { readMigrationState } from "../../../../db/migrate.ts";
+import { lastHeartbeat, readServerVersion } from "../../../../db/queries/database-server.ts";
+import { readFileFolderId } from "../../../../db/queries/files.ts";
+import { HALF_RESTORED, isHalfRestored } from "../../../../db/queries/restore-mark.ts";
+import { maskUrl } from "../../../platform/config/config-error.ts";
+import type { GatewayConfig } from "../../../platform/config.ts";
+import { systemClock } from "../../../lib/clock.ts";
+import { newId } from "../../../lib/ids.ts";
+import { examineKeyring, isSealed } from "../../../platform/master-key/master-key.ts";
+import { baseUrl } from "../../start/first-keys.ts";
+import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
+import { freePort } from "../../start/port.ts";
+import { readFolderMark, wrongFolder } from "../../../platform/storage/folder-mark.ts";
+import type { FileStorage } from "../../../platform/storage/interface.ts";
+import { S3Storage } from "../../../platform/storage/s3.ts";
+import { type DatabaseSettings, within, withServer } from "../operator-database.ts";
+
+/** One thing that was looked at. Only what is wrong keeps the gateway from doing its work. */
+export interface Finding {
+  readonly name: string;
+  readonly state: "ok" | "warning" | "wrong";
+  readonly detail: string;
+}
+
+export function ok(name: string, detail: string): Finding {
+  return { name, state: "ok", detail };
+}
+
+export function wrong(name: string, reason: unknown): Finding {
+  const detail = reason instanceof Error ? reason.message : String(reason);
+  return { name, state: "wrong", detail };
+}
+
+export function warning(name: string, detail: string): Finding {
+  return { name, state: "warning", detail };
+}
+
+const REDIS_CHECK = "redis";
+const REDIS_TIMEOUT_MS = 2_000;
+/** Scripts that see the time and write need the replication of effects, which older versions lack. */
+const OLDEST_MAJOR = 5;
+
+/** Whether Redis answers, takes writes, and keeps them, if one is configured. */
+export async function checkRedis(redisUrl: string | undefined): Promise<Finding[]> {
+  if (redisUrl === undefined) return [];
+  const address = maskUrl(redisUrl);
+  const redis = new Redis(redisUrl, {
+    lazyConnect: true,
+    connectTimeout: REDIS_TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  });
+  let reason: Error | undefined;
+  redis.on("error", (error: Error) => {
+    reason = error;
+  });
+  try {
+    await within(REDIS_TIMEOUT_MS, redis.connect());
+    const findings = await within(REDIS_TIMEOUT_MS, examineServer(redis, address));
+    // A number of a database that the server does not have does not keep the driver from going on.
+    if (reason !== undefined) throw reason;
+    return findings;
+  } catch (error) {
+    return [wrong(REDIS_CHECK, `${address}: ${(reason ?? (error as Error)).message}`)];
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function examineServer(redis: Redis, address: string): Promise<Finding[]> {
+  const info = readInfo(await redis.info());
+  const version = info.get("redis_version") ?? "of an unknown version";
+  if (Number.parseInt(version, 10) < OLDEST_MAJOR) {
+    return [
+      wrong(REDIS_CHECK, `${address} is Redis ${version}; ${OLDEST_MAJOR} or later is needed`),
+    ];
+  }
+  if (info.get("role") === "slave") {
+    return [wrong(REDIS_CHECK, `${address} is a replica, which takes no writes: name the primary`)];
+  }
+  return [ok(REDIS_CHECK, `${address}, Redis ${version}`), ...evictionFinding(info)];
+}
+
+/** Counters that are evicted admit too much until that is noticed. */
+function evictionFinding(info: ReadonlyMap<string, string>): Finding[] {
+  const policy = info.get("maxmemory_policy");
+  if (policy === undefined || policy === "noeviction" || info.get("maxmemory") === "0") return [];
+  const detail = `maxmemory-policy is ${policy}: a full Redis forgets rate limits; set noeviction`;
+  return [{ name: REDIS_CHECK, state: "warning", detail }];
+}
+
+function readInfo(text: string): Map<string, string> {
+  const fields = new Map<string, string>();
+  for (const line of text.split("\r\n")) {
+    const colon = line.indexOf(":");
+    if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1));
+  }
+  return fields;
+}
+
+const STORAGE_CHECK = "file storage";
+const STORAGE_TIMEOUT_MS = 5_000;
+
+/** Whether the bucket takes an object, gives it back, and lets it be removed, where one is configured. */
+export async function checkFileStorage({ s3 }: Pick<GatewayConfig, "s3">): Promise<Finding[]> {
+  if (s3 === undefined) return [];
+  try {
+    await within(STORAGE_TIMEOUT_MS, tryOut(new S3Storage(s3, systemClock)));
+    return [ok(STORAGE_CHECK, `bucket ${s3.bucket} takes, gives and removes`)];
+  } catch (error) {
+    return [wrong(STORAGE_CHECK, `bucket ${s3.bucket}: ${(error as Error).message}`)];
+  }
+}
+
+async function tryOut(storage: FileStorage): Promise<void> {
+  const key = newId("obj");
+  const writer = storage.write(key);
+  await writer.write(new TextEncoder().encode(key));
+  await writer.finish();
+  const read = await new Response(await storage.read(key)).text();
+  // Looks for unfinished uploads too, for which credentials often lack the right.
+  await storage.remove(key);
+  if (read !== key) throw new Error("what was read is not what was written");
+}
+
+const FILES_CHECK = "file storage";
+
+/** Whether the folder for stored files is the one in which the database's files lie. Changes nothing. */
+export async function checkFileFolder(sql: Database, root: string): Promise<Finding> {
+  try {
+    const known = await readFileFolderId(sql);
+    if (known === undefined) return ok(FILES_CHECK, `${root}, from the first file on`);
+    const mark = await readFolderMark(root);
+    return mark === known
+      ? ok(FILES_CHECK, root)
+      : wrong(FILES_CHECK, wrongFolder(root, mark, known));
+  } catch (error) {
+    return wrong(FILES_CHECK, error);
+  }
+}
+
+const PORT_CHECK = "port";
+const ANSWER_TIMEOUT_MS = 1_000;
+
+/**
+ * Whether the gateway could listen.
+ * @param isRunning a gateway runs on the database, and may be the one that has the port
+ */
+export async function checkPort(config: GatewayConfig, isRunning: boolean): Promise<Finding> {
+  const { host, port } = config;
+  try {
+    freePort(config);
+    return ok(PORT_CHECK, port === 0 ? `a free one on ${host}` : `${port} is free on ${host}`);
+  } catch (error) {
+    const isOurs = isRunning && port !== 0 && (await answersAsGateway(config));
+    return isOurs
+      ? ok(PORT_CHECK, `the gateway that runs listens on ${port}`)
+      : wrong(PORT_CHECK, error);
+  }
+}
+
+async function answersAsGateway(config: GatewayConfig): Promise<boolean> {
+  try {
+    const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+    const response = await fetch(`${baseUrl(config)}/healthz`, { signal, redirect: "manual" });
+    return response.ok && response.headers.has("x-gateway-request-id");
+  } catch {
+    return false;
+  }
+}
+
+const DATABASE_CHECK = "database";
+
+/** What else is looked at in a database of the current schema. */
+type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
+
+/**
+ * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
+ * embedded one that does not run is started for the time being, but never made.
+ * @param filesFolder where stored files would lie; undefined where they lie elsewhere
+ */
+export async function checkDatabase(
+  settings: DatabaseSettings,
+  log: (message: string) => void,
+  lookFurther: FurtherLook = async () => [],
+): Promise<Finding[]> {
+  const { databaseUrl, dataDir } = settings;
+  const address = databaseUrl === undefined ? "embedded" : maskUrl(databaseUrl);
+  try {
+    if (databaseUrl === undefined && !existsSync(join(dataDir, "postgres", "PG_VERSION"))) {
+      const { majorVersion } = findPostgresBinaries();
+      return [ok(DATABASE_CHECK, `embedded Postgres ${majorVersion}, made at the first start`)];
+    }
+    return await withServer(settings, log, (sql) => look(sql, address, lookFurther));
+  } catch (error) {
+    return [wrong(DATABASE_CHECK, `${address}: ${(error as Error).message}`)];
+  }
+}
+
+async function look(sql: Database, address: string, lookFurther: FurtherLook): Promise<Finding[]> {
+  const version = await readServerVersion(sql);
+  const found = ok(DATABASE_CHECK, `${address}, Postgres ${version.text}`);
+  return [found, ...(await lookAtSchema(sql, lookFurther))];
+}
+
+async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
+  if (await isHalfRestored(sql)) return [wrong("restore", HALF_RESTORED)];
+  const { pending, isNewer } = await readMigrationState(sql);
+  if (pending.length > 0) {
+    const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
+    return [wrong("migrations", detail)];
+  }
+  const migrations: Finding = isNewer
+    ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
+    : ok("migrations", "up to date");
+  return [migrations, await lookForGateway(sql), ...(await lookFurther(sql))];
+}
+
+/** Longer than two heartbeats of a gateway, which come every 500 ms. */
+const LISTENING_MS = 1_500;
+const POLL_MS = 100;
+
+export const GATEWAY_RUNS = "one runs on this database";
+
+/**
+ * A gateway that was killed leaves a row that calls it alive until another one declares it dead, and whose
+ * last heartbeat may be a moment old: only a heartbeat that comes while we listen proves that it runs.
+ */
+async function lookForGateway(sql: Database): Promise<Finding> {
+  const name = "gateway";
+  const first = await lastHeartbeat(sql);
+  if (first === undefined) return ok(name, "none runs");
+  const deadlineMs = performance.now() + LISTENING_MS;
+  while (performance.now() < deadlineMs) {
+    await Bun.sleep(POLL_MS);
+    const next = await lastHeartbeat(sql);
+    if (next !== undefined && next.at !== first.at) return ok(name, GATEWAY_RUNS);
+  }
+  const seconds = Math.round(first.secondsAgo);
+  return warning(
+    name,
+    `none runs; the last one ended without a stop, ${seconds} s ago, and the next start settles what it left`,
+  );
+}
+
+const FOLDER_CHECK = "data folder";
+
+/** Whether the data folder can be written to, or made. Leaves nothing behind. */
+export function checkDataFolder(dataDir: string): Finding {
+  try {
+    const isThere = existsSync(dataDir);
+    if (isThere && !statSync(dataDir).isDirectory())
+      return wrong(FOLDER_CHECK, `${dataDir} is no folder`);
+    const folder = isThere ? dataDir : nearestFolder(dataDir);
+    rmdirSync(mkdtempSync(join(folder, ".doctor-")));
+    return ok(
+      FOLDER_CHECK,
+      isThere ? `${dataDir} can be written to` : `${dataDir}, made at the first start`,
+    );
+  } catch (error) {
+    return wrong(
+      FOLDER_CHECK,
+      `${dataDir} cannot be written to (${(error as { code?: string }).code})`,
+    );
+  }
+}
+
+function nearestFolder(path: string): string {
+  const parent = dirname(path);
+  return existsSync(parent) || parent === path ? parent : nearestFolder(parent);
+}
+
+const MASTER_KEY_CHECK = "master key";
+const SEALED_NAME = "sealed values";
+
+/** Whether there is a key to encrypt with, kept from others. Makes none. */
+export function checkMasterKey(config: GatewayConfig): Finding {
+  if (config.masterKey !== undefined) return ok(MASTER_KEY_CHECK, "from GATEWAY_MASTER_KEY");
+  const { path, nextPath } = new MasterKeyFiles(config.dataDir);
+  try {
+    if (knownMasterKeys(config) === undefined)
+      return ok(MASTER_KEY_CHECK, "made at the first start");
+    const open = [path, nextPath].find((one) => existsSync(one) && !isPrivate(one));
+    if (open === undefined) return ok(MASTER_KEY_CHECK, path);
+    return {
+      name: MASTER_KEY_CHECK,
+      state: "warning",
+      detail: `${open} can be read by others: chmod 600`,
+    };
+  } catch (error) {
+    return wrong(MASTER_KEY_CHECK, error);
+  }
+}
+
+/** Whether the key is the one that the database is sealed with. Writes nothing down. */
+export async function checkSealedValues(sql: Database, config: GatewayConfig): Promise<Finding> {
+  try {
+    const keys = knownMasterKeys(config);
+    if (keys === undefined) {
+      if (!(await isSealed(sql))) return ok(SEALED_NAME, "none yet");
+      const { path } = new MasterKeyFiles(config.dataDir);
+      return wrong(SEALED_NAME, `${path} is missing, which opens them: restore it from a backup`);
+    }
+    const opened = await examineKeyring(sql, keys);
+    if (opened === undefined) return ok(SEALED_NAME, "none yet");
+    if (!opened.isBeingReplaced) return ok(SEALED_NAME, "the master key opens them");
+    const detail = "the master key is being replaced: bun run cli master-key rotate";
+    return { name: SEALED_NAME, state: "warning", detail };
+  } catch (error) {
+    return wrong(SEALED_NAME, error);
+  }
+}
+
+function isPrivate(path: string): boolean {
+  return process.platform === "win32" || (statSync(path).mode & 0o077) === 0;
+}

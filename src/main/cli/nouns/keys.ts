@@ -1,0 +1,301 @@
+import { type Database, sqlState } from "../../../../db/client.ts";
+import {
+  deleteKeyEffect,
+  insertKeyEffect,
+  listKeys,
+  lockKey,
+  TooManyKeysError,
+} from "../../../../db/queries/api-keys.ts";
+import {
+  listOperatorKeys,
+  type OperatorKey,
+  revokeOperatorKey,
+} from "../../../../db/queries/operator-keys.ts";
+import { keyCreated } from "../../../lib/events/key-created.ts";
+import { keyDeleted } from "../../../lib/events/key-deleted.ts";
+import { limitForSecretKeys, newKey } from "../../../accounts/keys/api-keys.ts";
+import { createdKeyShape, keyItemShape } from "../../../accounts/keys/routes.ts";
+import { type ApiKeyKind, generateApiKey } from "../../../lib/api-key-format.ts";
+import {
+  ALL_SCOPES,
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  areAllScopes,
+  type KeyKind,
+  MAX_RATE_LIMIT,
+} from "../../../lib/api-key-record.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { newId } from "../../../lib/ids.ts";
+import { isoTime, utcDay, utcMonth } from "../../../lib/utc-time.ts";
+import { addOperatorKey } from "../../../accounts/organizations/organizations.ts";
+import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
+import { type Command, type CommandInput, UsageError } from "../command.ts";
+import { withDatabase } from "../operator-database.ts";
+import {
+  createdKeyText,
+  createdOperatorKeyText,
+  keyTable,
+  moreLine,
+  operatorKeyTable,
+} from "../print.ts";
+import {
+  PAGE_OPTIONS,
+  readChoice,
+  readFutureTime,
+  readLimitNano,
+  readModels,
+  readName,
+  readPage,
+  readScopes,
+  readWholeNumber,
+} from "../read-options.ts";
+
+const KINDS: readonly ApiKeyKind[] = ["secret", "management", "operator"];
+const KIND_OPTION = { value: "KIND", meaning: `${KINDS.join(", ")}; secret if not said` };
+const ORGANIZATION_OPTION = {
+  value: "ID",
+  meaning: "the organization; not needed where there is only one",
+};
+
+/** What a key of an organization can have and an operator key cannot. */
+const SETTING_OPTIONS = {
+  org: ORGANIZATION_OPTION,
+  scopes: { value: "A,B", meaning: "what it may do; everything if not said" },
+  "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
+  "rate-limit-tpm": { value: "N", meaning: "tokens a minute" },
+  "daily-budget-usd": { value: "X", meaning: "what it may spend in a UTC day" },
+  "monthly-budget-usd": { value: "X", meaning: "what it may spend in a UTC month" },
+  "budget-includes-byok": {
+    value: "BOOL",
+    meaning: "true: budgets count calls with the organization's own provider keys too",
+  },
+  models: { value: "A,B", meaning: "the only models it may use" },
+  "expires-at": { value: "TIME", meaning: "when it ends, in ISO 8601" },
+} as const;
+
+const create: Command = {
+  noun: "keys",
+  verb: "create",
+  summary: "Creates a key and shows it this once.",
+  options: {
+    name: {
+      value: "NAME",
+      meaning: "what it is called; unique in its organization",
+      isRequired: true,
+    },
+    kind: KIND_OPTION,
+    ...SETTING_OPTIONS,
+  },
+  run: ({ options }, context) => {
+    const name = readName("name", options.name!);
+    const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
+    if (kind === "operator") return createOperatorKey(name, options, context);
+    const settings = { name, ...readSettings(options, context.nowMs()) };
+    const limit = limitForSecretKeys(kind, settings);
+    if (limit !== undefined) {
+      throw new UsageError(`a management key takes no ${limit}: limits apply to secret keys only`);
+    }
+    return withDatabase(context, async (sql) => {
+      const organizationId = await organizationIdOf(sql, options.org);
+      const { record, secret } = await addKey(
+        sql,
+        { organizationId, kind, settings },
+        context.nowMs(),
+      );
+      return { data: createdKeyShape(record, secret), text: createdKeyText(record, secret) };
+    });
+  },
+};
+
+function readSettings(options: CommandInput["options"], nowMs: number) {
+  return {
+    scopes: readScopes("scopes", options.scopes),
+    rateLimitRpm: readRateLimit("rate-limit-rpm", options),
+    rateLimitTpm: readRateLimit("rate-limit-tpm", options),
+    dailyBudgetNano: readLimitNano("daily-budget-usd", options["daily-budget-usd"]) ?? null,
+    monthlyBudgetNano: readLimitNano("monthly-budget-usd", options["monthly-budget-usd"]) ?? null,
+    budgetIncludesByok:
+      readChoice("budget-includes-byok", options["budget-includes-byok"], ["true", "false"]) ===
+      "true",
+    allowedModels: readModels("models", options.models) ?? null,
+    expiresAtMs: readFutureTime("expires-at", options["expires-at"], nowMs) ?? null,
+  };
+}
+
+function readRateLimit(
+  name: "rate-limit-rpm" | "rate-limit-tpm",
+  options: CommandInput["options"],
+): number | null {
+  const limit = options[name];
+  return limit === undefined ? null : readWholeNumber(name, limit, 1, MAX_RATE_LIMIT);
+}
+
+function createOperatorKey(
+  name: string,
+  options: CommandInput["options"],
+  context: Parameters<Command["run"]>[1],
+) {
+  const foreign = Object.keys(SETTING_OPTIONS).find((option) => options[option] !== undefined);
+  if (foreign !== undefined) throw new UsageError(`an operator key takes no --${foreign}`);
+  return withDatabase(context, async (sql) => {
+    const { key, secret } = await addOperatorKey(sql, { name, nowMs: context.nowMs() });
+    const { key_prefix: _, ...shape } = operatorKeyShape(key);
+    return { data: { ...shape, key: secret }, text: createdOperatorKeyText(key, secret) };
+  });
+}
+
+function operatorKeyShape(key: OperatorKey) {
+  return {
+    id: key.id,
+    name: key.name,
+    key_prefix: key.keyPrefix,
+    kind: "operator",
+    created_at: isoTime(key.createdAtMs),
+  };
+}
+
+const list: Command = {
+  noun: "keys",
+  verb: "list",
+  summary: "Lists keys, newest first, without their secrets.",
+  options: {
+    org: ORGANIZATION_OPTION,
+    kind: {
+      value: "KIND",
+      meaning: "operator: the keys of operators, instead of an organization's",
+    },
+    ...PAGE_OPTIONS,
+  },
+  run: ({ options }, context) => {
+    const page = readPage(options);
+    if (readChoice("kind", options.kind, ["operator"] as const) === "operator") {
+      if (options.org !== undefined) throw new UsageError("operator keys belong to no --org");
+      return withDatabase(context, async (sql) => {
+        const { keys, total } = await listOperatorKeys(sql, page);
+        return {
+          data: { data: keys.map(operatorKeyShape), total },
+          text: operatorKeyTable(keys) + moreLine(keys.length, page.offset, total),
+        };
+      });
+    }
+    return withDatabase(context, async (sql) => {
+      const id = await organizationIdOf(sql, options.org);
+      const { id: organizationId } = await requireOrganization(sql, id);
+      const nowMs = context.nowMs();
+      const { keys, total } = await listKeys(sql, {
+        ...page,
+        organizationId,
+        isActive: undefined,
+        day: utcDay(nowMs).start,
+        monthStart: utcMonth(nowMs).start,
+      });
+      const data = keys.map((key) => ({ ...keyItemShape(key), kind: key.record.kind }));
+      return {
+        data: { data, total },
+        text: keyTable(keys, nowMs) + moreLine(data.length, page.offset, total),
+      };
+    });
+  },
+};
+
+const revoke: Command = {
+  noun: "keys",
+  verb: "revoke",
+  summary: "Revokes a key; a running gateway refuses it within a second.",
+  options: { id: { value: "KEY_ID", meaning: "the key's id, such as key_…" } },
+  positional: "KEY_ID",
+  run: async ({ options, positional }, context) => {
+    const id = options.id ?? positional;
+    if (id === undefined) throw new UsageError("keys revoke needs --id");
+    if (options.id !== undefined && positional !== undefined) {
+      throw new UsageError("keys revoke takes one key at a time");
+    }
+    await withDatabase(context, (sql) => revokeKey(sql, id));
+    return { data: { id, deleted: true }, text: "The key is revoked.\n" };
+  },
+};
+
+const generate: Command = {
+  noun: "keys",
+  verb: "generate",
+  summary:
+    "Prints a well-formed key that belongs to nothing yet, for GATEWAY_SECRET_KEY and the like.",
+  options: { kind: KIND_OPTION },
+  run: async ({ options }) => {
+    const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
+    const { key } = generateApiKey(kind);
+    return { data: { kind, key }, text: `${key}\n` };
+  },
+};
+
+export const keyCommands: readonly Command[] = [create, list, revoke, generate];
+
+interface KeyRequest {
+  readonly organizationId: string;
+  readonly kind: KeyKind;
+  /** Without scopes: all. */
+  readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
+}
+
+const UNIQUE_VIOLATION = "23505";
+const FOREIGN_KEY_VIOLATION = "23503";
+
+/** Creates a key; its secret is shown this once. Throws name_taken, organization_not_found, quota_exceeded. */
+async function addKey(
+  sql: Database,
+  request: KeyRequest,
+  nowMs: number,
+): Promise<{ record: ApiKeyRecord; secret: string }> {
+  const { organizationId, kind } = request;
+  const { name, scopes } = request.settings;
+  const settings =
+    scopes !== undefined && areAllScopes(scopes)
+      ? { ...request.settings, scopes: ALL_SCOPES }
+      : request.settings;
+  const { key: secret } = generateApiKey(kind);
+  const record = newKey({ organizationId, kind, secret, nowMs, settings });
+  const insertion = insertKeyEffect(
+    record,
+    keyCreated.build(newId("evt"), organizationId, {
+      key_id: record.id,
+      key_name: name,
+      key_prefix: record.keyPrefix,
+    }),
+  );
+  try {
+    await sql.begin((transaction) => insertion.run(transaction));
+  } catch (error) {
+    throw refusal(error);
+  }
+  return { record, secret };
+}
+
+function refusal(error: unknown): unknown {
+  if (error instanceof TooManyKeysError) {
+    return new GatewayError(
+      "quota_exceeded",
+      `The organization has ${error.maxKeys} API keys, which is as many as it may have.`,
+    );
+  }
+  if (sqlState(error) === UNIQUE_VIOLATION) {
+    return new GatewayError("name_taken", "The organization has an API key of this name already.");
+  }
+  if (sqlState(error) === FOREIGN_KEY_VIOLATION) {
+    return new GatewayError("organization_not_found", "There is no such organization.");
+  }
+  return error;
+}
+
+/** Revokes a key; running gateways apply it at once, through the change feed. Throws key_not_found. */
+async function revokeKey(sql: Database, id: string): Promise<void> {
+  if (await revokeOperatorKey(sql, id)) return;
+  await sql.begin(async (transaction) => {
+    const key = await lockKey(transaction, id);
+    if (key === undefined) throw new GatewayError("key_not_found", "There is no such API key.");
+    const deletion = deleteKeyEffect(
+      id,
+      keyDeleted.build(newId("evt"), key.organizationId, { key_id: id, key_name: key.name }),
+    );
+    await deletion.run(transaction);
+  });
+}

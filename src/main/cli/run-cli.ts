@@ -1,0 +1,237 @@
+import { parseArgs } from "node:util";
+import { isConnectionFailure } from "../../../db/client.ts";
+import { describeFailure, isDatabaseFailure } from "../../../db/connect-failure.ts";
+import { version } from "../../../package.json";
+import { GatewayError } from "../../lib/errors.ts";
+import {
+  type Command,
+  type CommandContext,
+  type CommandInput,
+  commandName,
+  UsageError,
+} from "./command.ts";
+import { backupCommands } from "./nouns/backup.ts";
+import { creditCommands } from "./nouns/credits.ts";
+import { doctorCommands } from "./nouns/doctor.ts";
+import { keyCommands } from "./nouns/keys.ts";
+import { masterKeyCommands, migrateCommands } from "./nouns/maintenance.ts";
+import { modelCommands } from "./nouns/models.ts";
+import { organizationCommands } from "./nouns/org.ts";
+import { alignColumns, printable } from "./print.ts";
+
+interface CliResult {
+  readonly exitCode: number;
+  readonly output: string;
+  /** At most one line. */
+  readonly complaint: string;
+}
+
+const FAILED = 1;
+const MISUSED = 2;
+
+/** Runs one command; whatever happens ends in an exit code and at most one line of complaint. */
+export async function runCli(argv: readonly string[], context: CommandContext): Promise<CliResult> {
+  try {
+    const parsed = parseCommandLine(argv, COMMANDS);
+    if (parsed.kind === "version") {
+      return { exitCode: 0, output: `${version}\n`, complaint: "" };
+    }
+    if (parsed.kind === "help") {
+      return { exitCode: 0, output: helpText(parsed.commands), complaint: "" };
+    }
+    const report = await parsed.command.run(parsed.input, context);
+    const output = parsed.asJson ? `${JSON.stringify(report.data, null, 2)}\n` : report.text;
+    return { exitCode: report.isFailure ? FAILED : 0, output, complaint: "" };
+  } catch (error) {
+    const exitCode = error instanceof UsageError ? MISUSED : FAILED;
+    return { exitCode, output: "", complaint: `${complaintOf(error)}\n` };
+  }
+}
+
+function complaintOf(error: unknown): string {
+  const isOfDatabase = !(error instanceof GatewayError) && isDatabaseFailure(error);
+  const message = error instanceof Error ? error.message : String(error);
+  const text = isOfDatabase ? describeFailure(error) : message;
+  const line = printable(text.replaceAll(/\s*\n\s*/g, "; "));
+  if (error instanceof GatewayError) return `${error.code}: ${line}`;
+  return isConnectionFailure(error) ? `database_unavailable: ${line}` : line;
+}
+
+/** Every command, in the order of the help. */
+export const COMMANDS: readonly Command[] = [
+  ...organizationCommands,
+  ...keyCommands,
+  ...creditCommands,
+  ...masterKeyCommands,
+  ...migrateCommands,
+  ...backupCommands,
+  ...modelCommands,
+  ...doctorCommands,
+];
+
+const PROGRAM = "bun run cli";
+
+const COMMON: readonly (readonly [string, string])[] = [
+  ["--json", "print JSON, for programs"],
+  ["--help", "show how to use it"],
+];
+const OWN: readonly (readonly [string, string])[] = [
+  ...COMMON,
+  ["--version", "print the version of the gateway"],
+];
+
+/** How one command is used, or what several are for. */
+function helpText(commands: readonly Command[]): string {
+  const [only] = commands;
+  return commands.length === 1 && only ? commandHelp(only) : listHelp(commands);
+}
+
+function listHelp(commands: readonly Command[]): string {
+  const lines = alignColumns(commands.map((command) => [usage(command), command.summary]));
+  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(OWN))}\n`;
+}
+
+function commandHelp(command: Command): string {
+  const options = Object.entries(command.options).map(
+    ([name, { value, meaning }]) =>
+      [value === undefined ? `--${name}` : `--${name} ${value}`, meaning] as const,
+  );
+  return `${command.summary}\n\nUsage: ${PROGRAM} ${usage(command)}\n\n${indented(alignColumns([...options, ...COMMON]))}\n`;
+}
+
+function usage(command: Command): string {
+  const options = Object.entries(command.options).map(([name, { value, isRequired }]) => {
+    const option = value === undefined ? `--${name}` : `--${name} ${value}`;
+    return isRequired ? option : `[${option}]`;
+  });
+  const positional = command.positional === undefined ? [] : [`[${command.positional}]`];
+  return [commandName(command), ...options, ...positional].join(" ");
+}
+
+function indented(lines: readonly string[]): string {
+  return lines.map((line) => `  ${line}`).join("\n");
+}
+
+type ParsedCommandLine =
+  | { readonly kind: "version" }
+  | { readonly kind: "help"; readonly commands: readonly Command[] }
+  | {
+      readonly kind: "run";
+      readonly command: Command;
+      readonly input: CommandInput;
+      readonly asJson: boolean;
+    };
+
+const COMMON_FLAGS = { json: { type: "boolean" }, help: { type: "boolean", short: "h" } } as const;
+const NEGATIVE_NUMBER = /^-\.?\d/;
+
+type Token = ReturnType<typeof tokenize>[number];
+
+/** Finds the command and reads its arguments. Throws UsageError. */
+function parseCommandLine(
+  argv: readonly string[],
+  commands: readonly Command[],
+): ParsedCommandLine {
+  const [noun, ...afterNoun] = argv;
+  if (noun === undefined || noun === "--help" || noun === "-h") return { kind: "help", commands };
+  if (noun === "--version" || noun === "-v") return { kind: "version" };
+  const ofNoun = commands.filter((command) => command.noun === noun);
+  if (ofNoun.length === 0) {
+    throw new UsageError(`unknown command ${shown(noun)}: ${listed(nounsOf(commands))}, or --help`);
+  }
+  const [verb, ...afterVerb] = afterNoun;
+  if (ofNoun[0]!.verb !== undefined && (verb === "--help" || verb === "-h")) {
+    return { kind: "help", commands: ofNoun };
+  }
+  const command = ofNoun.find((one) => one.verb === undefined || one.verb === verb);
+  if (command === undefined) {
+    const found = verb === undefined ? "needs a verb" : `has no ${shown(verb)}`;
+    throw new UsageError(`${noun} ${found}: ${listed(ofNoun.map((one) => one.verb!))}, or --help`);
+  }
+  const tokens = tokenize(command, command.verb === undefined ? afterNoun : afterVerb);
+  if (tokens.some((token) => token.kind === "option" && token.name === "help")) {
+    return { kind: "help", commands: [command] };
+  }
+  return { kind: "run", command, ...readTokens(command, tokens) };
+}
+
+/** Without `strict`, because only then is the `-5` of `--amount-usd -5` taken for a value. */
+function tokenize(command: Command, args: readonly string[]) {
+  const own = Object.entries(command.options).map(([name, option]) => [
+    name,
+    { type: option.value === undefined ? ("boolean" as const) : ("string" as const) },
+  ]);
+  const options = { ...Object.fromEntries(own), ...COMMON_FLAGS };
+  const parsed = parseArgs({
+    args: [...args],
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+    options,
+  });
+  return parsed.tokens;
+}
+
+function readTokens(
+  command: Command,
+  tokens: readonly Token[],
+): { input: CommandInput; asJson: boolean } {
+  const options: Record<string, string> = {};
+  const positionals: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") positionals.push(token.value);
+    if (token.kind !== "option") continue;
+    const value = optionValue(command, token);
+    if (Object.hasOwn(options, token.name)) {
+      throw new UsageError(`${token.rawName} is given twice`);
+    }
+    options[token.name] = value;
+  }
+  const allowed = command.positional === undefined ? 0 : 1;
+  if (positionals.length > allowed) {
+    throw new UsageError(`${commandName(command)} does not take ${shown(positionals[allowed]!)}`);
+  }
+  for (const [name, { isRequired }] of Object.entries(command.options)) {
+    if (isRequired && options[name] === undefined) {
+      throw new UsageError(`${commandName(command)} needs --${name}`);
+    }
+  }
+  const { json, ...own } = options;
+  return { input: { options: own, positional: positionals[0] }, asJson: json !== undefined };
+}
+
+function optionValue(command: Command, token: Extract<Token, { kind: "option" }>): string {
+  const { name, rawName, value, inlineValue } = token;
+  const isFlag = Object.hasOwn(COMMON_FLAGS, name);
+  const option = Object.hasOwn(command.options, name) ? command.options[name] : undefined;
+  if (option === undefined && !isFlag) {
+    throw new UsageError(`${commandName(command)} has no option ${shown(rawName)}`);
+  }
+  if (option?.value === undefined) {
+    if (value !== undefined) throw new UsageError(`${rawName} takes no value`);
+    return "";
+  }
+  if (value === undefined) throw new UsageError(`${rawName} needs a value`);
+  if (!inlineValue && value.startsWith("-") && !NEGATIVE_NUMBER.test(value)) {
+    throw new UsageError(
+      `${rawName} needs a value; one that begins with - is given as ${rawName}=…`,
+    );
+  }
+  return value;
+}
+
+function nounsOf(commands: readonly Command[]): string[] {
+  return [...new Set(commands.map(({ noun }) => noun))];
+}
+
+function listed(words: readonly string[]): string {
+  return words.length === 1 ? words[0]! : `one of ${words.join(", ")}`;
+}
+
+const SHOWN_CHARACTERS = 60;
+
+function shown(text: string): string {
+  return JSON.stringify(
+    text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text,
+  );
+}

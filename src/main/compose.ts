@@ -1,0 +1,128 @@
+import { Idempotency } from "../inference/call/idempotency/idempotency.ts";
+import { TunedModels } from "../inference/call/routing/tuned-models.ts";
+import { InFlight } from "../platform/cluster/in-flight.ts";
+import {
+  composeApp,
+  composeCollected,
+  composeFailedRequests,
+  startPassivation,
+} from "./compose/app.ts";
+import { type ComposeOptions, composeBase } from "./compose/base.ts";
+import { composeBatches } from "./compose/batches.ts";
+import {
+  applyChange,
+  type ChangeListeners,
+  composeNode,
+  enterCluster,
+  forgetAll,
+  openCoordination,
+} from "./compose/cluster-node.ts";
+import { composeEnding, type Ending } from "./compose/ending.ts";
+import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
+import { composeFiles } from "./compose/files.ts";
+import { composeFineTuning } from "./compose/fine-tuning.ts";
+import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
+import { composeModels, composeProviders } from "./compose/models.ts";
+import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composePayments } from "./compose/payments.ts";
+import { composeResponses } from "./compose/responses.ts";
+import { composeTools } from "./compose/tools.ts";
+import { composeVectorStores } from "./compose/vector-stores.ts";
+import { createWebhooks } from "./compose/webhooks.ts";
+import { PageBundle } from "../dashboard/pages.ts";
+import { BodyBudget } from "../http/body-budget.ts";
+import { LastUse } from "../accounts/keys/api-keys.ts";
+import { trainersOf } from "../providers/registry.ts";
+import { EventLoopLag } from "../platform/telemetry/process-metrics.ts";
+
+export interface Gateway extends Ending {
+  readonly app: ReturnType<typeof composeApp>;
+  /** So that the first one who opens the dashboard does not wait for it. */
+  buildPages(): Promise<void>;
+}
+
+/** The one place where implementations are chosen and constructed; parts in compose/. */
+export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
+  const base = composeBase(options);
+  const { config, telemetry, keyring, clock, connections, background, onError } = base;
+  const owed = composeOwedRefunds({ ...base, sql: background });
+  // Filled below, before the node starts and reports changes.
+  let listeners: ChangeListeners | undefined;
+  const node = composeNode(base, {
+    onChange: (kind, objectId) => listeners && applyChange(listeners, kind, objectId),
+    onGap: () => listeners && forgetAll(listeners),
+    onFenced: owed.onFenced,
+  });
+  const { membership } = node;
+  const coordination = await openCoordination(base, membership);
+  const webhooks = createWebhooks({ ...base, ...coordination, node });
+  await enterCluster(base, node, coordination);
+  // A request that is admitted must find what charges it.
+  await connections.whenOpen();
+
+  const workThread = createWorkThread(base.onError);
+  const provided = composeProviders(base, workThread, membership, (providerId) => {
+    if (config.modelListsSeconds > 0) lists.readAgain(providerId);
+  });
+  const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
+  const accounts = composeMoney(base, owed, coordination.rates);
+  const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
+  const billing = composePayments(base, accounts);
+  const files = composeFiles(base);
+  const tunedModels = new TunedModels({ read: base.read, models });
+  const tuning = composeFineTuning({
+    ...base,
+    ...node,
+    ...{ money, models, tunedModels, admission, workThread },
+    providers: trainersOf(provided.providers),
+    files: files.jobFiles,
+    keepaliveMs: config.keepaliveMs,
+  });
+  const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
+  const batches = composeBatches({ ...base, ...node, ...provided, files, money });
+  const inFlight = new InFlight();
+  const isCutShort = () => inFlight.isCutShort;
+  const maxWaitMs = config.upstreamTimeouts.totalMs;
+  const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
+  const responses = composeResponses(base);
+  const working = { tuning, vectorStores, batches };
+  const changing = { ...provided, ...working, world, suspensions, orders, webhooks };
+  listeners = { ...changing, budgetSubjects, keyring, responses, billing };
+  await node.start();
+  webhooks.start();
+
+  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
+  const { endpoints, ticker, deadlines, calls } = composeEndpoints({
+    ...{ ...base, ...provided, coordination },
+    ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
+    ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
+    ...{ notes: owed.notes, media: files.media, responses, hosted },
+  });
+  vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
+  const lag = new EventLoopLag();
+  const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
+  batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
+  owed.begin({ ledger, money, ticker });
+  registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
+  const balances = watchBalances({ ...base, sql: background, membership });
+  const usage = startUsage({ ...base, sql: background, membership });
+  const owned = { ...working, responses };
+  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
+  const sweep = startPassivation({ accounts, tuning, webhooks });
+  const lastUse = new LastUse(background, onError);
+  const bodies = new BodyBudget(clock);
+  const bundle = new PageBundle();
+  const collected = await composeCollected(base);
+  const front = { bodies, lag, lastUse, failedRequests, note, bundle, ...collected };
+  const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
+  const ending = composeEnding({
+    ...shared,
+    ...front,
+    ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
+    ...{ modelLists: lists, notes: owed.notes, hosted, usage },
+  });
+  if (config.modelListsSeconds > 0) lists.start();
+  provided.healthChecks.start();
+  billing.start();
+  return { app, buildPages: () => bundle.prepare(), ...ending };
+}

@@ -1,0 +1,297 @@
+import { join } from "node:path";
+import type { Database, Query } from "../../../db/client.ts";
+import { createApp } from "../app.ts";
+import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
+import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
+import type { Coordination, RateWindows } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { LiveFigures } from "../../dashboard/live.ts";
+import type { PageBundle } from "../../dashboard/pages.ts";
+import { DashboardSessions } from "../../dashboard/sessions.ts";
+import { type SignInRefused, SingleSignOn } from "../../dashboard/single-sign-on.ts";
+import type { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { Authentication, type Suspensions } from "../../http/authentication.ts";
+import type { BodyBudget } from "../../http/body-budget.ts";
+import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/call-bounds.ts";
+import { ERROR_TABLE } from "../../http/error-response.ts";
+import { PassingFiles } from "../../http/passing-files.ts";
+import type { RouteDefinition } from "../../http/route.ts";
+import type { LastUse } from "../../accounts/keys/api-keys.ts";
+import { type Clock, steady } from "../../lib/clock.ts";
+import type { ErrorCode } from "../../lib/errors.ts";
+import { networkCheck } from "../../lib/public-address.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
+import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
+import type { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { Provider } from "../../providers/interface.ts";
+import { FailedRequests } from "../../billing/requests/failed-requests.ts";
+import { mountedRoutes, type RouteDependencies } from "../routes.ts";
+import type { RequestRecord } from "../../platform/telemetry/interface.ts";
+import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
+import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
+import type { Tracing } from "../../platform/telemetry/tracing.ts";
+import type { ActorWorld } from "./actor-world.ts";
+import type { Base } from "./base.ts";
+import type { BatchParts } from "./batches.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+import type { FileParts } from "./files.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { MoneyParts } from "./money.ts";
+import type { PaymentParts } from "./payments.ts";
+import type { VectorStoreParts } from "./vector-stores.ts";
+import type { WebhookParts } from "./webhooks.ts";
+
+interface AppParts {
+  readonly node: ClusterNode;
+  readonly coordination: Coordination;
+  readonly accounts: MoneyParts;
+  readonly billing: PaymentParts;
+  readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly providerKeys: ProviderKeys;
+  readonly definitions: KnownDefinitions;
+  readonly tunedModels: TunedModels;
+  readonly endpoints: RouteDependencies["endpoints"];
+  readonly tuning: FineTuningParts;
+  readonly files: FileParts;
+  readonly vectorStores: VectorStoreParts;
+  readonly batches: BatchParts;
+  readonly webhooks: WebhookParts;
+  readonly inFlight: InFlight;
+  readonly bodies: BodyBudget;
+  readonly lag: EventLoopLag;
+  readonly lastUse: LastUse;
+  /** Of the dashboard. */
+  readonly bundle: PageBundle;
+  /** Receives every request of an organization when it has ended. */
+  note(request: RequestRecord): void;
+  readonly tracing: Tracing | undefined;
+}
+
+/** The routes and the pipeline before them. */
+export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
+  const { config, telemetry, sql, clock, instance, read } = base;
+  const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
+  const { tuning, webhooks, lastUse } = parts;
+  const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
+  const { membership } = parts.node;
+  const { keys } = world;
+  const { rates } = coordination;
+  const { publicUrl } = config;
+  const isTrustedProxy = networkCheck(config.trustedProxies);
+  const { admin, administrativeRate } = composeAdministration({
+    config,
+    definitions: parts.definitions,
+    sql,
+    clock,
+    instanceId: instance.id,
+    world,
+    suspensions,
+    orders,
+    cardRefunds: parts.billing.cardRefunds,
+    models,
+    providers: parts.providers,
+    rates,
+    read,
+  });
+  const authentication = new Authentication({ keys, suspensions, clock, read });
+  const singleSignOn =
+    config.singleSignOn &&
+    new SingleSignOn({
+      config: config.singleSignOn,
+      egress: {
+        guard: new EgressGuard({
+          resolve: systemResolve,
+          allowedCidrs: config.egressAllow,
+          allowsHttp: false,
+        }),
+      },
+      clock,
+    });
+  const sessions = new DashboardSessions({
+    singleSignOn,
+    ...{ sql, clock, keys, suspensions, authentication, rates, publicUrl, read },
+  });
+  const live = new LiveFigures({
+    ...{ sessions, clock, read },
+    keepaliveMs: config.keepaliveMs,
+    isStopping: () => inFlight.isStopping,
+  });
+  const routes = mountedRoutes({
+    admin,
+    dashboard: {
+      sessions,
+      live,
+      bundle: parts.bundle,
+      publicUrl,
+      sql,
+      clock,
+      isTrustedProxy,
+      singleSignOn,
+      onRefused: ({ message, cause, claims }: SignInRefused) =>
+        telemetry.log.warn(
+          { reason: reasonOf(cause) ?? message, claims },
+          "single sign-on refused",
+        ),
+    },
+    config,
+    telemetry,
+    tunedModels,
+    providers: parts.providers,
+    fineTuning: tuning.fineTuning,
+    billing: parts.billing,
+    sql,
+    background: base.background,
+    world,
+    budgetSubjects,
+    endpoints,
+    webhooks: webhooks.webhooks,
+    providerKeys: parts.providerKeys,
+    definitions: parts.definitions,
+    files,
+    vectorStores: parts.vectorStores.stores,
+    batches: parts.batches.batches,
+    clock,
+    membership,
+    inFlight,
+    coordination,
+    isLedgerOpen: () => base.connections.isLedgerOpen,
+  });
+  return createApp(routes, {
+    authentication,
+    sessions,
+    whenAdmitting: () => membership.whenFresh(),
+    inFlight,
+    reads: createReadSemaphore(config.databasePoolSize),
+    loadGate: new LoadGate({ lagMs: () => lag.lagMs }),
+    bodies,
+    forms: {
+      files: new PassingFiles(join(config.dataDir, "passing")),
+      clock: steady(clock),
+      minBytesPerSecond: config.uploadMinBytesPerSecond,
+    },
+    isTrustedProxy,
+    administrativeRate,
+    admission,
+    noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
+    tracing: parts.tracing,
+    connectionIdleSeconds: config.connectionIdleSeconds,
+    record(request) {
+      telemetry.record(request);
+      parts.note(request);
+    },
+    onInternalError: (error, requestId) =>
+      telemetry.log.error(
+        { err: error.cause ?? error, code: error.code, request_id: requestId },
+        "request failed",
+      ),
+    corsOrigins: config.corsOrigins,
+  });
+}
+
+/** What writes the failures of billed endpoints down, and `note`, which reports ended requests to it and as events. */
+export function composeFailedRequests(
+  { background, clock, telemetry, onError }: Base,
+  endpoints: readonly RouteDefinition[],
+  { completionEvents }: Pick<AppParts["webhooks"], "completionEvents">,
+): { readonly failedRequests: FailedRequests; note(request: RequestRecord): void } {
+  const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
+  const routes = new Set(paid.map(({ method, path }) => `${method} ${path}`));
+  const failedRequests = new FailedRequests({
+    sql: background,
+    steadyClock: steady(clock),
+    routes,
+    statusOf: (code) => (ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal).status,
+    onError,
+  });
+  telemetry.counter(
+    "gateway_failed_requests_dropped_total",
+    "Failed requests that GET /v1/requests lacks, because the database did not take them in time.",
+    () => failedRequests.dropped,
+  );
+  return {
+    failedRequests,
+    note(request) {
+      completionEvents.noteFinished(request, routes.has(`${request.method} ${request.route}`));
+      failedRequests.note(request);
+    },
+  };
+}
+
+/** Messages alone: what hangs on these errors holds tokens and claims. */
+function reasonOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
+}
+
+const PASSIVATION_SWEEP_MS = 10_000;
+
+/** Drops idle actors from memory, every few seconds. */
+export function startPassivation({
+  accounts: { world },
+  tuning,
+  webhooks,
+}: Pick<AppParts, "accounts" | "tuning" | "webhooks">): ReturnType<typeof setInterval> {
+  return setInterval(() => {
+    world.keys.passivateIdle();
+    world.organizations.passivateIdle();
+    world.subjectBudgets.passivateIdle();
+    world.endpoints.passivateIdle();
+    tuning.passivateIdle();
+    webhooks.passivateIdle();
+  }, PASSIVATION_SWEEP_MS);
+}
+
+/** What operators reach, and what bounds the administration of organizations. */
+function composeAdministration(parts: {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly world: ActorWorld;
+  readonly suspensions: Suspensions;
+  readonly orders: CreditOrders;
+  readonly cardRefunds: PaymentParts["cardRefunds"];
+  readonly definitions: KnownDefinitions;
+  readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly rates: RateWindows;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}) {
+  const { config, world } = parts;
+  return {
+    administrativeRate: new AdministrativeRate(parts.rates),
+    admin: {
+      organizations: new OrganizationAdministration({
+        ...parts,
+        organizations: world.organizations,
+        defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
+      }),
+      credit: new OperatorCredit({ ...parts, organizations: world.organizations }),
+      providers: new ProviderHealth({ ...parts, endpoints: world.endpoints }),
+    },
+  };
+}
+
+/** What goes to a collector. */
+export interface Collected {
+  readonly tracing: Tracing | undefined;
+  readonly metricExport: MetricExport | undefined;
+}
+
+/** OpenTelemetry is loaded only where there is a collector. */
+export async function composeCollected(base: Base): Promise<Collected> {
+  const { telemetry, instance } = base;
+  const { tracing, metricExport } = base.config;
+  const shared = { instanceId: instance.id, telemetry };
+  const traced = tracing && (await import("../../platform/telemetry/tracing.ts"));
+  const measured = metricExport && (await import("../../platform/telemetry/metric-export.ts"));
+  return {
+    tracing: traced && new traced.Tracing({ ...shared, config: tracing }),
+    metricExport: measured && new measured.MetricExport({ ...shared, config: metricExport }),
+  };
+}

@@ -1,0 +1,127 @@
+import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
+import type { Idempotency } from "../../inference/call/idempotency/idempotency.ts";
+import type { StreamTicker } from "../../inference/call/stream/ticker.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
+import type { Coordination } from "../../platform/cluster/interface.ts";
+import type { BodyBudget } from "../../http/body-budget.ts";
+import type { LastUse } from "../../accounts/keys/api-keys.ts";
+import type { DeadlineQueue } from "../../lib/deadlines.ts";
+import type { BalanceWatch } from "../../billing/ledger/balance-watch.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import type { OwedRefunds } from "../../billing/ledger/undelivered.ts";
+import type { FailedRequests } from "../../billing/requests/failed-requests.ts";
+import type { EventFollowing } from "../../inference/responses/follow-events.ts";
+import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
+import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
+import type { Tracing } from "../../platform/telemetry/tracing.ts";
+import type { UsageRollUp } from "../../billing/usage/usage.ts";
+import type { Connections } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { WebhookParts } from "./webhooks.ts";
+
+/** The way a gateway ends, called in this order. */
+export interface Ending {
+  /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
+  announceStop(): void;
+  /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
+  drain(graceMs: number): Promise<void>;
+  /** Rejects if the database was out of reach: the next start settles what was not written. */
+  close(): Promise<void>;
+}
+
+export interface EndingParts {
+  readonly inFlight: InFlight;
+  readonly bodies: BodyBudget;
+  readonly workThread: { close(): void };
+  readonly ticker: StreamTicker;
+  readonly deadlines: DeadlineQueue;
+  readonly modelLists: { stop(): void };
+  readonly healthChecks: { stop(): void };
+  readonly sweep: ReturnType<typeof setInterval>;
+  readonly lag: EventLoopLag;
+  readonly balances: BalanceWatch;
+  readonly usage: UsageRollUp;
+  readonly orders: CreditOrders;
+  readonly billing: { close(): Promise<void> };
+  readonly notes: OwedRefunds;
+  readonly tuning: FineTuningParts;
+  readonly idempotency: Idempotency;
+  readonly files: { close(): Promise<void> };
+  readonly vectorStores: { close(): Promise<void> };
+  readonly batches: { close(): Promise<void> };
+  readonly hosted: { close(): void };
+  readonly responses: { readonly following: EventFollowing };
+  readonly lastUse: LastUse;
+  readonly failedRequests: FailedRequests;
+  readonly tracing: Tracing | undefined;
+  readonly metricExport: MetricExport | undefined;
+  readonly ledger: GroupCommit;
+  readonly webhooks: WebhookParts;
+  readonly node: ClusterNode;
+  readonly coordination: Coordination;
+  readonly connections: Connections;
+}
+
+/** How long what was cut short takes to be charged and told. */
+const CUT_SHORT_MS = 2_000;
+const WRITE_FAILED_MS = 2_000;
+/** How long the last traces and metrics may take to leave. */
+const EXPORT_MS = 2_000;
+
+/** Each part is closed while all that it may still use is open. */
+export function composeEnding(parts: EndingParts): Ending {
+  const { inFlight, connections, coordination } = parts;
+  return {
+    announceStop: () => inFlight.announceStop(),
+    async drain(graceMs) {
+      const { following } = parts.responses;
+      following.drain();
+      if (await inFlight.drained(graceMs)) return;
+      inFlight.cutShort();
+      parts.bodies.cutShort();
+      parts.workThread.close();
+      parts.ticker.cutShort();
+      parts.deadlines.expireAll();
+      await inFlight.drained(CUT_SHORT_MS);
+      following.stop();
+    },
+    async close() {
+      clearInterval(parts.sweep);
+      parts.modelLists.stop();
+      parts.healthChecks.stop();
+      parts.lag.stop();
+      parts.balances.stop();
+      parts.usage.stop();
+      parts.orders.close();
+      parts.notes.close();
+      parts.hosted.close();
+      await parts.billing.close();
+      // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
+      const tuningClosed = Promise.all([
+        parts.tuning.close(),
+        parts.vectorStores.close(),
+        parts.batches.close(),
+      ]);
+      parts.workThread.close();
+      await tuningClosed;
+      await parts.idempotency.close();
+      await parts.files.close();
+      await parts.lastUse.write();
+      await parts.failedRequests.close(WRITE_FAILED_MS);
+      const exported = Promise.all([
+        parts.tracing?.close(EXPORT_MS),
+        parts.metricExport?.close(EXPORT_MS),
+      ]);
+      await parts.ledger.close();
+      await parts.webhooks.stop();
+      try {
+        await parts.node.leave();
+      } finally {
+        await coordination.close();
+        await connections.close();
+        await exported;
+      }
+    },
+  };
+}

@@ -1,0 +1,205 @@
+import type { Database } from "../../../db/client.ts";
+import { AnswerCache } from "../../inference/call/cache/answer-cache.ts";
+import { CachedCalls } from "../../inference/call/cache/cached-calls.ts";
+import { Flights } from "../../inference/call/cache/flights.ts";
+import type { Moderation } from "../../inference/call/guard/call-guard.ts";
+import { ModelModeration } from "../../inference/call/guard/model-moderation.ts";
+import { CallSlots } from "../../inference/call/routing/call-slots.ts";
+import type { HealthChecks } from "../../inference/call/routing/health-checks.ts";
+import type { PaidCallDependencies } from "../../inference/call/run-call.ts";
+import { StreamTicker } from "../../inference/call/stream/ticker.ts";
+import type { Coordination } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressDownload } from "../../platform/egress/download.ts";
+import { EgressGuard, EgressRefused, systemResolve } from "../../platform/egress/guard.ts";
+import type { DocumentTexts } from "../../inference/endpoints/chat-completions/file-parser.ts";
+import type { ImageServices } from "../../inference/endpoints/images/endpoint.ts";
+import { LongBodies } from "../../inference/endpoints/long-bodies.ts";
+import { modelEndpoints } from "../../inference/endpoints/table.ts";
+import { type Clock, steady } from "../../lib/clock.ts";
+import { DeadlineQueue } from "../../lib/deadlines.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import { FairWorkThread } from "../../lib/work-thread.ts";
+import type { MediaLinks } from "../../inference/media-links/media-links.ts";
+import { type Provider, ProviderFailure } from "../../providers/interface.ts";
+import type { ResponseServices } from "../../inference/responses/background-routes.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { HostedServices } from "../../inference/tools/hosted-services.ts";
+import type { ActorWorld } from "./actor-world.ts";
+
+interface EndpointParts
+  extends Pick<
+    PaidCallDependencies,
+    | "money"
+    | "tunedModels"
+    | "ownKeys"
+    | "definitions"
+    | "providers"
+    | "admission"
+    | "idempotency"
+    | "events"
+    | "isCutShort"
+    | "membership"
+    | "notes"
+  > {
+  readonly config: GatewayConfig;
+  readonly clock: Clock;
+  readonly world: ActorWorld;
+  readonly telemetry: Telemetry;
+  readonly healthChecks: HealthChecks;
+  readonly coordination: Coordination;
+  readonly sql: Database;
+  readonly keyring: Keyring;
+  readonly responses: ResponseServices;
+  /** For long bodies. */
+  readonly workThread: FairWorkThread;
+  readonly media: MediaLinks;
+  /** Tools that the gateway runs for models. */
+  readonly hosted: HostedServices;
+  /** Reads documents that chats bring. */
+  readonly documents: DocumentTexts;
+}
+
+/** The largest body takes about a second; what takes longer hangs. */
+const WORK_DEADLINE_MS = 15_000;
+const MAX_WAIT_FOR_WORK_MS = 15_000;
+const MAX_WAITING = 512;
+const MAX_WAITING_OF_ONE = 128;
+
+/** The thread for what would hold the event loop: see `long-work-thread.ts`. */
+export function createWorkThread(onLost: (error: unknown) => void): FairWorkThread {
+  return new FairWorkThread({
+    script: new URL("./long-work-thread.ts", import.meta.url),
+    deadlineMs: WORK_DEADLINE_MS,
+    maxWaitMs: MAX_WAIT_FOR_WORK_MS,
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING_OF_ONE,
+    onLost,
+  });
+}
+
+/** The billed endpoints, and what ends the calls that run. */
+export function composeEndpoints(options: EndpointParts) {
+  const {
+    config,
+    clock,
+    world,
+    telemetry,
+    workThread,
+    healthChecks,
+    coordination,
+    media,
+    responses,
+    hosted,
+    ...parts
+  } = options;
+  const { upstreamTimeouts, keepaliveMs } = config;
+  const steadyClock = steady(clock);
+  const ticker = new StreamTicker(steadyClock);
+  const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
+  const { slots: parallel } = coordination;
+  const maxWaitMs = upstreamTimeouts.fullMs;
+  const slots = new CallSlots({ slots: parallel, clock: steadyClock, maxWaitMs });
+  telemetry.gauge(
+    "gateway_calls_waiting",
+    "Calls that wait because every endpoint runs as many as it may.",
+    () => slots.waiting,
+  );
+  const cache = composeCache({ ...options, steadyClock, deadlines });
+  const dependencies = {
+    ...parts,
+    cache,
+    calls: {
+      ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
+      onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
+      isDown: (providerId: string) => healthChecks.isDown(providerId),
+    },
+    guarding: { thread: workThread, moderation: moderationOf(config, parts.providers) },
+    ticker,
+    keepaliveMs,
+    openings: new DeadlineQueue(steadyClock, keepaliveMs),
+    firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
+    idleTimeoutMs: upstreamTimeouts.idleMs,
+    totalTimeoutMs: upstreamTimeouts.totalMs,
+    deadlines,
+    onError: (error: unknown, requestId: string) =>
+      telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
+  };
+  const endpoints = modelEndpoints(dependencies, {
+    longBodies: new LongBodies(workThread, parts.definitions),
+    workThread,
+    allowsEcho: config.debugEcho,
+    documents: options.documents,
+    responses,
+    hosted,
+    images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
+  });
+  return { endpoints, ticker, deadlines, calls: dependencies };
+}
+
+/** By the operator's model; undefined where none is configured. */
+function moderationOf(
+  { moderationModel }: GatewayConfig,
+  providers: ReadonlyMap<string, Provider>,
+): Moderation | undefined {
+  if (moderationModel === undefined) return undefined;
+  const slash = moderationModel.indexOf("/");
+  const moderate = providers.get(moderationModel.slice(0, slash))?.moderate;
+  return moderate && new ModelModeration(moderate, moderationModel.slice(slash + 1));
+}
+
+/** The response cache, and what waits for equal requests. */
+function composeCache(
+  options: EndpointParts & { readonly steadyClock: Clock; readonly deadlines: DeadlineQueue },
+): CachedCalls {
+  const { config, telemetry } = options;
+  const onError = (error: unknown): void =>
+    telemetry.log.warn({ err: error }, "the response cache failed");
+  const answers = new AnswerCache({ ...options, bounds: config.responseCache, onError });
+  const cache = new CachedCalls({
+    ...options,
+    answers,
+    flights: new Flights({ ...options, onError }),
+  });
+  telemetry.counter(
+    "gateway_cache_hits_total",
+    "Answers that the response cache had.",
+    () => cache.hits,
+  );
+  telemetry.counter(
+    "gateway_cache_misses_total",
+    "Requests for the response cache that it had no answer for.",
+    () => cache.misses,
+  );
+  return cache;
+}
+
+/** For one image, from the first word to the last byte. */
+const FETCH_TIMEOUT_MS = 60_000;
+
+/** Fetches images that providers keep for a while: what they name is foreign text, as what users name is. */
+function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const download = createEgressDownload({ guard });
+  const fetchOnce: ImageServices["fetchImage"] = async (url, { maxBytes, signal }) => {
+    try {
+      return await download(url, { maxBytes, signal, timeoutMs: FETCH_TIMEOUT_MS });
+    } catch (cause) {
+      if (signal.aborted) throw new ProviderFailure("aborted", "the call was aborted", { cause });
+      const why = cause instanceof Error ? cause.message : "it failed";
+      const message = `an image could not be fetched from where the provider keeps it: ${why}`;
+      // Each try of the provider makes, and bills, the image again.
+      const isLasting = cause instanceof EgressRefused;
+      throw new ProviderFailure("unavailable", message, { cause, isLasting });
+    }
+  };
+  return (url, options) =>
+    fetchOnce(url, options).catch((error: ProviderFailure) => {
+      if (error.kind === "aborted" || error.isLasting) throw error;
+      return fetchOnce(url, options);
+    });
+}

@@ -1,0 +1,72 @@
+import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { claimFileFolder, readFileFolderId } from "../../../db/queries/files.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { FileCleaning } from "../../jobs/files/file-cleaning.ts";
+import { DownloadLinks, FileLibrary } from "../../jobs/files/file-library.ts";
+import { FileUploads } from "../../jobs/files/file-uploads.ts";
+import { JobFiles } from "../../jobs/files/job-files.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import { MediaLinks } from "../../inference/media-links/media-links.ts";
+import { DiskStorage } from "../../platform/storage/disk.ts";
+import type { KnownFolder } from "../../platform/storage/folder-mark.ts";
+import type { FileStorage } from "../../platform/storage/interface.ts";
+import { S3Storage } from "../../platform/storage/s3.ts";
+
+export interface FileParts {
+  readonly uploads: FileUploads;
+  readonly library: FileLibrary;
+  /** For jobs that read files for longer than a request, and write some. */
+  readonly jobFiles: JobFiles;
+  /** What models have made, for an hour. */
+  readonly media: MediaLinks;
+  close(): Promise<void>;
+}
+
+/** Stored files, and the cleaning behind them, which begins at once. */
+export function composeFiles(dependencies: {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  /** For what may take its time: uploads, and what jobs do. */
+  readonly background: Database;
+  readonly instance: InstanceIdentity;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}): FileParts {
+  const { config, sql, background, instance, keyring, clock, onError } = dependencies;
+  const storage = createStorage(config, clock, {
+    read: () => readFileFolderId(background),
+    claim: (id) => claimFileFolder(background, id),
+  });
+  const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
+  const cleanSoon = (): void => cleaning.cleanSoon();
+  const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
+  const links = new DownloadLinks(keyring);
+  // Said at the start, though files may not be asked for before long.
+  storage.assertOurs().catch(onError);
+  cleaning.start();
+  return {
+    uploads,
+    library: new FileLibrary({ sql, storage, links, clock, onDeleted: cleanSoon }),
+    jobFiles: new JobFiles({ sql: background, storage, uploads, onReleased: cleanSoon }),
+    media: new MediaLinks({ sql, storage, onError }),
+    async close() {
+      uploads.close();
+      await cleaning.close();
+    },
+  };
+}
+
+/** Where the bytes of files lie. */
+export function createStorage(
+  { s3, dataDir }: Pick<GatewayConfig, "s3" | "dataDir">,
+  clock: Clock,
+  database: KnownFolder,
+): FileStorage {
+  return s3 === undefined
+    ? new DiskStorage(join(dataDir, "files"), database)
+    : new S3Storage(s3, clock);
+}

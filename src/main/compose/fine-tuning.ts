@@ -1,0 +1,111 @@
+import { fineTuningJobActor } from "../../../actors/fine-tuning-job/actor.ts";
+import { turnContextOf } from "../../../actors/runtime/definition.ts";
+import type { Ownership, UnownedWork } from "../../../actors/runtime/ownership.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import type { CallAdmission } from "../../inference/call/admission.ts";
+import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
+import type { JobFiles } from "../../jobs/files/job-files.ts";
+import { EventFeeds } from "../../jobs/fine-tuning/event-feed.ts";
+import { FineTuning } from "../../jobs/fine-tuning/fine-tuning.ts";
+import { JobOwner } from "../../jobs/fine-tuning/job-owner.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { FairWorkThread } from "../../lib/work-thread.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+
+export interface FineTuningOptions {
+  readonly sql: Database;
+  /** The same, for what may take its time. */
+  readonly background: Database;
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  readonly ownership: Ownership;
+  readonly unowned: UnownedWork;
+  readonly money: MoneyPort;
+  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly files: JobFiles;
+  readonly workThread: FairWorkThread;
+  readonly admission: CallAdmission;
+  readonly keepaliveMs: number;
+  readonly telemetry: Telemetry;
+  onError(error: unknown): void;
+}
+
+export interface FineTuningParts {
+  readonly fineTuning: FineTuning;
+  /** Jobs that this instance works on. */
+  readonly runningJobs: number;
+  /** A change was reported that may concern jobs and their models. */
+  onChange(kind: string, objectId: string): void;
+  onGap(): void;
+  /** To be called every few seconds. */
+  passivateIdle(): void;
+  /** Leaves every job where it stands, for the next owner. */
+  close(): Promise<void>;
+}
+
+/** Fine-tuning jobs: what callers ask, and this instance's part in working on them. */
+export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
+  const { background, clock, unowned, tunedModels } = options;
+  const feeds = new EventFeeds({ ...options, sql: background });
+  const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(background, clock));
+  const owner = new JobOwner({
+    ...options,
+    sql: background,
+    jobs,
+    random: Math.random,
+    warn: (message) => options.telemetry.log.warn(message),
+  });
+  const fineTuning = new FineTuning({ ...options, feeds, random: Math.random });
+  unowned.register({
+    kind: owner.kind,
+    findWork: (limit) => owner.findWork(limit),
+    start: (lease) => owner.start(lease),
+  });
+  return {
+    fineTuning,
+    get runningJobs() {
+      return owner.running;
+    },
+    onChange(kind, objectId) {
+      if (kind === "tuned-model") tunedModels.forget(objectId);
+      else if (kind === "fine-tuning-job") feeds.notice(objectId);
+      else if (kind === "fine-tuning-work") {
+        owner.wake(objectId);
+        void unowned.sweep(owner.kind);
+      }
+    },
+    onGap() {
+      tunedModels.forgetAll();
+      feeds.noticeAll();
+    },
+    passivateIdle: () => jobs.passivateIdle(),
+    async close() {
+      feeds.stop();
+      await owner.stop();
+    },
+  };
+}
+
+/** Jobs are written seldom and one at a time: the ledger's queue need not wait for them. */
+function jobEnvironment(sql: Database, clock: Clock): ActorEnvironment {
+  return {
+    clock,
+    context: turnContextOf(clock, Math.random),
+    read: (query) => query.run(sql),
+    async commit(effects) {
+      await sql.begin(async (transaction) => {
+        for (const effect of effects) {
+          if (effect.kind !== "statement") throw new Error("a job moves no money by itself");
+          await effect.run(transaction);
+        }
+      });
+    },
+  };
+}

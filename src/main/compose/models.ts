@@ -1,0 +1,141 @@
+import type { Database } from "../../../db/client.ts";
+import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
+import { OwnKeys } from "../../inference/call/routing/own-keys.ts";
+import { OwnProviders } from "../../inference/call/routing/own-providers.ts";
+import type { ClusterMembership } from "../../platform/cluster/membership.ts";
+import { asksForModels } from "../../platform/config/provider-types.ts";
+import { isLocalServer } from "../../platform/config/providers.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { FairWorkThread } from "../../lib/work-thread.ts";
+import { publishSearch } from "../../inference/models/model-catalogue.ts";
+import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
+import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
+import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
+import {
+  buildCatalogue,
+  type Catalogue,
+  type ProviderReport,
+} from "../../providers/catalogue/build-catalogue.ts";
+import { createModelIndex, LiveModelIndex } from "../../providers/catalogue/model-index.ts";
+import {
+  keepLists,
+  type ModelLists,
+  readKeptLists,
+} from "../../providers/catalogue/model-list-cache.ts";
+import { builtInModels } from "../../providers/catalogue/provider-models.ts";
+import { createProviders } from "../../providers/registry.ts";
+import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "../../providers/transport/http-client.ts";
+import type { HttpClient } from "../../providers/transport/provider-response.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { Base } from "./base.ts";
+
+/**
+ * The configured providers, the HTTP client that they share, their health, and the keys that organizations
+ * bring for them.
+ * @param onRecovered called when a server of the operator's own answers again
+ */
+export function composeProviders(
+  base: Base,
+  workThread: FairWorkThread,
+  membership: ClusterMembership,
+  onRecovered: (providerId: string) => void,
+) {
+  const { config, sql, background, clock, wires } = base;
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
+  const settings = config.providers.map((provider) => ({
+    ...provider,
+    apiKey: provider.apiKey,
+    collectsNoData:
+      provider.collectsNoData ?? (provider.type === "sandbox" || isLocalServer(provider)),
+    connectTimeoutMs: config.upstreamTimeouts.connectMs,
+  }));
+  const tunedModels = new SandboxTunedModels(sql);
+  const shared = { sql: background, workThread, clock, httpClient, tunedModels, wires };
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const ownProviders = new OwnProviders({ settings, shared, clock, guard });
+  const ownKeys = new OwnKeys({ ...base, ownProviders });
+  const providerKeys = new ProviderKeys({ ...base, guard, ownProviders, ownKeys });
+  const providers = createProviders(settings, shared);
+  const ownServers = config.providers.filter(isLocalServer).map(({ id }) => id);
+  const healthChecks = new HealthChecks({
+    ...base,
+    providers: new Map(ownServers.map((id) => [id, providers.get(id)!])),
+    intervalMs: config.healthCheckSeconds * 1_000,
+    isReporter: () => membership.peers().rank === 0,
+    onRecovered,
+  });
+  const definitions = new KnownDefinitions(base.read);
+  return { httpClient, ownKeys, providerKeys, definitions, healthChecks, providers };
+}
+
+interface ModelParts {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly telemetry: Telemetry;
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  onError(error: unknown): void;
+}
+
+/** The models that are offered, which can be searched for from then on, and what brings new ones. */
+export async function composeModels(parts: ModelParts) {
+  const { config, sql, telemetry, clock, httpClient, onError } = parts;
+  const asked = config.providers.filter(({ type }) => asksForModels(type));
+  const kept =
+    config.modelListsSeconds === 0
+      ? new Map()
+      : await readKeptLists(config.dataDir, asked, clock.nowMs());
+  const builtIn = memoised((typeName) => builtInModels(typeName, new Date()));
+  const build = (discovered: ModelLists): Promise<Catalogue> => {
+    const { providers, models, sandbox } = config;
+    return buildCatalogue({ providers, models, sandbox, now: new Date(), discovered, builtIn });
+  };
+  const lists = new ProvidersModelLists({
+    providers: asked,
+    clock,
+    intervalMs: config.modelListsSeconds * 1_000,
+    random: Math.random,
+    ask: (provider) => askModelList(httpClient, provider),
+    kept,
+    keep: (read) => keepLists(config.dataDir, asked, read),
+    async changed(discovered) {
+      const catalogue = await build(discovered);
+      for (const report of catalogue.reports) logReport(telemetry.log, report);
+      const next = createModelIndex(catalogue);
+      // First, so that what is listed can be found.
+      await publishSearch(sql, next).finally(() => index.replace(next));
+    },
+    onUnanswered: ({ id }, reason) =>
+      telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),
+    onError,
+  });
+  const catalogue = await build(lists.lists);
+  for (const report of catalogue.reports) logReport(telemetry.log, report);
+  const index = new LiveModelIndex(createModelIndex(catalogue));
+  await publishSearch(sql, index);
+  return { index, lists };
+}
+
+function memoised<Value>(make: (key: string) => Promise<Value>): (key: string) => Promise<Value> {
+  const made = new Map<string, Promise<Value>>();
+  return (key) => {
+    const value = made.get(key) ?? make(key);
+    made.set(key, value);
+    return value;
+  };
+}
+
+function logReport(log: Telemetry["log"], report: ProviderReport): void {
+  const { provider, models, leftOut, reason } = report;
+  const fields = { provider, models, left_out: leftOut.length };
+  if (reason === undefined) log.info(fields, `provider ${provider} brings ${models} models`);
+  else log.warn(fields, `provider ${provider} brings no models: ${reason}`);
+}

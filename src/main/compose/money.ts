@@ -1,0 +1,179 @@
+import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
+import { commitSharedHolds } from "../../../db/ledger/exchange-batch.ts";
+import { GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { orgAccountId } from "../../../db/ledger/rows.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { endEarlierSession } from "../../../db/ledger/written-before.ts";
+import { isHeldBySilent as isAccountHeldBySilent } from "../../../db/queries/instances.ts";
+import { CallAdmission } from "../../inference/call/admission.ts";
+import type { RateWindows } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { Suspensions } from "../../http/authentication.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
+import { ClusteredMoney } from "../../billing/ledger/clustered.ts";
+import { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import type { MoneyDependencies } from "../../billing/ledger/engine.ts";
+import type { IsHeldBySilent } from "../../billing/ledger/hold-queue.ts";
+import type { Hold } from "../../billing/ledger/interface.ts";
+import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
+import { OwedRefunds, type UndeliveredNotes } from "../../billing/ledger/undelivered.ts";
+import { NoteFile } from "../../platform/storage/note-file.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { createActorWorld } from "./actor-world.ts";
+import type { Base } from "./base.ts";
+
+/**
+ * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
+ * way the ledger commits what queued during its last commit.
+ */
+export function createMoney(parts: {
+  readonly isClustered: boolean;
+  readonly world: Pick<MoneyDependencies, "keys" | "organizations" | "subjectBudgets">;
+  readonly connections: {
+    readonly ledger: Database;
+    /** As the database shows the sessions of the ledger. */
+    readonly ledgerName: string;
+  };
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly notes: UndeliveredNotes;
+  isHeldBySilent?: IsHeldBySilent;
+  onFenced(): void;
+  onError(error: unknown): void;
+}): { readonly money: SingleNodeMoney | ClusteredMoney; readonly ledger: GroupCommit } {
+  const { world, connections, instance, clock, telemetry } = parts;
+  const dependencies = {
+    ...world,
+    clock,
+    instance,
+    onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => {
+      telemetry.countClampedCharge();
+      telemetry.log.warn(
+        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
+        "charge clamped to its hold",
+      );
+    },
+    onBackgroundError: parts.onError,
+    notes: parts.notes,
+  };
+  const sql = connections.ledger;
+  const common = {
+    sql,
+    instance,
+    onFenced: parts.onFenced,
+    onGuardViolated: guardReport(telemetry),
+    endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
+    onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
+  };
+  if (parts.isClustered) {
+    const money = new ClusteredMoney(dependencies, parts.isHeldBySilent);
+    const ledger = new GroupCommit({
+      ...common,
+      commitBatch: commitSharedHolds,
+      holds: money.holdQueue,
+      onCommitted: (settlements) => money.committed(settlements),
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+    });
+    money.connect(ledger);
+    return { money, ledger };
+  }
+  const money = new SingleNodeMoney(dependencies);
+  const ledger = new GroupCommit({
+    ...common,
+    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    onPostedAbandoned: (settlement) => money.refund(settlement),
+  });
+  money.connect(ledger);
+  return { money, ledger };
+}
+
+/** Reports writes that the database refused because they would have overspent. */
+function guardReport(telemetry: Telemetry) {
+  let violations = 0;
+  telemetry.counter(
+    "gateway_money_guard_violations_total",
+    "Writes that the database refused because they would have overspent: each is a fault of the gateway.",
+    () => violations,
+  );
+  return (error: unknown, requestIds: readonly string[]): void => {
+    violations++;
+    telemetry.log.fatal(
+      { err: error, request_ids: requestIds },
+      "the database refused to overspend: this is a fault of the gateway",
+    );
+  };
+}
+
+/** Actors, holds and the ledger, and the ways to them: admission of calls, and operators' orders. */
+export function composeMoney(
+  base: Base,
+  owed: ReturnType<typeof composeOwedRefunds>,
+  rates: RateWindows,
+) {
+  const { clock, read, isClustered, onError } = base;
+  const world = createActorWorld({
+    clock,
+    read,
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
+  });
+  const { organizations } = world;
+  const isHeldBySilent = (organizationId: string) =>
+    isAccountHeldBySilent(base.sql, orgAccountId(organizationId));
+  const { money, ledger } = createMoney({ ...base, world, ...owed, isHeldBySilent });
+  const budgetSubjects = new BudgetSubjects(read);
+  return {
+    world,
+    money,
+    ledger,
+    budgetSubjects,
+    suspensions: new Suspensions({ read }),
+    admission: new CallAdmission({ rates, organizations, money, budgetSubjects, clock, read }),
+    orders: new CreditOrders({ organizations, holdsAreShared: isClustered, clock, read, onError }),
+  };
+}
+
+export type MoneyParts = ReturnType<typeof composeMoney>;
+
+const FOLDER = "refunds-owed";
+
+interface OwedRefundsParts {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly instance: { readonly id: string };
+  readonly clock: Clock;
+  onError(error: unknown): void;
+  /** Ends the process at once, because it was declared dead. */
+  onFenced(): void;
+}
+
+/** Those who ask for the notes and are made after them. */
+interface Noting {
+  readonly ledger: GroupCommit;
+  readonly money: { noteUnanswered(): void };
+  readonly ticker: { noteUndelivered(): void };
+}
+
+/** Undelivered answers are recorded in a file of this instance, in the folder that holds its predecessors' files. */
+export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsParts) {
+  let noting: Noting | undefined;
+  const notes = new OwedRefunds({
+    ...parts,
+    file: new NoteFile(join(config.dataDir, FOLDER), parts.instance.id),
+    submit: (effect) => noting!.ledger.submit([effect]),
+  });
+  return {
+    notes,
+    onFenced(): void {
+      noting?.money.noteUnanswered();
+      noting?.ticker.noteUndelivered();
+      onFenced();
+    },
+    begin(those: Noting): void {
+      noting = those;
+      notes.watch();
+    },
+  };
+}

@@ -1,0 +1,113 @@
+import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
+import { mayUseComputer } from "../../../db/queries/organizations.ts";
+import { version } from "../../../package.json";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressFetch } from "../../platform/egress/fetch.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { usableKey } from "../../http/authentication.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { CodeInterpreter } from "../../inference/tools/code-interpreter/code-interpreter.ts";
+import { type FileSearchStores, FileSearchTools } from "../../inference/tools/file-search.ts";
+import type { HostedServices } from "../../inference/tools/hosted-services.ts";
+import { createMcpConnect } from "../../inference/tools/mcp/mcp-connection.ts";
+import { McpTools } from "../../inference/tools/mcp/mcp-tools.ts";
+import { ToolRegistry } from "../../inference/tools/registry.ts";
+import { WebSearchTools } from "../../inference/tools/web-search/web-search-tool.ts";
+import { readFilter } from "../../jobs/vector-stores/filters.ts";
+import type { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
+import type { FileParts } from "./files.ts";
+import { composeWebSearch } from "./web-search.ts";
+
+type Keys = Parameters<typeof usableKey>[0];
+
+const FEMTO_PER_NANO = 1_000_000n;
+/** Of one answer of a server; it is parsed in one go. */
+const MAX_ANSWER_BYTES = 1_048_576;
+
+/** The tools that the gateway runs for models. */
+export function composeTools(
+  options: Keys & {
+    readonly config: GatewayConfig;
+    readonly telemetry: Telemetry;
+    readonly sql: Database;
+    readonly stores: VectorStores;
+    readonly files: FileParts;
+    onError(error: unknown): void;
+  },
+): HostedServices & { close(): void } {
+  const { config, stores, files, sql, onError } = options;
+  const { webSearch, close } = composeWebSearch(options);
+  const codeInterpreter = new CodeInterpreter({
+    settings: config.codeInterpreter,
+    snapshotFolder: join(config.dataDir, "python"),
+    files: files.library,
+    onError,
+  });
+  const registry = new ToolRegistry([
+    new FileSearchTools(searchedStores(stores, options)),
+    new WebSearchTools(webSearch),
+    codeInterpreter,
+    composeMcp(config),
+  ]);
+  const prices = {
+    webSearchFemto: webSearch?.priceFemto ?? 0n,
+    fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
+  };
+  return {
+    ...{ registry, prices, webSearch },
+    mayUseComputer: (organizationId) => mayUseComputer(sql, organizationId),
+    close() {
+      close();
+      codeInterpreter.close();
+    },
+  };
+}
+
+function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
+  return {
+    readFilter,
+    assertSearchable: (...asked) => stores.assertSearchable(...asked),
+    async searchAll({ keyId, signal }, storeIds, queries, options) {
+      const admitAgain = async () => ({ key: await usableKey(keys, keyId) });
+      const searcher = {
+        caller: await admitAgain(),
+        // Embedding the question is a call of its own, of another model.
+        requestId: newId("req"),
+        startedMs: performance.now(),
+        // It follows from a request that has its place in the window.
+        takenRate: {},
+        log: {},
+        admitAgain,
+        request: { signal },
+      };
+      try {
+        return await stores.searchAll(searcher, storeIds, queries, options);
+      } catch (error) {
+        if (!(error instanceof GatewayError) || signal.aborted) throw error;
+        // The question cannot be embedded now, or not be paid for.
+        const weights = { embedding: 0, text: 1 };
+        return stores.searchAll(searcher, storeIds, queries, { ...options, weights });
+      }
+    },
+  };
+}
+
+/** Tools of remote servers. The client is loaded where the settings allow any. */
+function composeMcp(config: GatewayConfig): McpTools {
+  const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: egressAllow,
+    allowsHttp: webhookAllowHttp,
+  });
+  const fetchWith = (onBroken: (error: unknown) => void) =>
+    createEgressFetch({ guard }, MAX_ANSWER_BYTES, onBroken);
+  return new McpTools({
+    connect: allowedHosts.length === 0 ? undefined : createMcpConnect(fetchWith, version),
+    allowedHosts,
+    parseUrl: (text) => guard.parse(text),
+  });
+}

@@ -1,0 +1,177 @@
+import { turnContextOf } from "../../../actors/runtime/definition.ts";
+import { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import { webhookActor } from "../../../actors/webhook/actor.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import { CompletionEvents, Subscriptions } from "../../inference/call/completion-events.ts";
+import type { Wakes } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressSend } from "../../platform/egress/client.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { ERROR_TABLE } from "../../http/error-response.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { type ErrorCode, overloaded } from "../../lib/errors.ts";
+import { FairSemaphore } from "../../lib/fair-share.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { Deliveries } from "../../webhooks/deliveries.ts";
+import { DeliveryWriter } from "../../webhooks/delivery-writer.ts";
+import { BacklogWatch, EventWriter, Numbering } from "../../webhooks/outbox.ts";
+import { createSendEvent } from "../../webhooks/send-event.ts";
+import { SendSlots } from "../../webhooks/send-slots.ts";
+import { WebhookSecrets } from "../../webhooks/webhook-secrets.ts";
+import { Webhooks } from "../../webhooks/webhooks.ts";
+import type { Connections } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+
+export interface WebhookOptions {
+  readonly config: GatewayConfig;
+  readonly connections: Connections;
+  readonly instance: InstanceIdentity;
+  readonly node: Pick<ClusterNode, "ownership" | "unowned">;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, "gauge">;
+  /** Without it, the owner's own look, once a second, finds what another instance emitted. */
+  readonly wakes?: Wakes | undefined;
+  /** Of one attempt; the specification's own where it is left out. */
+  readonly attemptTimeoutMs?: number;
+  onError(error: unknown): void;
+}
+
+/** Everything about webhooks. */
+export interface WebhookParts {
+  readonly webhooks: Webhooks;
+  readonly subscriptions: Subscriptions;
+  readonly completionEvents: CompletionEvents;
+  readonly deliveries: Deliveries;
+  readonly numbering: Numbering;
+  /** To be called once this instance counts as alive. */
+  start(): void;
+  passivateIdle(): void;
+  /** Sends nothing more, waits a little for what is under way, and writes it. */
+  stop(): Promise<void>;
+}
+
+/** Attempts under way at a time; half of what the platform lets out is left to providers. */
+const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
+/** Webhooks that are read at a time, and those of one organization: a connection stays free for looking. */
+const MAX_LOADS = 4;
+const MAX_LOADS_OF_ONE = 2;
+const MAX_WAITING_LOADS = 100_000;
+const STOP_MS = 2_000;
+
+export function createWebhooks(options: WebhookOptions): WebhookParts {
+  const { config, connections, clock, telemetry } = options;
+  const { writer, actors, deliveries, ...sending } = createDeliveries(options);
+  const { subscriptions, events, numbering } = createEmission(options, deliveries);
+  const backlog = new BacklogWatch(connections.webhooks, clock, telemetry);
+  telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => sending.slots.inFlight,
+  );
+  return {
+    webhooks: new Webhooks({
+      sql: connections.sql,
+      clock,
+      ...sending,
+      onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
+    }),
+    subscriptions,
+    completionEvents: new CompletionEvents({
+      subscriptions,
+      successSample: config.completionSuccessSample,
+      random: Math.random,
+      errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
+      write: (event) => events.add(event),
+      onWritten: () => numbering.nudge(),
+    }),
+    deliveries,
+    numbering,
+    start() {
+      numbering.start();
+      backlog.start();
+    },
+    passivateIdle: () => actors.passivateIdle(),
+    async stop() {
+      backlog.stop();
+      await events.close(STOP_MS);
+      await numbering.stop(STOP_MS);
+      await deliveries.stop(STOP_MS);
+      await writer.close(STOP_MS);
+    },
+  };
+}
+
+/** Bounds the webhooks that are being loaded. */
+export function createLoadSemaphore(): FairSemaphore {
+  return new FairSemaphore({
+    most: MAX_LOADS,
+    mostOfOne: MAX_LOADS_OF_ONE,
+    maxWaiting: MAX_WAITING_LOADS,
+    refusal: () => overloaded("Too many webhooks are waiting to be loaded."),
+  });
+}
+
+/** What sends events to receivers, and writes what became of them. */
+function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
+  const { ownership, unowned } = options.node;
+  const secrets = new WebhookSecrets(options.keyring);
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const sendEvent = createSendEvent({
+    send: createEgressSend({ guard }),
+    clock,
+    timeoutMs: options.attemptTimeoutMs,
+  });
+  const writer = new DeliveryWriter({
+    sql: connections.deliveries,
+    instance,
+    onLost: (lease) => ownership.noteLost(lease),
+  });
+  const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
+    clock,
+    context: turnContextOf(clock, Math.random),
+    commit: (effects) => writer.submit(effects),
+    read: (query) => query.run(connections.webhooks),
+  });
+  const slots = new SendSlots(
+    Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+    clock,
+  );
+  const deliveries = new Deliveries({
+    sql: connections.webhooks,
+    instanceId: instance.id,
+    loads: createLoadSemaphore(),
+    ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
+    wakes: options.wakes,
+    onError: options.onError,
+  });
+  return { guard, secrets, sendEvent, slots, writer, actors, deliveries };
+}
+
+/** What takes events up to the deliveries of their webhooks. */
+function createEmission(options: WebhookOptions, deliveries: Deliveries) {
+  const { connections, instance, clock, onError } = options;
+  const numbering = new Numbering({
+    sql: connections.webhooks,
+    instance,
+    clock,
+    onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
+    onError,
+  });
+  const events = new EventWriter({
+    sql: connections.background,
+    onWritten: () => numbering.nudge(),
+    onError,
+  });
+  return { subscriptions: new Subscriptions(connections.sql), events, numbering };
+}

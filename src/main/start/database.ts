@@ -1,0 +1,129 @@
+import { resolve } from "node:path";
+import {
+  connectDatabase,
+  type Database,
+  type DatabaseTarget,
+  retryDelaySeconds,
+} from "../../../db/client.ts";
+import {
+  assertUsable,
+  describeFailure,
+  isDatabaseFailure,
+  mayPass,
+} from "../../../db/connect-failure.ts";
+import { startEmbeddedPostgres } from "../../../db/embedded.ts";
+import { MIGRATION_SETTINGS, migrateSchema } from "../../../db/migrate.ts";
+import { refuse } from "../../platform/config/config-error.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+
+export interface StartedDatabase {
+  readonly target: DatabaseTarget;
+  readonly isEmbedded: boolean;
+  /** To be called when a stop begins. */
+  announceStop(): void;
+  stop(): Promise<void>;
+}
+
+type Log = Pick<Telemetry["log"], "info" | "warn">;
+
+/** The configured database, or the embedded one in the data folder, which is started. */
+export async function openDatabase(config: GatewayConfig, log: Log): Promise<StartedDatabase> {
+  if (config.databaseUrl !== undefined) {
+    return foreignDatabase(config.databaseUrl);
+  }
+  const { dataDir } = config;
+  const embedded = await startEmbeddedPostgres({ dataDir, log: (text) => log.info(text) }).catch(
+    (error) => {
+      throw asDataFolderFault(dataDir, error);
+    },
+  );
+  return {
+    target: { url: embedded.url },
+    isEmbedded: true,
+    announceStop: () => embedded.announceStop(),
+    stop: () => embedded.stop(),
+  };
+}
+
+interface PrepareOptions {
+  readonly config: GatewayConfig;
+  readonly target: DatabaseTarget;
+  readonly log: Log;
+  /** Throws if the start is to end: asked between the tries. */
+  readonly assertGoesOn: () => void;
+  /** How long a database that cannot be reached is tried again. */
+  readonly retryForMs?: number;
+}
+
+/** A database that is started together with the gateway is there by then. */
+const RETRY_FOR_MS = 60_000;
+const RETRY_LOG_MS = 10_000;
+
+/**
+ * Connects and brings the schema up to date. Returns the connection, for what else a start asks. A database
+ * that cannot be reached is tried again for a minute. Throws one line that says what fails.
+ */
+export async function prepareDatabase(options: PrepareOptions): Promise<Database> {
+  const { config, target, log, assertGoesOn, retryForMs = RETRY_FOR_MS } = options;
+  const untilMs = performance.now() + retryForMs;
+  let lastLogMs = Number.NEGATIVE_INFINITY;
+  for (let failures = 1; ; failures++) {
+    try {
+      return await openSession(target, log);
+    } catch (error) {
+      assertGoesOn();
+      const nowMs = performance.now();
+      if (!mayPass(error) || nowMs >= untilMs) throw asUnusable(config, error);
+      if (nowMs - lastLogMs >= RETRY_LOG_MS) {
+        lastLogMs = nowMs;
+        const leftSeconds = Math.ceil((untilMs - nowMs) / 1_000);
+        log.warn(`${unusable(config, error)}; trying again for ${leftSeconds} s`);
+      }
+      await Bun.sleep(retryDelaySeconds(failures) * 1_000);
+    }
+  }
+}
+
+async function openSession(target: DatabaseTarget, log: Log): Promise<Database> {
+  const open = (applicationName: string) =>
+    connectDatabase(target, { poolSize: 1, applicationName, settings: MIGRATION_SETTINGS });
+  const [sql, probe] = [open("gateway-start"), open("gateway-probe")];
+  try {
+    await assertUsable(sql, probe);
+    await migrateSchema(sql, (message) => log.info(message));
+    return sql;
+  } catch (error) {
+    void sql.end({ timeout: 0 });
+    throw error;
+  } finally {
+    void probe.end({ timeout: 0 });
+  }
+}
+
+/** A failure of the database as one line that names the setting; any other as it is. */
+export function asUnusable(config: GatewayConfig, error: unknown): unknown {
+  return isDatabaseFailure(error) ? new Error(unusable(config, error), { cause: error }) : error;
+}
+
+function unusable({ databaseUrl }: GatewayConfig, error: unknown): string {
+  const reason = describeFailure(error);
+  if (databaseUrl === undefined) return `the embedded database cannot be used: ${reason}`;
+  // Without user, password and parameters.
+  const { host, pathname } = URL.parse(databaseUrl) ?? { host: "", pathname: "" };
+  return `DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`;
+}
+
+/** One that is started and stopped elsewhere. */
+export function foreignDatabase(url: string): StartedDatabase {
+  return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
+}
+
+/** The failure of a call to the operating system about the data folder, by its setting; others as they are. */
+export function asDataFolderFault(dataDir: string, error: unknown): unknown {
+  const { code, path } = (error ?? {}) as { code?: unknown; path?: unknown };
+  if (typeof code !== "string" || typeof path !== "string") return error;
+  const [folder, named] = [resolve(dataDir), resolve(path)];
+  if (!named.startsWith(folder) && !folder.startsWith(named)) return error;
+  return refuse("DATA_DIR", dataDir, `a folder that can be made and written to (${code})`);
+}

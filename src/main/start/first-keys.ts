@@ -1,0 +1,165 @@
+import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
+import { findKeysByHash } from "../../../db/queries/api-keys.ts";
+import { type FirstOrganization, findFirstOrganization } from "../../../db/queries/organizations.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { hashApiKey } from "../../lib/api-key-format.ts";
+import { usdText } from "../../lib/money.ts";
+import { feePercentOf } from "../../lib/plans.ts";
+import { addOperatorKey, createFirstOrganization } from "../../accounts/organizations/organizations.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { asDataFolderFault } from "./database.ts";
+
+const FILE_NAME = "first-keys.json";
+
+/** Where the first keys can be learned of: a terminal has shown them, or they are in a file. */
+type FirstKeys =
+  | { readonly kind: "shown" }
+  | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
+
+/** What the announcement of a start tells. */
+interface FirstStart {
+  readonly keys: FirstKeys | undefined;
+  readonly organization: FirstOrganization | undefined;
+}
+
+/**
+ * Creates the default organization at the first start. Its keys are shown once, before they are in force:
+ * on a terminal, or in a file that only its owner can read. At a later start it is that file, for as long
+ * as it is there: the first start may have ended before it could say where it is. An operator key of the
+ * environment is added at any start.
+ */
+export async function createFirstKeys(
+  config: GatewayConfig,
+  sql: Database,
+  isTerminal: boolean,
+): Promise<FirstStart> {
+  const path = join(config.dataDir, FILE_NAME);
+  let kept: FirstKeys = { kind: "shown" };
+  const prepared = await createFirstOrganization(
+    sql,
+    {
+      name: "Default organization",
+      plan: config.plan,
+      startingCreditNano: config.startingCreditNanoUsd,
+      managementKey: config.managementKey,
+      secretKey: config.secretKey,
+    },
+    Date.now(),
+    async ({ managementKey, secretKey }) => {
+      if (isTerminal) return showKeys({ managementKey, secretKey });
+      const file = {
+        base_url: baseUrl(config),
+        management_key: managementKey,
+        secret_key: secretKey,
+      };
+      try {
+        mkdirSync(config.dataDir, { recursive: true });
+        writeFirstKeys(path, file);
+      } catch (error) {
+        throw asDataFolderFault(config.dataDir, error);
+      }
+      kept = { kind: "file", path, file };
+    },
+  );
+  if (config.operatorKey !== undefined) {
+    const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
+    await addOperatorKey(sql, { ...key, nowMs: Date.now() });
+  }
+  const keys = prepared === undefined ? await keptBefore(sql, path) : kept;
+  return { keys, organization: await findFirstOrganization(sql) };
+}
+
+/** Undefined also where the keys in the file are not this database's, or not any more. */
+async function keptBefore(sql: Database, path: string): Promise<FirstKeys | undefined> {
+  const file = readFirstKeys(path);
+  if (file === undefined) return undefined;
+  const keys = [file.management_key, file.secret_key];
+  const found = await findKeysByHash(keys.map(hashApiKey)).run(sql);
+  return found.size === keys.length ? { kind: "file", path, file } : undefined;
+}
+
+/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that were never shown. */
+function showKeys(keys: { readonly managementKey: string; readonly secretKey: string }): void {
+  process.stdout.write(
+    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
+  );
+}
+
+/** The address under which this machine reaches the gateway. */
+export function baseUrl(config: GatewayConfig, port = config.port): string {
+  const isWildcard = config.host === "0.0.0.0" || config.host === "::";
+  const host = isWildcard ? "127.0.0.1" : config.host;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** What the file of the first keys holds. */
+interface FirstKeysFile {
+  readonly base_url: string;
+  readonly management_key: string;
+  readonly secret_key: string;
+}
+
+/** Only its owner can read it; it is whole or not there. */
+function writeFirstKeys(path: string, file: FirstKeysFile): void {
+  const { base_url, management_key, secret_key } = file;
+  const draft = `${path}.new`;
+  const text = JSON.stringify({ base_url, management_key, secret_key }, null, 2);
+  writeFileSync(draft, `${text}\n`, { mode: 0o600 });
+  chmodSync(draft, 0o600);
+  renameSync(draft, path);
+}
+
+/** Undefined where there is none that can be read. */
+function readFirstKeys(path: string): FirstKeysFile | undefined {
+  try {
+    const file = JSON.parse(readFileSync(path, "utf8")) as FirstKeysFile;
+    const isWhole = [file.base_url, file.management_key, file.secret_key].every(
+      (text: unknown) => typeof text === "string",
+    );
+    return isWhole ? file : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Says where the gateway is reached, where its first keys are, and what the default organization may spend. */
+export function announce(
+  telemetry: Telemetry,
+  config: GatewayConfig,
+  port: number,
+  { keys, organization }: FirstStart,
+): void {
+  const url = baseUrl(config, port);
+  if (keys?.kind === "shown") process.stdout.write(`\n  Base URL         ${url}\n\n`);
+  else if (keys?.kind === "file") announceFile(telemetry, url, keys);
+  if (organization !== undefined) telemetry.log.info(describe(organization));
+  telemetry.log.info({ port }, `listening on ${url}`);
+}
+
+function describe(organization: FirstOrganization): string {
+  const { id, name, plan, balanceNano, creditLimitNano } = organization;
+  const percent = feePercentOf(organization);
+  const limit =
+    creditLimitNano === null
+      ? ", which may be overdrawn without limit"
+      : creditLimitNano > 0n
+        ? `, which may be overdrawn by ${usdText(creditLimitNano)} USD`
+        : "";
+  return `${name} (${id}): plan ${plan}, fee ${percent} %, credit ${usdText(balanceNano)} USD${limit}`;
+}
+
+/** The address in it may not have been known before the gateway listened, or be that of an earlier start. */
+function announceFile(
+  { log }: Telemetry,
+  url: string,
+  { path, file }: FirstKeys & { readonly kind: "file" },
+): void {
+  try {
+    if (file.base_url !== url) writeFirstKeys(path, { ...file, base_url: url });
+  } catch {
+    log.warn(`the base_url in ${path} could not be brought up to date`);
+  }
+  log.info(`the first keys are in ${path}; keep them and delete the file`);
+}

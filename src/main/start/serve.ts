@@ -1,0 +1,84 @@
+import type { ConnectedInstance } from "../compose/base.ts";
+import { composeGateway, type Gateway } from "../compose.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { StartedDatabase } from "./database.ts";
+import { orRefused } from "./port.ts";
+import { type Server, type StopSignals, stopInOrder } from "./stop.ts";
+
+interface ServeOptions {
+  readonly config: GatewayConfig;
+  readonly database: StartedDatabase;
+  readonly instance: ConnectedInstance;
+  readonly keyring: Keyring;
+  readonly telemetry: Telemetry;
+  readonly signals: StopSignals;
+  /** True where other processes of this machine listen on the same port. */
+  readonly sharesPort: boolean;
+  /** A stop in order failed. */
+  onStopFailed(error: unknown): void;
+}
+
+/** A start is not to be slower for it, nor the first requests. */
+const PAGES_AFTER_MS = 1_000;
+
+/** Composes the gateway and listens; from then on a signal stops it in order. Returns the port. */
+export async function serve(options: ServeOptions): Promise<number> {
+  const { config, database, telemetry, signals } = options;
+  surviveStrayFailures(telemetry.log);
+  let gateway: Gateway | undefined;
+  try {
+    gateway = await composeGateway({
+      config,
+      database: database.target,
+      connectedInstance: options.instance,
+      keyring: options.keyring,
+      telemetry,
+      onFenced: () => {
+        telemetry.log.fatal("this instance was declared dead by another one; stopping");
+        process.exit(1);
+      },
+    });
+    signals.assertNone();
+    const server = listen(gateway, config, options.sharesPort);
+    const running = { gateway, server, database, telemetry, config };
+    // What fails here, the first one who opens the dashboard sees.
+    setTimeout(() => void running.gateway.buildPages().catch(() => {}), PAGES_AFTER_MS).unref();
+    signals.handOver(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
+    return server.port;
+  } catch (error) {
+    // Reports what stopped the start, not what it left behind.
+    await gateway?.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** Throws ConfigError where the address cannot be had. */
+function listen({ app }: Gateway, config: GatewayConfig, reusePort: boolean): Server {
+  const { port, host: hostname } = config;
+  orRefused(config, () => app.listen({ port, hostname, reusePort }));
+  const server = app.server!;
+  return { port: server.port!, stop: () => server.stop(false) };
+}
+
+/** How a broken connection is reported. */
+const BROKEN_CONNECTION = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT"]);
+
+/**
+ * Sockets can emit `error` after their owner has detached. What was under way on it has been reported
+ * already, so it is only logged; any other uncaught failure ends the process, because
+ * the state that it left is unknown.
+ */
+export function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
+  const judge = (error: unknown): void => {
+    if (BROKEN_CONNECTION.has(String((error as { code?: unknown } | null)?.code))) {
+      log.warn({ err: error }, "a connection broke behind its end");
+      return;
+    }
+    log.fatal({ err: error }, "uncaught failure; stopping");
+    process.exit(1);
+  };
+  process.on("uncaughtException", judge);
+  process.on("unhandledRejection", judge);
+}

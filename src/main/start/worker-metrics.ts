@@ -1,0 +1,156 @@
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import {
+  type GatheredMetrics,
+  type MetricReport,
+  mergeRetired,
+  type ProcessReport,
+} from "../../platform/telemetry/metric-registry.ts";
+
+/*
+ * A scrape reaches whichever worker the kernel hands it to. That worker asks its parent, the parent asks all
+ * workers, and what they report within a second goes back to the asker, who answers the scrape:
+ *
+ *   worker → parent   gather     for a scrape
+ *   parent → workers  report?    one round at a time; scrapes that come meanwhile share it
+ *   worker → parent   report
+ *   parent → worker   gathered   to each worker that asked
+ */
+type FromWorker =
+  | { readonly kind: "metrics-gather" }
+  | { readonly kind: "metrics-report"; readonly round: number; readonly metrics: MetricReport[] };
+type ToWorker =
+  | { readonly kind: "metrics-report?"; readonly round: number }
+  | { readonly kind: "metrics-gathered"; readonly gathered: GatheredMetrics };
+
+const ROUND_TIMEOUT_MS = 1_000;
+/** What the parent may take beyond its own timeout. */
+const GATHER_TIMEOUT_MS = ROUND_TIMEOUT_MS + 500;
+
+/** The worker's part: reports when it is asked, and has its scrapes answered for all workers. */
+export function shareMetrics(telemetry: Telemetry): void {
+  let waiting: PromiseWithResolvers<GatheredMetrics> | undefined;
+  const send = (message: FromWorker) => process.send?.(message);
+  process.on("message", (message: ToWorker) => {
+    if (message.kind === "metrics-report?") {
+      send({ kind: "metrics-report", round: message.round, metrics: telemetry.report() });
+    } else if (message.kind === "metrics-gathered") {
+      waiting?.resolve(message.gathered);
+    }
+  });
+  telemetry.gatherMetricsWith(() => {
+    if (waiting !== undefined) return waiting.promise;
+    const round = Promise.withResolvers<GatheredMetrics>();
+    waiting = round;
+    const timer = setTimeout(() => round.reject(new Error("no answer")), GATHER_TIMEOUT_MS);
+    const end = () => {
+      clearTimeout(timer);
+      waiting = undefined;
+    };
+    round.promise.then(end, end);
+    send({ kind: "metrics-gather" });
+    return round.promise;
+  });
+}
+
+interface Worker {
+  readonly pid: number;
+  send(message: ToWorker): void;
+}
+
+interface Round {
+  readonly number: number;
+  readonly asked: ReadonlySet<Worker>;
+  readonly missing: Set<Worker>;
+  readonly askers: Set<Worker>;
+  /** Workers that ended while they were waited for. */
+  lost: number;
+  readonly timer: ReturnType<typeof setTimeout>;
+}
+
+/** The parent's part. */
+export class WorkerMetrics {
+  readonly #lastReports = new Map<Worker, readonly MetricReport[]>();
+  #retired: ProcessReport | undefined;
+  #round: Round | undefined;
+  #rounds = 0;
+
+  /** True where the message was about metrics. */
+  take(from: Worker, message: unknown, serving: readonly Worker[]): boolean {
+    const { kind } = (message ?? {}) as Partial<FromWorker>;
+    if (kind === "metrics-gather") this.#gather(from, serving);
+    else if (kind === "metrics-report") this.#note(from, message as FromWorker);
+    else return false;
+    return true;
+  }
+
+  /** A worker has ended: what it counted stays in the sums. */
+  retire(worker: Worker): void {
+    const metrics = this.#lastReports.get(worker);
+    this.#lastReports.delete(worker);
+    if (metrics !== undefined) {
+      const last = { worker: String(worker.pid), metrics, isCurrent: false };
+      this.#retired = mergeRetired(this.#retired === undefined ? [last] : [this.#retired, last]);
+    }
+    this.#round?.askers.delete(worker);
+    if (this.#round?.missing.delete(worker)) {
+      this.#round.lost++;
+      this.#endWhenComplete();
+    }
+  }
+
+  stop(): void {
+    clearTimeout(this.#round?.timer);
+    this.#round = undefined;
+  }
+
+  #gather(asker: Worker, serving: readonly Worker[]): void {
+    if (this.#round !== undefined) {
+      this.#round.askers.add(asker);
+      return;
+    }
+    const asked = new Set([...serving, asker]);
+    this.#round = {
+      number: ++this.#rounds,
+      asked,
+      missing: new Set(asked),
+      askers: new Set([asker]),
+      lost: 0,
+      timer: setTimeout(() => this.#end(), ROUND_TIMEOUT_MS),
+    };
+    for (const worker of asked) tell(worker, { kind: "metrics-report?", round: this.#rounds });
+  }
+
+  #note(from: Worker, message: FromWorker): void {
+    if (message.kind !== "metrics-report") return;
+    this.#lastReports.set(from, message.metrics);
+    if (this.#round?.number !== message.round) return;
+    this.#round.missing.delete(from);
+    this.#endWhenComplete();
+  }
+
+  #endWhenComplete(): void {
+    if (this.#round?.missing.size === 0) this.#end();
+  }
+
+  #end(): void {
+    const round = this.#round!;
+    clearTimeout(round.timer);
+    this.#round = undefined;
+    const reports: ProcessReport[] = [...this.#lastReports].map(([worker, metrics]) => ({
+      worker: String(worker.pid),
+      metrics,
+      isCurrent: round.asked.has(worker) && !round.missing.has(worker),
+    }));
+    if (this.#retired !== undefined) reports.push(this.#retired);
+    const answered = round.asked.size - round.missing.size - round.lost;
+    const gathered = { reports, asked: round.asked.size, answered };
+    for (const asker of round.askers) tell(asker, { kind: "metrics-gathered", gathered });
+  }
+}
+
+/** A worker that is just ending takes no message any more. */
+function tell(worker: Worker, message: ToWorker): void {
+  try {
+    worker.send(message);
+  } catch {}
+}

@@ -1,0 +1,286 @@
+import type { GatewayConfig } from "../../platform/config.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { asUnusable, openDatabase, prepareDatabase } from "./database.ts";
+import { announce, createFirstKeys } from "./first-keys.ts";
+import { openMasterKeys } from "./master-key.ts";
+import { freePort } from "./port.ts";
+import { STOP_TIMEOUT_MS, type StopSignals } from "./stop.ts";
+import { WorkerMetrics } from "./worker-metrics.ts";
+
+interface WorkersOptions {
+  readonly count: number;
+  readonly script: string;
+  readonly config: GatewayConfig;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly telemetry: Telemetry;
+  readonly signals: StopSignals;
+}
+
+/**
+ * Several instances on one machine that share a port. The parent serves nothing itself: it has the
+ * database, the master key and the first keys ready before the workers start, starts again those that
+ * die, and ends all in order.
+ */
+export async function startWorkers(options: WorkersOptions): Promise<void> {
+  const { config, telemetry, signals } = options;
+  if (config.redisUrl === undefined) {
+    throw new Error("--workers starts several instances, which need REDIS_URL; set it");
+  }
+  const port = freePort(config);
+  const database = await openDatabase(config, telemetry.log);
+  let workers: WorkerProcesses | undefined;
+  try {
+    const assertGoesOn = () => signals.assertNone();
+    const { target } = database;
+    const session = await prepareDatabase({ config, target, log: telemetry.log, assertGoesOn });
+    assertGoesOn();
+    const masterKeys = await openMasterKeys(config, session);
+    if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
+    const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
+    await session.end({ timeout: SESSION_END_SECONDS });
+    workers = new WorkerProcesses({
+      count: options.count,
+      script: options.script,
+      environment: {
+        ...options.environment,
+        PORT: String(port),
+        DATABASE_URL: database.target.url,
+        ...masterKeys.environment,
+      },
+      stopTimeoutMs: config.shutdownGraceMs + STOP_TIMEOUT_MS,
+      log: telemetry.log,
+    });
+    const running = workers;
+    signals.handOver(async () => {
+      database.announceStop();
+      const isInOrder = await running.stop();
+      await database.stop();
+      await telemetry.close();
+      process.exit(isInOrder ? 0 : 1);
+    });
+    await workers.start();
+    announce(telemetry, config, port, firstStart);
+  } catch (error) {
+    await workers?.stop();
+    await database.stop();
+    throw asUnusable(config, error);
+  }
+}
+
+const SESSION_END_SECONDS = 5;
+
+/** How `bun run start` was called: alone, as the parent of workers, or as one of them. */
+type Role =
+  | { readonly kind: "single" }
+  | { readonly kind: "parent"; readonly workers: number }
+  | { readonly kind: "worker" };
+
+const MAX_WORKERS = 64;
+/** Given by a parent to its workers only. */
+const WORKER_FLAG = "--as-worker";
+
+/** Throws with one line that says what is accepted. */
+export function readRole(parameters: readonly string[]): Role {
+  const [first, count, ...rest] = parameters.flatMap((one) => one.split(/(?<=^--workers)=/));
+  if (first === undefined) return { kind: "single" };
+  if (first === WORKER_FLAG && count === undefined) return { kind: "worker" };
+  if (first !== "--workers" || rest.length > 0) {
+    throw new Error(
+      `${parameters.join(" ")} is not understood; start takes --workers N, or nothing`,
+    );
+  }
+  const workers = /^[1-9]\d?$/.test(count ?? "") ? Number(count) : Number.NaN;
+  if (!(workers <= MAX_WORKERS)) {
+    throw new Error(
+      `--workers is ${JSON.stringify(count ?? "")}, but must be a whole number from 1 to ${MAX_WORKERS}`,
+    );
+  }
+  return { kind: "parent", workers };
+}
+
+interface WorkerProcessesOptions {
+  readonly count: number;
+  /** The program that is to run as a worker. */
+  readonly script: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** How long a worker may take to end after its stop signal. */
+  readonly stopTimeoutMs: number;
+  readonly log: { info(message: string): void; warn(message: string): void };
+}
+
+/** What a worker says to its parent once it listens. */
+export const READY_MESSAGE = "ready";
+
+const FIRST_RESTART_DELAY_MS = 100;
+const LONGEST_RESTART_DELAY_MS = 10_000;
+/** A worker that lived for so long died of something else than its start. */
+const SETTLED_LIFE_MS = 10_000;
+
+interface Place {
+  child: Bun.Subprocess | undefined;
+  isServing: boolean;
+  restartDelayMs: number;
+}
+
+/**
+ * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
+ * or waiting to be started again after its process died, for longer each time it dies at once. One that
+ * serves and stands still is ended, as if it had died. A worker that ends before all have served once ends
+ * them all: what is wrong then is most likely wrong for all.
+ */
+class WorkerProcesses {
+  readonly #options: WorkerProcessesOptions;
+  readonly #places: Place[];
+  readonly #serving = Promise.withResolvers<void>();
+  readonly #watch: WorkerWatch<Bun.Subprocess>;
+  readonly #metrics = new WorkerMetrics();
+  #readyCount = 0;
+  #isStopping = false;
+  #hasFailed = false;
+
+  constructor(options: WorkerProcessesOptions) {
+    this.#options = options;
+    this.#places = Array.from({ length: options.count }, () => ({
+      child: undefined,
+      isServing: false,
+      restartDelayMs: FIRST_RESTART_DELAY_MS,
+    }));
+    this.#serving.promise.catch(() => {});
+    this.#watch = new WorkerWatch((child) => {
+      options.log.warn(`worker ${child.pid} stands still and is killed`);
+      child.kill("SIGKILL");
+    });
+  }
+
+  /** Resolves when all serve. Rejects, with all ended, where one cannot. */
+  start(): Promise<void> {
+    for (const place of this.#places) this.#launch(place);
+    return this.#serving.promise;
+  }
+
+  /** Lets all end in order. True where each did that served; one that was starting just ends. */
+  async stop(): Promise<boolean> {
+    this.#isStopping = true;
+    this.#watch.stop();
+    this.#metrics.stop();
+    const running = this.#places.filter(({ child }) => child !== undefined);
+    const wereServing = running.map(({ isServing }) => isServing);
+    const children = running.map(({ child }) => child!);
+    for (const child of children) child.kill("SIGTERM");
+    const timer = setTimeout(() => {
+      this.#options.log.warn("a worker did not end in time and is killed");
+      for (const child of children) child.kill("SIGKILL");
+    }, this.#options.stopTimeoutMs);
+    const codes = await Promise.all(children.map((child) => child.exited));
+    clearTimeout(timer);
+    return codes.every((code, n) => code === 0 || !wereServing[n]);
+  }
+
+  #servingChildren(): Bun.Subprocess[] {
+    return this.#places.flatMap(({ child, isServing }) => (child && isServing ? [child] : []));
+  }
+
+  #launch(place: Place): void {
+    const { script, environment, log } = this.#options;
+    const startedMs = performance.now();
+    const child = Bun.spawn([process.execPath, "--no-env-file", script, WORKER_FLAG], {
+      env: environment,
+      stdio: ["ignore", "inherit", "inherit"],
+      // Out of reach of Ctrl-C, which would be a second signal beside ours.
+      detached: true,
+      ipc: (message) => {
+        // What it said last may come behind its end.
+        if (place.child !== child) return;
+        this.#watch.heard(child);
+        if (this.#metrics.take(child, message, this.#servingChildren())) return;
+        if (message === READY_MESSAGE) this.#noteServing(place);
+      },
+    });
+    place.child = child;
+    place.isServing = false;
+    void child.exited.then((code) => {
+      place.child = undefined;
+      this.#watch.forget(child);
+      this.#metrics.retire(child);
+      if (this.#isStopping) return;
+      if (this.#readyCount < this.#options.count) return this.#fail();
+      if (performance.now() - startedMs > SETTLED_LIFE_MS) {
+        place.restartDelayMs = FIRST_RESTART_DELAY_MS;
+      }
+      log.warn(
+        `worker ${child.pid} ended (${child.signalCode ?? code}); another one starts in ${place.restartDelayMs} ms`,
+      );
+      setTimeout(() => {
+        if (!this.#isStopping) this.#launch(place);
+      }, place.restartDelayMs);
+      place.restartDelayMs = Math.min(place.restartDelayMs * 2, LONGEST_RESTART_DELAY_MS);
+    });
+  }
+
+  #noteServing(place: Place): void {
+    place.isServing = true;
+    this.#readyCount++;
+    if (this.#readyCount === this.#options.count) this.#serving.resolve();
+  }
+
+  #fail(): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    void this.stop().then(() => this.#serving.reject(new Error("the workers could not start")));
+  }
+}
+
+/** What a worker says to its parent while its event loop turns. */
+const ALIVE_MESSAGE = "alive";
+/** How often it says so. */
+const ALIVE_MS = 1_000;
+const LOOK_MS = 1_000;
+/** Longer than an instance's lease: the others have declared a worker dead that stands still for so long. */
+const MAX_SILENCE_MS = 10_000;
+
+/** Lets the parent hear that this process does not stand still. */
+export function tellAlive(): void {
+  setInterval(() => {
+    if (process.connected) process.send?.(ALIVE_MESSAGE);
+  }, ALIVE_MS).unref();
+}
+
+/**
+ * Notices workers that stand still, to which the kernel hands its share of the connections for as long as
+ * they live. A parent that stood still itself has received no report, and starts over.
+ */
+class WorkerWatch<Worker> {
+  readonly #heardAtMs = new Map<Worker, number>();
+  readonly #timer: ReturnType<typeof setInterval>;
+  #lookedAtMs = performance.now();
+
+  constructor(onSilent: (worker: Worker) => void) {
+    this.#timer = setInterval(() => this.#look(onSilent), LOOK_MS);
+  }
+
+  /** It is watched from the first time that it is heard. */
+  heard(worker: Worker): void {
+    this.#heardAtMs.set(worker, performance.now());
+  }
+
+  forget(worker: Worker): void {
+    this.#heardAtMs.delete(worker);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(onSilent: (worker: Worker) => void): void {
+    const nowMs = performance.now();
+    const stoodStill = nowMs - this.#lookedAtMs > 2 * LOOK_MS;
+    this.#lookedAtMs = nowMs;
+    for (const [worker, heardAtMs] of this.#heardAtMs) {
+      if (stoodStill) this.heard(worker);
+      else if (nowMs - heardAtMs > MAX_SILENCE_MS) {
+        this.forget(worker);
+        onSilent(worker);
+      }
+    }
+  }
+}

@@ -1,0 +1,157 @@
+import type { Redis } from "ioredis";
+import type { Clock } from "../../../lib/clock.ts";
+import type { ParallelLimit } from "../interface.ts";
+import { answerInTime } from "./connection.ts";
+
+/**
+ * An instance counts as taking part for so long after its last exchange: longer than it counts as alive after
+ * it died, so that its places are free once its share is.
+ */
+const LEASE_MS = 4_000;
+/** No call lasts as long. */
+const KEPT_MS = 86_400_000;
+
+/** The places that one instance reports as taken and asks for, in one step. */
+export interface SlotExchange {
+  /** Names this instance since it last began to take part: `<instance id>#<count>`. */
+  readonly member: string;
+  readonly instanceId: string;
+  /** Begins to take part: then `limits` are all within which calls of this instance run. */
+  readonly joins: boolean;
+  /** Ids of the instances that live. */
+  readonly live: readonly string[];
+  /** Calls of this instance within each limit, those not among them that it asks for. */
+  readonly limits: readonly (ParallelLimit & { readonly taken: number })[];
+  /** By call, the positions in `limits` of those that it needs a place within, and how many it leaves free there. */
+  readonly asks: readonly (readonly { readonly position: number; readonly spared: number }[])[];
+}
+
+/** The member does not take part: its lease ran out, Redis lost what it held, or it has joined again since. */
+export class MembershipLost extends Error {}
+
+interface Scripts {
+  gatewaySlots(...words: (string | number)[]): Promise<number[]>;
+}
+
+/** The script of places as functions. Each rejects where Redis does not answer in time. */
+export class SlotScript {
+  readonly #redis: Redis;
+  readonly #clock: Clock;
+  readonly #scripts: Scripts;
+  readonly #keyPrefix: string;
+  readonly #leaseMs: number;
+
+  /** @param leaseMs shorter in tests */
+  constructor(redis: Redis, clock: Clock, keyPrefix: string, leaseMs = LEASE_MS) {
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+    redis.defineCommand("gatewaySlots", { lua: EXCHANGE });
+    this.#redis = redis;
+    this.#scripts = redis as unknown as Scripts;
+    this.#keyPrefix = `${keyPrefix}slots:`;
+  }
+
+  /** Whether each ask was granted. Rejects with MembershipLost where `member` does not take part and does not join. */
+  async exchange({
+    member,
+    instanceId,
+    joins,
+    live,
+    limits,
+    asks,
+  }: SlotExchange): Promise<boolean[]> {
+    const words: (string | number)[] = [limits.length + 1, this.#membersKey];
+    for (const { id } of limits) words.push(`${this.#keyPrefix}of:${id}`);
+    words.push(member, instanceId, joins ? 1 : 0, live.length, this.#leaseMs, ...live);
+    for (const { taken, max } of limits) words.push(taken, max);
+    for (const places of asks) {
+      words.push(places.length);
+      // Lua counts from 1, and the first key is that of the members.
+      for (const { position, spared } of places) words.push(position + 2, spared);
+    }
+    const sent = this.#scripts.gatewaySlots(...words);
+    const [verdict, ...granted] = await answerInTime(this.#clock, sent);
+    if (verdict !== 1) throw new MembershipLost("this instance does not take part");
+    return granted.map((one) => one === 1);
+  }
+
+  /** Takes part no longer: what others count of it is gone. */
+  async leave(member: string): Promise<void> {
+    await answerInTime(this.#clock, this.#redis.zrem(this.#membersKey, member));
+  }
+
+  get #membersKey(): string {
+    return `${this.#keyPrefix}members`;
+  }
+}
+
+/**
+ * KEYS members (by the end of their leases), and for each limit a hash of the calls of each member. ARGV member,
+ * instance, whether it joins, how many instances live, its lease, and who lives; taken and max of each limit; for each ask how
+ * many limits it has, their keys, and what it leaves free there. Answers 1 and for each ask 1 or 0; or 0 where the member does not take part.
+ *
+ * An instance that lives and does not take part may be using its own share of each limit: that is left to it.
+ */
+const EXCHANGE = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local me, instance, joins, live = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
+local leaseMs = tonumber(ARGV[5])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local function nameOf(member) return string.match(member, '^(.*)#') end
+local function countOf(member) return tonumber(string.match(member, '#(%d+)$')) end
+if joins then
+  for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    if nameOf(one) == instance then
+      if countOf(one) > countOf(me) then return {0} end
+      redis.call('ZREM', KEYS[1], one)
+    end
+  end
+elseif not redis.call('ZSCORE', KEYS[1], me) then return {0} end
+redis.call('ZADD', KEYS[1], now + leaseMs, me)
+redis.call('PEXPIRE', KEYS[1], ${KEPT_MS})
+local members, present = {}, {}
+for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  members[one] = true
+  present[nameOf(one)] = true
+end
+local absent = 0
+for i = 6, 5 + live do if not present[ARGV[i]] then absent = absent + 1 end end
+local at = 6 + live
+local taken, room = {}, {}
+for i = 2, #KEYS do
+  local max, others = tonumber(ARGV[at + 1]), 0
+  taken[i] = tonumber(ARGV[at])
+  at = at + 2
+  local counts = redis.call('HGETALL', KEYS[i])
+  for j = 1, #counts, 2 do
+    if not members[counts[j]] then redis.call('HDEL', KEYS[i], counts[j])
+    elseif counts[j] ~= me then others = others + tonumber(counts[j + 1]) end
+  end
+  if absent > 0 then max = math.max(1, max - absent * math.max(1, math.floor(max / live))) end
+  room[i] = max - others - taken[i]
+end
+local answers = {1}
+while ARGV[at] do
+  local limits, fits = {}, true
+  for i = 1, tonumber(ARGV[at]) do
+    local limit = tonumber(ARGV[at + 2 * i - 1])
+    limits[i] = limit
+    fits = fits and room[limit] > tonumber(ARGV[at + 2 * i])
+  end
+  at = at + 1 + 2 * #limits
+  if fits then
+    for _, limit in ipairs(limits) do
+      room[limit] = room[limit] - 1
+      taken[limit] = taken[limit] + 1
+    end
+  end
+  answers[#answers + 1] = fits and 1 or 0
+end
+for i = 2, #KEYS do
+  if taken[i] > 0 then
+    redis.call('HSET', KEYS[i], me, taken[i])
+    redis.call('PEXPIRE', KEYS[i], ${KEPT_MS})
+  else redis.call('HDEL', KEYS[i], me) end
+end
+return answers`;

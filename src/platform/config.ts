@@ -1,0 +1,198 @@
+import { resolve } from "node:path";
+import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
+import { ConfigFaults } from "./config/config-error.ts";
+import { type Environment, EnvironmentReader } from "./config/environment.ts";
+import { type FileContents, type ModelConfig, readConfigFile } from "./config/file.ts";
+import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
+import {
+  checkModerationModel,
+  checkProviderVariables,
+  enabledProviders,
+  isHosted,
+  type ProviderConfig,
+  SANDBOX_MODERATION_MODEL,
+  SANDBOX_PROVIDER_ID,
+} from "./config/providers.ts";
+import {
+  type ExternalServices,
+  readExternalServices,
+  readSettings,
+  type Settings,
+} from "./config/settings.ts";
+import { CONFIG_VARIABLES } from "./config/variables.ts";
+import { didYouMean } from "../lib/nearest-names.ts";
+
+/** Everything an operator can set, checked; frozen all through. */
+export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
+  /** Absolute. */
+  readonly dataDir: string;
+  /** The configuration file in use, as it was named; undefined when there is none. */
+  readonly configFile: string | undefined;
+  /** Of the file, of the environment, and the sandbox. */
+  readonly providers: readonly ProviderConfig[];
+  /** The file's entries, which the catalogue is built from. */
+  readonly models: readonly ModelConfig[];
+  readonly sandbox: boolean;
+  /**
+   * True if the sandbox searches the web and moderates unless something else is configured for that: on a trial
+   * install. Next to hosted providers its made-up results would be taken for real ones.
+   */
+  readonly sandboxStandsIn: boolean;
+  /** Without Stripe, the test processor takes payments, and credits money for nothing. */
+  readonly testPayments: boolean;
+  /** The proxies that calls to providers go through. */
+  readonly proxies: OutboundProxies;
+  /** Requests that this process may have under way at a time, by the platform's own setting. */
+  readonly maxOutboundRequests: number;
+  /** What is set but has no effect, one line each, to be logged at the start. */
+  readonly warnings: readonly string[];
+}
+
+/** What the check of the file's models needs. */
+export type ConfiguredModels = Pick<
+  GatewayConfig,
+  "providers" | "models" | "sandbox" | "dataDir" | "modelListsSeconds"
+>;
+
+interface ReadOptions {
+  readonly cwd?: string;
+}
+
+/**
+ * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
+ * that names the setting, its value (masked where it is secret) and what is accepted.
+ */
+export function readConfig(environment: Environment, options: ReadOptions = {}): GatewayConfig {
+  const faults = new ConfigFaults();
+  const { config } = readParts(environment, faults, options);
+  faults.throwAny();
+  return deepFreeze(config);
+}
+
+/**
+ * Like `readConfig`, and `checkModels` adds the faults of the file's models that only the catalogue shows, so
+ * that one start reports all faults.
+ */
+export async function readCheckedConfig(
+  environment: Environment,
+  checkModels: (config: ConfiguredModels, faults: ConfigFaults) => Promise<void>,
+  options: ReadOptions = {},
+): Promise<GatewayConfig> {
+  const faults = new ConfigFaults();
+  const { config, faultyIds } = readParts(environment, faults, options);
+  const models = checkableModels(config, faultyIds);
+  if (models.length > 0) await checkModels({ ...config, models }, faults);
+  faults.throwAny();
+  return deepFreeze(config);
+}
+
+/** Reads everything; a part with a fault is a placeholder. */
+function readParts(
+  environment: Environment,
+  faults: ConfigFaults,
+  { cwd = process.cwd() }: ReadOptions,
+): { readonly config: GatewayConfig; readonly faultyIds: FileContents["faultyIds"] } {
+  const reader = new EnvironmentReader(environment, faults);
+  const settings = readSettings(reader);
+  const accessKeys = readAccessKeys(reader, settings.databaseUrl);
+  const external = readExternalServices(reader);
+  const file = faults.attempt(() => readConfigFile(environment, cwd, faults), undefined);
+  const providers = file && enabledProviders(environment, file, faults);
+  if (file === undefined) checkProviderVariables(environment, faults);
+  const sandboxStandsIn = file?.sandbox === true && !(providers ?? []).some(isHosted);
+  const moderationModel =
+    settings.moderationModel ?? (sandboxStandsIn ? SANDBOX_MODERATION : undefined);
+  if (providers !== undefined) {
+    faults.attempt(() => checkModerationModel(moderationModel, providers), undefined);
+  }
+  const isForTrial = isTrial(settings, providers ?? []);
+  const testPayments =
+    reader.boolean("GATEWAY_TEST_PAYMENTS", isForTrial) && external.services.stripe === undefined;
+  const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
+  const enabled = new Set(providers?.map(({ id }) => id));
+  const broken = file?.providers.map(({ id }) => id).filter((id) => !enabled.has(id)) ?? [];
+  const config = {
+    ...settings,
+    ...accessKeys,
+    ...external.services,
+    moderationModel,
+    sandboxStandsIn,
+    dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
+    configFile: file?.path,
+    providers: providers ?? [],
+    models: file?.models ?? [],
+    sandbox: file?.sandbox ?? true,
+    testPayments,
+    // Undefined only with a fault, which is thrown before anyone reads it.
+    proxies: proxies!,
+    maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
+    warnings: [
+      ...external.warnings,
+      ...(testPayments && !isForTrial ? [GIVES_CREDIT_AWAY] : []),
+      ...misspelled(environment),
+    ],
+  };
+  const { faultyIds = { providers: [], models: [] } } = file ?? {};
+  return {
+    config,
+    faultyIds: { ...faultyIds, providers: [...faultyIds.providers, ...broken] },
+  };
+}
+
+/** Decides for guardrails if the operator has named no model: see the sandbox's documentation. */
+const SANDBOX_MODERATION = `${SANDBOX_PROVIDER_ID}/${SANDBOX_MODERATION_MODEL}`;
+
+/**
+ * The models that can be judged by themselves: their providers have no fault, and what an alias stands for
+ * is not an entry with one.
+ */
+function checkableModels(
+  { models, providers }: Pick<GatewayConfig, "models" | "providers">,
+  faultyIds: FileContents["faultyIds"],
+): ModelConfig[] {
+  const enabled = new Set(providers.map(({ id }) => id));
+  const isJudgeable = ({ id, alias_of: target, endpoints }: ModelConfig): boolean => {
+    if (endpoints !== undefined) return endpoints.every(({ provider }) => enabled.has(provider));
+    const name = target ?? id;
+    const isOfFaulty = faultyIds.providers.some((provider) => name.startsWith(`${provider}/`));
+    return !isOfFaulty && !faultyIds.models.includes(name);
+  };
+  const judgeable = models.filter(isJudgeable);
+  const ids = new Set(judgeable.map(({ id }) => id));
+  const left = new Set(models.map(({ id }) => id).filter((id) => !ids.has(id)));
+  return judgeable.filter(({ alias_of: target }) => target === undefined || !left.has(target));
+}
+
+/** True if only this machine reaches the gateway, and no call of a provider costs money. */
+function isTrial(
+  { hostIsLoopback, publicUrl, trustedProxies }: Settings,
+  providers: readonly ProviderConfig[],
+): boolean {
+  const isReached = !hostIsLoopback || publicUrl !== undefined || trustedProxies.length > 0;
+  return !isReached && !providers.some(isHosted);
+}
+
+const GIVES_CREDIT_AWAY =
+  "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to take none";
+
+/** The platform reads it once, at the start of the process. */
+function outboundRequests(text: string | undefined): number {
+  return text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) : 256;
+}
+
+/** Variables with the gateway's prefix that it does not know: most likely a misspelled one. */
+function misspelled(environment: Environment): string[] {
+  const names = CONFIG_VARIABLES.map(({ name }) => name);
+  const known = new Set(names);
+  return Object.keys(environment)
+    .filter((name) => name.startsWith("GATEWAY_") && !known.has(name))
+    .map((name) => `${name} is ignored: there is no such setting${didYouMean(name, names)}`);
+}
+
+function deepFreeze<Value>(value: Value): Value {
+  if (typeof value === "object" && value !== null) {
+    for (const member of Object.values(value)) deepFreeze(member);
+    Object.freeze(value);
+  }
+  return value;
+}

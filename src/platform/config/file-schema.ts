@@ -1,0 +1,261 @@
+import Type from "typebox";
+import { Compile } from "typebox/schema";
+import { MODEL_CATEGORIES } from "../../lib/catalogue-model.ts";
+import { PROVIDER_TYPES } from "./provider-types.ts";
+
+/** Each `description` completes "must be …" when a value is refused. */
+const Text = (maxLength: number) =>
+  Type.String({
+    minLength: 1,
+    maxLength,
+    pattern: "^[^\\u0000-\\u001f\\u007f]*$",
+    description: `a text of 1 to ${maxLength} characters without control characters`,
+  });
+const Cost = Type.Number({
+  minimum: 0,
+  maximum: 1000,
+  description: "a price in USD from 0 to 1000",
+});
+const Tokens = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000_000,
+  description: "a whole number of tokens from 1 to 1000000000",
+});
+const Id = Type.String({
+  pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+  description: "an id of letters, digits, dots, hyphens and underscores",
+});
+/** What stands for a model may be a bare word too; a model's own id may not. */
+export const MODEL_ID = "a model id like author/slug";
+
+const ApiKey = Type.String({
+  pattern: "^[\\x21-\\x7e]+$",
+  maxLength: 8192,
+  description: "printable ASCII without spaces",
+});
+const VariableName = Type.String({
+  pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+  description: "the name of an environment variable",
+});
+const Weight = Type.Number({
+  minimum: 0,
+  maximum: 1_000_000,
+  description: "a weight from 0 to 1000000",
+});
+const ParallelRequests = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000,
+  description: "a whole number of calls from 1 to 1000000",
+});
+
+const Batches = Type.Boolean({ description: "true or false" });
+const BatchPriceShare = Type.Number({
+  minimum: 0,
+  maximum: 1,
+  description: "a share of the usual prices from 0 to 1",
+});
+
+/** How Amazon Bedrock is reached. */
+const AwsAccess = Type.Object(
+  {
+    region: Type.Optional(Text(32)),
+    access_key_id: Type.Optional(ApiKey),
+    access_key_id_env: Type.Optional(VariableName),
+    secret_access_key: Type.Optional(ApiKey),
+    secret_access_key_env: Type.Optional(VariableName),
+    session_token: Type.Optional(ApiKey),
+    session_token_env: Type.Optional(VariableName),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const ProviderEntry = Type.Object(
+  {
+    id: Id,
+    type: Text(64),
+    base_url: Type.Optional(Text(2048)),
+    api_key: Type.Optional(ApiKey),
+    api_key_env: Type.Optional(VariableName),
+    api_keys: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            key: Type.Optional(ApiKey),
+            key_env: Type.Optional(VariableName),
+            weight: Type.Optional(Weight),
+          },
+          { additionalProperties: false, description: "an object" },
+        ),
+        { minItems: 1, maxItems: 64, description: "a list of 1 to 64 keys" },
+      ),
+    ),
+    aws: Type.Optional(AwsAccess),
+    data_collection: Type.Optional(Type.Enum(["allow", "deny"], { description: "allow or deny" })),
+    // Of Vertex AI
+    project: Type.Optional(Text(100)),
+    location: Type.Optional(Text(64)),
+    credentials_file: Type.Optional(Text(4096)),
+    // Of Azure
+    api_version: Type.Optional(Text(64)),
+    deployments: Type.Optional(
+      Type.Record(Text(256), Text(256), {
+        maxProperties: 1000,
+        description: "an object of at most 1000 names of models and their deployments",
+      }),
+    ),
+    max_parallel_requests: Type.Optional(ParallelRequests),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const Capabilities = Type.Array(
+  Type.String({
+    pattern: "^[a-z][a-z0-9_]{0,63}$",
+    description: "a capability like streaming or json_mode",
+  }),
+  { maxItems: 32, description: "a list of at most 32 capabilities" },
+);
+
+/** What images of a size and a quality cost; what is left out stands for any. */
+const ImagePrice = Type.Object(
+  {
+    size: Type.Optional(
+      Type.String({
+        pattern: "^\\d{1,5}x\\d{1,5}$",
+        description: "a size in pixels like 1024x1536",
+      }),
+    ),
+    quality: Type.Optional(Text(32)),
+    cost_per_image: Type.Optional(Cost),
+    max_tokens: Type.Optional(Tokens),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+const imagePrices = {
+  cost_per_image: Type.Optional(Cost),
+  image_prices: Type.Optional(
+    Type.Array(ImagePrice, {
+      minItems: 1,
+      maxItems: 64,
+      description: "a list of 1 to 64 sizes and qualities with their costs",
+    }),
+  ),
+  cost_per_pixel: Type.Optional(Cost),
+  cost_per_input_image: Type.Optional(Cost),
+  image_input_cost_per_token: Type.Optional(Cost),
+  image_output_cost_per_token: Type.Optional(Cost),
+};
+
+const EndpointEntry = Type.Object(
+  {
+    provider: Id,
+    model: Text(256),
+    context_length: Type.Optional(Tokens),
+    max_output_tokens: Type.Optional(Tokens),
+    input_cost_per_token: Type.Optional(Cost),
+    output_cost_per_token: Type.Optional(Cost),
+    cached_input_cost_per_token: Type.Optional(Cost),
+    cache_write_input_cost_per_token: Type.Optional(Cost),
+    ...imagePrices,
+    cost_per_character: Type.Optional(Cost),
+    cost_per_second: Type.Optional(Cost),
+    cost_per_search_unit: Type.Optional(Cost),
+    capabilities: Type.Optional(Capabilities),
+    weight: Type.Optional(Weight),
+    max_parallel_requests: Type.Optional(ParallelRequests),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const ModelEntry = Type.Object(
+  {
+    id: Type.String({
+      maxLength: 256,
+      pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)*$",
+      description: MODEL_ID,
+    }),
+    /** Stands for that model: an entry of its id and this alone. */
+    alias_of: Type.Optional(Text(256)),
+    name: Type.Optional(Text(256)),
+    description: Type.Optional(Text(4096)),
+    category: Type.Optional(
+      Type.Enum([...MODEL_CATEGORIES], { description: `one of ${MODEL_CATEGORIES.join(", ")}` }),
+    ),
+    context_length: Type.Optional(Tokens),
+    max_output_tokens: Type.Optional(Tokens),
+    input_cost_per_token: Type.Optional(Cost),
+    output_cost_per_token: Type.Optional(Cost),
+    cached_input_cost_per_token: Type.Optional(Cost),
+    cache_write_input_cost_per_token: Type.Optional(Cost),
+    ...imagePrices,
+    cost_per_character: Type.Optional(Cost),
+    cost_per_second: Type.Optional(Cost),
+    cost_per_search_unit: Type.Optional(Cost),
+    training_cost_per_token: Type.Optional(Cost),
+    tuned_input_cost_per_token: Type.Optional(Cost),
+    tuned_cached_input_cost_per_token: Type.Optional(Cost),
+    tuned_output_cost_per_token: Type.Optional(Cost),
+    capabilities: Type.Optional(Capabilities),
+    batches: Type.Optional(Batches),
+    batch_price_share: Type.Optional(BatchPriceShare),
+    is_active: Type.Optional(Type.Boolean({ description: "true or false" })),
+    created: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: 253_402_300_799, description: "a time in Unix seconds" }),
+    ),
+    endpoints: Type.Optional(
+      Type.Array(EndpointEntry, {
+        minItems: 1,
+        maxItems: 32,
+        description: "a list of 1 to 32 endpoints",
+      }),
+    ),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const ConfigFile = Type.Object(
+  {
+    $schema: Type.Optional(Text(2048)),
+    providers: Type.Optional(
+      Type.Array(ProviderEntry, {
+        maxItems: 1000,
+        description: "a list of at most 1000 providers",
+      }),
+    ),
+    models: Type.Optional(
+      Type.Array(ModelEntry, { maxItems: 10_000, description: "a list of at most 10000 models" }),
+    ),
+    sandbox: Type.Optional(Type.Boolean({ description: "true or false" })),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+export type ProviderEntry = Type.Static<typeof ProviderEntry>;
+export type ModelEntry = Type.Static<typeof ModelEntry>;
+export type ConfigFile = Type.Static<typeof ConfigFile>;
+
+/** The schema of the file as editors take it: JSON Schema, with the types of providers that there are. */
+export function publishedFileSchema(): object {
+  const schema = structuredClone(ConfigFile) as unknown as {
+    properties: { providers: { items: { properties: { type: object } } } };
+  };
+  schema.properties.providers.items.properties.type = {
+    type: "string",
+    enum: Object.keys(PROVIDER_TYPES),
+    description: "the kind of provider, which names its adapter",
+  };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "Configuration file of the model gateway",
+    ...schema,
+  };
+}
+
+/** Compiled when a file is there to be checked, because compiling takes some milliseconds of the start. */
+export function compileConfigFile() {
+  return Compile(ConfigFile);
+}

@@ -1,0 +1,289 @@
+import { existsSync, readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { Settings } from "typebox/system";
+import { didYouMean } from "../../lib/nearest-names.ts";
+import { ConfigError, type ConfigFaults, refuse, refuseSecret } from "./config-error.ts";
+import { type Environment, variable } from "./environment.ts";
+import {
+  type ConfigFile,
+  compileConfigFile,
+  MODEL_ID,
+  type ModelEntry,
+  type ProviderEntry,
+} from "./file-schema.ts";
+
+const DEFAULT_CONFIG_FILE = "gateway.config.json";
+/** A larger file is a mistake, and reading it would hold up the start. */
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+
+/** An entry of `models` as it stands in the file. */
+export interface ModelConfig extends ModelEntry {
+  /** File and JSON pointer, for messages. */
+  readonly source: string;
+}
+
+/** An entry of `providers` as it stands in the file. */
+export interface ProviderOfFile extends ProviderEntry {
+  /** File and JSON pointer, for messages. */
+  readonly source: string;
+}
+
+export interface FileContents {
+  /** The path as it was given, for messages; undefined when there is no file. */
+  readonly path: string | undefined;
+  readonly providers: readonly ProviderOfFile[];
+  readonly models: readonly ModelConfig[];
+  readonly sandbox: boolean;
+  /** Ids of the entries that `providers` and `models` lack because the schema rejects them. */
+  readonly faultyIds: { readonly providers: readonly string[]; readonly models: readonly string[] };
+}
+
+/**
+ * Reads and checks the configuration file. Adds each fault to `faults`, with the file and the JSON pointer,
+ * and returns the entries without one, so that the caller can check these too. Throws ConfigError if nothing
+ * of the file can be read.
+ */
+export function readConfigFile(
+  environment: Environment,
+  cwd: string,
+  faults: ConfigFaults,
+): FileContents {
+  const named = variable(environment, "GATEWAY_CONFIG");
+  if (named === undefined && !existsSync(resolve(cwd, DEFAULT_CONFIG_FILE))) {
+    const faultyIds = { providers: [], models: [] };
+    return { path: undefined, providers: [], models: [], sandbox: true, faultyIds };
+  }
+  const path = named ?? DEFAULT_CONFIG_FILE;
+  const { providers, models, sandbox, faultyIds } = checked(
+    path,
+    parsed(path, readText(path, cwd)),
+    faults,
+  );
+  const found = [...repeatedIds(providers), ...repeatedIds(models), ...models.flatMap(mixedEntry)];
+  if (found.length > 0) faults.add(new ConfigError(...found));
+  return { path, providers, models, sandbox, faultyIds };
+}
+
+function readText(path: string, cwd: string): string {
+  let bytes: Uint8Array;
+  try {
+    bytes = readFileSync(resolve(cwd, path));
+  } catch (error) {
+    const reason = error instanceof Error && "code" in error ? String(error.code) : "unreadable";
+    throw refuse("GATEWAY_CONFIG", path, `a file that can be read (${reason})`);
+  }
+  if (bytes.length > MAX_FILE_BYTES) {
+    throw refuse("GATEWAY_CONFIG", path, `a file of at most ${MAX_FILE_BYTES} bytes`);
+  }
+  return new TextDecoder().decode(bytes);
+}
+
+function parsed(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The parser's own message may quote the text, and the text may hold a key.
+    throw new ConfigError(
+      `${path} is not JSON (line ${faultyLine(text)}), but must be a JSON object (RFC 8259: no comments)`,
+    );
+  }
+}
+
+function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileContents, "path"> {
+  const validator = compileConfigFile();
+  const errors = validator.Check(value) ? [] : allErrors(validator, value);
+  const schema = validator.Schema();
+  const found = errors.flatMap((error) => faultsOf(path, value, schema, error));
+  if (errors.length > 0) {
+    faults.add(new ConfigError(...(found.length > 0 ? found : [`${path} is not accepted`])));
+  }
+  const file = Object(value) as ConfigFile;
+  const faultyPlaces = errors.map(({ instancePath }) => instancePath);
+  const [providers, faultyProviders] = entriesOf(path, "providers", file.providers, faultyPlaces);
+  const [models, faultyModels] = entriesOf(path, "models", file.models, faultyPlaces);
+  return {
+    providers,
+    models,
+    sandbox: file.sandbox !== false,
+    faultyIds: { providers: faultyProviders, models: faultyModels },
+  };
+}
+
+/** The entries of a list that the schema accepts, and the ids of the others. */
+function entriesOf<Entry extends { readonly id: string }>(
+  path: string,
+  list: "providers" | "models",
+  entries: readonly Entry[] | undefined,
+  faultyPlaces: readonly string[],
+): [(Entry & { readonly source: string })[], string[]] {
+  const accepted: (Entry & { readonly source: string })[] = [];
+  const faultyIds: string[] = [];
+  // Of a file with more faults than are counted, no entry is known to be sound.
+  const isUnknown = faultyPlaces.length >= MAX_FAULTS || faultyPlaces.includes(`/${list}`);
+  if (!Array.isArray(entries) || isUnknown) return [accepted, faultyIds];
+  for (const [index, entry] of entries.entries()) {
+    const place = `/${list}/${index}`;
+    const isFaulty = faultyPlaces.some((one) => `${one}/`.startsWith(`${place}/`));
+    if (!isFaulty) accepted.push({ ...entry, source: `${path} ${place}` });
+    else if (typeof entry?.id === "string") faultyIds.push(entry.id);
+  }
+  return [accepted, faultyIds];
+}
+
+/** Elsewhere the library stops at its default of 8, so that a hostile body costs little. */
+const MAX_FAULTS = 1_000;
+
+function allErrors(validator: ReturnType<typeof compileConfigFile>, value: unknown): SchemaFault[] {
+  const { maxErrors } = Settings.Get();
+  Settings.Set({ maxErrors: MAX_FAULTS });
+  try {
+    return validator.Errors(value)[1];
+  } finally {
+    Settings.Set({ maxErrors });
+  }
+}
+
+type SchemaFault = ReturnType<ReturnType<typeof compileConfigFile>["Errors"]>[1][number];
+
+function faultsOf(path: string, value: unknown, root: unknown, error: SchemaFault): string[] {
+  const pointer = error.instancePath;
+  const schema = atPointer(root, error.schemaPath.replace(/^#/, ""));
+  if (error.keyword === "additionalProperties") {
+    return unknownMembers(path, pointer, atPointer(value, pointer), schema);
+  }
+  if (error.keyword === "required") {
+    return error.params.requiredProperties.map((missing) => {
+      const member = atPointer(schema, `/properties/${missing}`);
+      return refuse(`${path} ${pointer}/${missing}`, undefined, accepted(member)).message;
+    });
+  }
+  // It repeats that a member is unknown.
+  if (error.keyword === "boolean") return [];
+  const setting = `${path} ${pointer}`.trimEnd();
+  // An address may carry credentials, and a key may stand where its variable's name belongs.
+  if (/\/(api_key|api_key_env|base_url)$|\/api_keys(\/|$)/.test(setting)) {
+    return [refuseSecret(setting, accepted(schema)).message];
+  }
+  return [refuse(setting, atPointer(value, pointer), accepted(schema)).message];
+}
+
+const MAX_SHOWN_NAME = 80;
+
+function unknownMembers(path: string, pointer: string, value: unknown, schema: unknown): string[] {
+  const members = Object.keys(Object(atPointer(schema, "/properties")));
+  return Object.keys(Object(value))
+    .filter((key) => !members.includes(key))
+    .map((key) => {
+      const place = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
+      const accepted = `but must be one of ${members.join(", ")}`;
+      return `${place} is not known, ${accepted}${didYouMean(key, members)}`;
+    });
+}
+
+function accepted(schema: unknown): string {
+  const description = atPointer(schema, "/description");
+  return typeof description === "string" ? description : "in the format of the file";
+}
+
+/** The value at a JSON pointer (RFC 6901), undefined where there is none. */
+function atPointer(value: unknown, pointer: string): unknown {
+  let current = value;
+  for (const token of pointer.split("/").slice(1)) {
+    const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof current !== "object" || current === null || !Object.hasOwn(current, key)) {
+      return undefined;
+    }
+    current = (current as Record<string, unknown>)[key];
+  }
+  return current;
+}
+
+/** A model has an author; an alias has nothing but what it stands for. */
+function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
+  if (entry.alias_of === undefined) {
+    return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
+  }
+  const other = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
+  if (other === undefined) return [];
+  return [
+    `${source} (${entry.id}) has alias_of and ${other}, but an alias has the terms of its model`,
+  ];
+}
+
+function repeatedIds(
+  entries: readonly { readonly id: string; readonly source: string }[],
+): string[] {
+  const seen = new Set<string>();
+  return entries.flatMap(({ id, source }) => {
+    if (!seen.has(id)) {
+      seen.add(id);
+      return [];
+    }
+    return refuse(`${source}/id`, id, "an id that no other entry has").faults;
+  });
+}
+
+/** White space, then one token of JSON (RFC 8259), or nothing at the end of the text. */
+const TOKEN =
+  /[ \t\r\n]*(?:([{}[\]:,])|"(?:[^"\\\t\r\n]|\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])|true\b|false\b|null\b|$)/y;
+
+/** What may come next: a value or an end, a member's name, what follows a name, or what follows a value. */
+type Expected = "value" | "value or end" | "name" | "name or end" | "colon" | "behind" | "nothing";
+
+/**
+ * The line, counted from 1, in which a text stops being JSON; the last one where something is missing at the
+ * end. The platform's parser tells no place, and quotes the text, which may hold a key.
+ */
+function faultyLine(text: string): number {
+  const closers: string[] = [];
+  let expected: Expected = "value";
+  let position = 0;
+  for (;;) {
+    TOKEN.lastIndex = position;
+    const found = TOKEN.exec(text);
+    if (found === null) return lineOf(text, skipSpace(text, position));
+    const [whole, sign] = found;
+    const token = whole.trimStart();
+    const next: Expected | undefined =
+      token === "" ? undefined : follow(expected, sign ?? token[0]!, sign !== undefined, closers);
+    if (next === undefined) return lineOf(text, TOKEN.lastIndex - token.length);
+    expected = next;
+    position = TOKEN.lastIndex;
+  }
+}
+
+/** Undefined where the token may not stand there. */
+function follow(
+  expected: Expected,
+  first: string,
+  isSign: boolean,
+  closers: string[],
+): Expected | undefined {
+  const behind = () => (closers.length === 0 ? "nothing" : "behind");
+  const mayClose = expected === "behind" || expected.endsWith("or end");
+  if (isSign && first === closers.at(-1) && mayClose) {
+    closers.pop();
+    return behind();
+  }
+  if (expected === "colon") return first === ":" ? "value" : undefined;
+  if (expected === "behind") {
+    if (first !== ",") return undefined;
+    return closers.at(-1) === "}" ? "name" : "value";
+  }
+  if (expected.startsWith("name")) return first === '"' ? "colon" : undefined;
+  if (expected === "nothing") return undefined;
+  if (!isSign) return behind();
+  if (first !== "{" && first !== "[") return undefined;
+  closers.push(first === "{" ? "}" : "]");
+  return first === "{" ? "name or end" : "value or end";
+}
+
+function skipSpace(text: string, position: number): number {
+  let at = position;
+  while (/[ \t\r\n]/.test(text[at] ?? "")) at++;
+  return at;
+}
+
+function lineOf(text: string, position: number): number {
+  return text.slice(0, position).split("\n").length;
+}

@@ -1,0 +1,344 @@
+import { didYouMean } from "../../lib/nearest-names.ts";
+import { AddressPolicy, addressOfHost } from "../../lib/public-address.ts";
+import { AWS_KEY_VARIABLES, isEnabledByAws } from "./aws-access.ts";
+import { type CloudSettings, cloudSettings, credential, usualAddress } from "./cloud-settings.ts";
+import { ConfigError, type ConfigFaults, MASKED, refuse } from "./config-error.ts";
+import { type Environment, httpUrl, variable } from "./environment.ts";
+import type { FileContents, ProviderOfFile } from "./file.ts";
+import type { ProviderEntry } from "./file-schema.ts";
+import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-types.ts";
+
+/** The provider that is always there unless the file says `"sandbox": false`. */
+export const SANDBOX_PROVIDER_ID = "sandbox";
+/** The sandbox's name of the only model of its that moderates. */
+export const SANDBOX_MODERATION_MODEL = "moderation";
+
+/** An enabled provider. */
+export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
+  readonly id: string;
+  /** A key of PROVIDER_TYPES. */
+  readonly type: string;
+  /** Without a trailing slash; empty for the sandbox. */
+  readonly baseUrl: string;
+  /** Without one no Authorization header is sent, but for a cloud whose machines have an identity. */
+  readonly apiKey?: string;
+  /** Where it has several: all of them, `apiKey` first. */
+  readonly apiKeys?: readonly WeightedKey[];
+  /** Stated: it neither keeps prompts nor trains on them. */
+  readonly collectsNoData?: boolean;
+  /** Calls that may run there at once, over all instances. */
+  readonly maxParallelRequests?: number;
+  /** What its batches cost of the usual prices, in 1/10000; absent: they are not used. */
+  readonly batchPriceShare?: number;
+}
+
+interface WeightedKey {
+  readonly key: string;
+  readonly weight: number;
+}
+
+/**
+ * The providers of the file in its order, then the built-in ones that the environment enables, then the
+ * sandbox. What is wrong is added to `faults`.
+ */
+export function enabledProviders(
+  environment: Environment,
+  file: FileContents,
+  faults: ConfigFaults,
+): ProviderConfig[] {
+  const fromFile = file.providers.flatMap((entry) =>
+    faults.attempt(() => [providerOfFile(environment, entry, file.sandbox)], []),
+  );
+  const providers = [...fromFile, ...builtInProviders(environment, file.providers, faults)];
+  if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
+    providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
+  }
+  // An entry that is itself wrong still counts as known.
+  const known = [...file.providers, ...providers].map(({ id }) => id);
+  refuseUnknownEndpoints(file, [...new Set([...known, ...file.faultyIds.providers])], faults);
+  return providers;
+}
+
+/** Throws ConfigError if what moderates is no model of the sandbox or of a provider with OpenAI's interface. */
+export function checkModerationModel(
+  stated: string | undefined,
+  providers: readonly ProviderConfig[],
+): void {
+  if (stated === undefined) return;
+  const slash = stated.indexOf("/");
+  const provider = providers.find(({ id }) => id === stated.slice(0, slash));
+  const wire = provider && providerType(provider.type)?.wire;
+  const model = stated.slice(slash + 1);
+  if (wire === "sandbox" ? model === SANDBOX_MODERATION_MODEL : wire === "openai" && model !== "") {
+    return;
+  }
+  const accepted = "a configured provider with OpenAI's interface, / and the name of its model";
+  throw refuse("GATEWAY_MODERATION_MODEL", stated, accepted);
+}
+
+function providerOfFile(
+  environment: Environment,
+  entry: ProviderOfFile,
+  sandbox: boolean,
+): ProviderConfig {
+  const { id, type: typeName, source } = entry;
+  const type = supportedType(typeName, `${source}/type`);
+  const { data_collection: collection, max_parallel_requests: maxParallelRequests } = entry;
+  const limited = maxParallelRequests === undefined ? {} : { maxParallelRequests };
+  if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "", ...limited };
+  if (sandbox && id === SANDBOX_PROVIDER_ID) {
+    throw refuse(`${source}/id`, id, 'another id, unless the file says "sandbox": false');
+  }
+  // An entry under a built-in provider's own name takes what it leaves out from that provider's variables.
+  const prefix = id === typeName ? type.environmentPrefix : undefined;
+  const ofEnvironment = prefix === undefined ? {} : variablesOf(environment, prefix);
+  // The key of a hosted service is not shown to a server at the usual local address.
+  const isForHosted =
+    type.hostedBaseUrl !== undefined && (entry.base_url ?? ofEnvironment.baseUrl) === undefined;
+  const fromEnvironment = isForHosted ? {} : ofEnvironment;
+  const apiKeys = keysOfFile(environment, entry, source);
+  const apiKey = apiKeys[0]?.key ?? fromEnvironment.apiKey;
+  const ownVariables = prefix === undefined ? {} : environment;
+  const stated =
+    entry.base_url === undefined ? undefined : httpUrl(`${source}/base_url`, entry.base_url);
+  const cloud = cloudSettings(typeName, {
+    environment,
+    ownVariables,
+    entry,
+    place: source,
+    apiKey,
+    statedUrl: stated ?? fromEnvironment.baseUrl,
+  });
+  if (stated !== undefined && entry.project !== undefined) {
+    throw new ConfigError(`${source} has both base_url and project, but must have one of them`);
+  }
+  const isPlaced = entry.project !== undefined || entry.aws?.region !== undefined;
+  const ofFile = stated ?? (isPlaced ? cloud.baseUrl : undefined);
+  const baseUrl =
+    ofFile ??
+    fromEnvironment.baseUrl ??
+    cloud.baseUrl ??
+    usualAddress(typeName, type, cloud.apiKey);
+  if (baseUrl === undefined) {
+    const url = `an http or https URL with type ${typeName}`;
+    const [member, accepted] = PLACE_MEMBERS[typeName] ?? ["base_url", url];
+    throw refuse(`${source}/${member}`, undefined, accepted);
+  }
+  return {
+    id,
+    type: typeName,
+    ...cloud,
+    baseUrl,
+    ...(apiKeys.length > 1 && { apiKeys }),
+    ...(collection !== undefined && { collectsNoData: collection === "deny" }),
+    ...limited,
+    ...batchTerms(typeName, baseUrl, entry),
+  };
+}
+
+const BASIS_POINTS = 10_000;
+const USUAL_BATCH_PRICE_SHARE = 0.5;
+
+/** What is known to answer batches is used for them; others are where the entry says so. */
+function batchTerms(
+  typeName: string,
+  baseUrl: string,
+  stated: Pick<ProviderEntry, "batches" | "batch_price_share"> & { readonly source?: string } = {},
+): Pick<ProviderConfig, "batchPriceShare"> {
+  const { batches, defaultBaseUrl } = providerType(typeName) ?? {};
+  if (batches === undefined && stated.batches === true) {
+    const accepted = `false for a provider of type ${typeName}`;
+    throw refuse(`${stated.source}/batches`, true, accepted);
+  }
+  const isKnown = batches !== undefined && baseUrl === defaultBaseUrl;
+  if (!(stated.batches ?? isKnown)) return {};
+  const share = stated.batch_price_share ?? USUAL_BATCH_PRICE_SHARE;
+  return { batchPriceShare: Math.round(share * BASIS_POINTS) };
+}
+
+/** By type, what tells where it is called: the member of an entry, or the variable, and what it must be. */
+const PLACE_MEMBERS: Readonly<Record<string, readonly [string, string]>> = {
+  vertex: ["project", "the id of a Google Cloud project"],
+  bedrock: ["aws/region", "a region like us-east-1"],
+};
+const PLACE_VARIABLES: Readonly<Record<string, readonly [string, string]>> = {
+  vertex: ["VERTEX_PROJECT", "the id of a Google Cloud project"],
+  bedrock: ["AWS_REGION", "a region like us-east-1 with a key of Amazon Bedrock"],
+};
+
+function supportedType(name: string, setting: string): ProviderType {
+  const type = providerType(name);
+  if (type !== undefined) return type;
+  const names = Object.keys(PROVIDER_TYPES);
+  throw refuse(setting, name, `one of ${names.join(", ")}${didYouMean(name, names)}`);
+}
+
+/** The keys of an entry: one, as `api_key` or `api_key_env`, or the list `api_keys`. */
+function keysOfFile(
+  environment: Environment,
+  entry: ProviderEntry,
+  source: string,
+): readonly WeightedKey[] {
+  const list = entry.api_keys?.map(({ key, key_env: name, weight = 1 }, at) => {
+    const place = `${source}/api_keys/${at}`;
+    const stated = { key, name, keyMember: "key", nameMember: "key_env" };
+    const found = statedKey(environment, stated, entry.id, place);
+    if (found === undefined) throw new ConfigError(`${place} has neither key nor key_env`);
+    return { key: found, weight };
+  });
+  const stated = {
+    key: entry.api_key,
+    name: entry.api_key_env,
+    keyMember: "api_key",
+    nameMember: "api_key_env",
+  };
+  const single = statedKey(environment, stated, entry.id, source);
+  if (list === undefined) return single === undefined ? [] : [{ key: single, weight: 1 }];
+  if (single !== undefined) {
+    throw new ConfigError(
+      `${source} has both api_keys and a single key, but must have one of them`,
+    );
+  }
+  if (new Set(list.map(({ key }) => key)).size < list.length) {
+    throw new ConfigError(`${source}/api_keys has one key twice`);
+  }
+  return list;
+}
+
+interface StatedKey {
+  readonly key: string | undefined;
+  /** Of the variable that holds it. */
+  readonly name: string | undefined;
+  readonly keyMember: string;
+  readonly nameMember: string;
+}
+
+function statedKey(
+  environment: Environment,
+  { key, name, keyMember, nameMember }: StatedKey,
+  providerId: string,
+  source: string,
+): string | undefined {
+  if (name === undefined) return key;
+  if (key !== undefined) {
+    throw new ConfigError(
+      `${source} has both ${keyMember} and ${nameMember}, but must have one of them`,
+    );
+  }
+  const value = variable(environment, name);
+  if (value === undefined) {
+    // In lower case it may be a key that was written in place of a variable's name.
+    const shown = /^[A-Z0-9_]+$/.test(name) ? name : MASKED;
+    throw refuse(shown, undefined, `the API key of ${providerId} (${source}/${nameMember})`);
+  }
+  return credential(name, value);
+}
+
+function variablesOf(
+  environment: Environment,
+  prefix: string,
+): { apiKey?: string; baseUrl?: string } {
+  const apiKey = variable(environment, `${prefix}_API_KEY`);
+  const baseUrl = variable(environment, `${prefix}_BASE_URL`);
+  return {
+    ...(apiKey === undefined ? {} : { apiKey: credential(`${prefix}_API_KEY`, apiKey) }),
+    ...(baseUrl === undefined ? {} : { baseUrl: httpUrl(`${prefix}_BASE_URL`, baseUrl) }),
+  };
+}
+
+/**
+ * A built-in provider is enabled by its key or its address. Where the file defines a provider of that
+ * name, or takes that key for a provider of its own, the file alone decides: a second way to the same
+ * account would receive what was meant for the file's address.
+ */
+function builtInProviders(
+  environment: Environment,
+  entries: readonly ProviderEntry[],
+  faults: ConfigFaults,
+): ProviderConfig[] {
+  const providers: ProviderConfig[] = [];
+  for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
+    const prefix = type.environmentPrefix;
+    if (prefix === undefined) continue;
+    const read = faults.attempt(() => variablesOf(environment, prefix), undefined);
+    if (read === undefined) continue;
+    const { apiKey } = read;
+    const enabling = [`${prefix}_BASE_URL`, ...(id === "vertex" ? ["VERTEX_PROJECT"] : [])];
+    const enabled =
+      apiKey !== undefined ||
+      enabling.some((name) => variable(environment, name) !== undefined) ||
+      (id === "bedrock" && isEnabledByAws(environment));
+    const keyVariables = [`${prefix}_API_KEY`, ...(id === "bedrock" ? AWS_KEY_VARIABLES : [])];
+    const taken = entries.some(
+      (entry) =>
+        entry.id === id || variablesUsed(entry).some((name) => keyVariables.includes(name)),
+    );
+    if (!enabled || taken) continue;
+    const { baseUrl: statedUrl } = read;
+    const source = { environment, ownVariables: environment, place: "", apiKey, statedUrl };
+    const cloud = faults.attempt(() => cloudSettings(id, source), undefined);
+    if (cloud === undefined) continue;
+    const baseUrl =
+      read.baseUrl ??
+      cloud.baseUrl ??
+      (apiKey === undefined ? undefined : type.hostedBaseUrl) ??
+      usualAddress(id, type, cloud.apiKey);
+    if (baseUrl === undefined) {
+      const url = `an http or https URL with ${prefix}_API_KEY`;
+      const [name, accepted] = PLACE_VARIABLES[id] ?? [`${prefix}_BASE_URL`, url];
+      faults.add(refuse(name, undefined, accepted));
+      continue;
+    }
+    providers.push({ id, type: id, ...cloud, baseUrl, ...batchTerms(id, baseUrl) });
+  }
+  return providers;
+}
+
+/** Checks the variables of built-in providers alone, for where the file does not tell what they are for. */
+export function checkProviderVariables(environment: Environment, faults: ConfigFaults): void {
+  for (const { environmentPrefix: prefix } of Object.values(PROVIDER_TYPES)) {
+    if (prefix !== undefined) faults.attempt(() => variablesOf(environment, prefix), undefined);
+  }
+}
+
+/** Names of the variables that an entry takes its keys from. */
+function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEntry): string[] {
+  const names = [single, aws?.secret_access_key_env, ...(list ?? []).map(({ key_env }) => key_env)];
+  return names.filter((name) => name !== undefined);
+}
+
+function refuseUnknownEndpoints(
+  file: FileContents,
+  known: readonly string[],
+  faults: ConfigFaults,
+): void {
+  for (const model of file.models) {
+    for (const [index, { provider }] of (model.endpoints ?? []).entries()) {
+      if (known.includes(provider)) continue;
+      const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}${didYouMean(provider, known)}`;
+      faults.add(refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted));
+    }
+  }
+}
+
+/** Names that no public server has: those without a dot, and the domains set apart for private networks. */
+const PRIVATE_NAME = /^[^.]+$|\.(localhost|local|internal|lan|intranet|home\.arpa)$/i;
+
+const publicAddresses = new AddressPolicy();
+
+/**
+ * Whether a provider is a server of the operator's own, by its address: its models cost nothing unless the
+ * configuration says what. A hosted provider's models are never taken to be free.
+ */
+export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
+  const { isSelfHosted, relays } = providerType(type) ?? {};
+  if (isSelfHosted !== true || relays === true || baseUrl === "") return false;
+  const host = new URL(baseUrl).hostname;
+  const address = addressOfHost(host);
+  return address === undefined ? PRIVATE_NAME.test(host) : !publicAddresses.allows(address);
+}
+
+/** True for a provider whose calls may cost money: neither the sandbox nor a server of the operator's own. */
+export function isHosted(provider: ProviderConfig): boolean {
+  return providerType(provider.type)?.wire !== "sandbox" && !isLocalServer(provider);
+}

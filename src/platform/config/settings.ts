@@ -1,0 +1,345 @@
+import type { NanoUsd } from "../../lib/money.ts";
+import { PLANS, type PlanName } from "../../lib/plans.ts";
+import { refuse } from "./config-error.ts";
+import { DatabaseTlsError, takeTls } from "../../../db/database-tls.ts";
+import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
+import { readSearch, type SearchConfig } from "./search-settings.ts";
+import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
+import {
+  type MetricExportConfig,
+  readMetricExport,
+  readTracing,
+  type TracingConfig,
+} from "./telemetry-settings.ts";
+
+const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+const POSTGRES_URL: DatabaseUrlForm = {
+  schemes: ["postgres", "postgresql"],
+  example: "postgres://user:password@host/name",
+  faultOf(url) {
+    try {
+      takeTls(new URLSearchParams(url.search));
+      return undefined;
+    } catch (error) {
+      if (error instanceof DatabaseTlsError) return error.message;
+      throw error;
+    }
+  },
+};
+/** What follows the host is the number of a database: with anything else the driver takes number 0. */
+const REDIS_URL: DatabaseUrlForm = {
+  schemes: ["redis", "rediss"],
+  path: /^(\/\d{0,9})?$/,
+  example: "redis://user:password@host/0",
+};
+const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
+/** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
+/** Bun counts them in a byte. */
+const MAX_CONNECTION_IDLE_SECONDS = 255;
+const MAX_DURATION_MS = 86_400_000;
+const MAX_CACHE_ENTRIES = 100_000;
+const MAX_RETRY_DELAYS = 20;
+const MAX_RETRY_DELAY_SECONDS = 604_800;
+const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
+const MAX_STARTING_CREDIT_USD = 1_000_000;
+const MAX_SEARCH_USD = 1_000;
+const MAX_PRO_PRICE_USD = 10_000;
+
+type LogLevel = (typeof LOG_LEVELS)[number];
+
+export interface Settings {
+  /** 0 takes a free port. */
+  readonly port: number;
+  readonly host: string;
+  /** True when only this machine can reach `host`. */
+  readonly hostIsLoopback: boolean;
+  /** By which callers reach the gateway, without a slash at its end; undefined: by what each of them names. */
+  readonly publicUrl: string | undefined;
+  /** CIDRs. */
+  readonly trustedProxies: readonly string[];
+  readonly auditLogDays: number;
+  readonly databaseUrl: string | undefined;
+  readonly databasePoolSize: number;
+  readonly redisUrl: string | undefined;
+  readonly startingCreditNanoUsd: NanoUsd;
+  /** Of one search by a tool that the gateway runs, before the fee. */
+  readonly fileSearchNanoUsd: NanoUsd;
+  readonly plan: PlanName;
+  /** Of a month of the plan `pro` at the test processor. */
+  readonly proPriceNanoUsd: NanoUsd;
+  /** 0 to 1. */
+  readonly completionSuccessSample: number;
+  readonly webhookRetryDelaysMs: readonly number[];
+  readonly webhookAllowHttp: boolean;
+  /** CIDRs. */
+  readonly egressAllow: readonly string[];
+  /** Host names, `*.` before some, or `*`. */
+  readonly mcpServers: readonly string[];
+  readonly upstreamTimeouts: UpstreamTimeouts;
+  readonly uploadMinBytesPerSecond: number;
+  /** Origins, or `*` alone. */
+  readonly corsOrigins: readonly string[];
+  readonly metricsToken: string | undefined;
+  /** Between two readings of the providers' own lists of models; 0 reads none. */
+  readonly modelListsSeconds: number;
+  /** Embeds what vector stores hold; undefined: they are searched by words alone. */
+  readonly vectorStoreModel: string | undefined;
+  /** `provider/model`; undefined: no guardrail can have a rule of type moderation. */
+  readonly moderationModel: string | undefined;
+  /** Between two health checks of self-hosted providers; 0 checks none. */
+  readonly healthCheckSeconds: number;
+  /** Chats may show what was sent to their provider. */
+  readonly debugEcho: boolean;
+  /** Of the response cache of each organization. */
+  readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
+  /** Undefined: the gateway runs no code. */
+  readonly codeInterpreter: CodeInterpreterConfig | undefined;
+  readonly keepaliveMs: number;
+  readonly connectionIdleSeconds: number;
+  /** Of one organization, over all instances. */
+  readonly maxBackgroundResponses: number;
+  readonly shutdownGraceMs: number;
+  readonly logLevel: LogLevel;
+}
+
+interface CodeInterpreterConfig {
+  readonly maxProcesses: number;
+  readonly maxRunSeconds: number;
+  readonly maxMemoryBytes: number;
+  /** Of wheels, which Python has besides its standard library. */
+  readonly wheelFolder: string | undefined;
+}
+
+interface UpstreamTimeouts {
+  readonly connectMs: number;
+  /** Of streams only, like `idleMs`. */
+  readonly firstTokenMs: number;
+  readonly idleMs: number;
+  readonly totalMs: number;
+  /** For a place at an endpoint that is full. */
+  readonly fullMs: number;
+}
+
+/** A hundred years. */
+const MAX_AUDIT_LOG_DAYS = 36_500;
+
+/** Throws ConfigError. */
+export function readSettings(reader: EnvironmentReader): Settings {
+  const host = reader.matching("HOST", HOST, "an IP address or a host name");
+  return {
+    port: reader.integer("PORT", 0, 65_535),
+    host,
+    hostIsLoopback: LOOPBACK.test(host),
+    publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
+    trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
+    auditLogDays: reader.integer("GATEWAY_AUDIT_LOG_DAYS", 1, MAX_AUDIT_LOG_DAYS),
+    databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
+    databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
+    redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),
+    startingCreditNanoUsd: reader.amountNanoUsd(
+      "GATEWAY_STARTING_CREDIT_USD",
+      MAX_STARTING_CREDIT_USD,
+    ),
+    fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
+    plan: reader.oneOf("GATEWAY_PLAN", PLANS),
+    proPriceNanoUsd: reader.amountNanoUsd("GATEWAY_PRO_PRICE_USD", MAX_PRO_PRICE_USD),
+    completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
+    webhookRetryDelaysMs: reader.check(() => retryDelaysMs(reader), []),
+    webhookAllowHttp: reader.boolean("GATEWAY_WEBHOOK_ALLOW_HTTP"),
+    egressAllow: reader.cidrs("GATEWAY_EGRESS_ALLOW"),
+    mcpServers: reader.check(() => mcpServers(reader), []),
+    upstreamTimeouts: upstreamTimeouts(reader),
+    uploadMinBytesPerSecond: reader.integer(
+      "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
+      1,
+      MAX_UPLOAD_BYTES_PER_SECOND,
+    ),
+    corsOrigins: reader.check(() => corsOrigins(reader), []),
+    metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
+    vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
+    moderationModel: reader.text("GATEWAY_MODERATION_MODEL"),
+    modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
+    healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),
+    maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
+    responseCache: {
+      maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
+      maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
+    },
+    codeInterpreter: codeInterpreter(reader),
+    keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
+    connectionIdleSeconds: reader.integer(
+      "GATEWAY_CONNECTION_IDLE_SECONDS",
+      1,
+      MAX_CONNECTION_IDLE_SECONDS,
+    ),
+    shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
+    logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
+  };
+}
+
+function codeInterpreter(reader: EnvironmentReader): CodeInterpreterConfig | undefined {
+  const isOn = reader.boolean("GATEWAY_CODE_INTERPRETER");
+  const config = {
+    maxProcesses: reader.integer("GATEWAY_CODE_INTERPRETER_PROCESSES", 1, 256),
+    maxRunSeconds: reader.integer("GATEWAY_CODE_INTERPRETER_SECONDS", 1, 600),
+    maxMemoryBytes: reader.integer("GATEWAY_CODE_INTERPRETER_MEMORY_MB", 64, 2048) * 1_048_576,
+    wheelFolder: reader.text("GATEWAY_CODE_INTERPRETER_WHEELS"),
+  };
+  return isOn ? config : undefined;
+}
+
+function upstreamTimeouts(reader: EnvironmentReader): UpstreamTimeouts {
+  return {
+    connectMs: reader.integer("GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    firstTokenMs: reader.integer("GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    idleMs: reader.integer("GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    totalMs: reader.integer("GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    fullMs: reader.integer("GATEWAY_UPSTREAM_FULL_TIMEOUT_MS", 0, MAX_DURATION_MS),
+  };
+}
+
+function retryDelaysMs(reader: EnvironmentReader): number[] {
+  const name = "GATEWAY_WEBHOOK_RETRY_DELAYS";
+  const items = reader.list(name);
+  const delaysMs = items.map((item) =>
+    /^\d{1,6}(\.\d{1,3})?$/.test(item) ? Math.round(Number(item) * 1000) : Number.NaN,
+  );
+  const valid = delaysMs.every((delayMs) => delayMs <= MAX_RETRY_DELAY_SECONDS * 1000);
+  if (!valid || delaysMs.length > MAX_RETRY_DELAYS) {
+    const accepted = `1 to ${MAX_RETRY_DELAYS} comma-separated numbers of seconds, each from 0 to ${MAX_RETRY_DELAY_SECONDS}`;
+    throw refuse(name, items.join(","), accepted);
+  }
+  return delaysMs;
+}
+
+const SERVER_HOST = /^(?:\*|(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])$/;
+
+function mcpServers(reader: EnvironmentReader): string[] {
+  const items = reader.list("GATEWAY_MCP_SERVERS").map((item) => item.toLowerCase());
+  for (const item of items) {
+    if (!SERVER_HOST.test(item)) {
+      const accepted = "comma-separated host names like mcp.example.com or *.example.com, or *";
+      throw refuse("GATEWAY_MCP_SERVERS", item, accepted);
+    }
+  }
+  return items;
+}
+
+function corsOrigins(reader: EnvironmentReader): string[] {
+  const items = reader.list("GATEWAY_CORS_ORIGINS");
+  if (items.length === 1 && items[0] === "*") return items;
+  for (const item of items) {
+    if (URL.parse(item)?.origin !== item || !/^https?:/.test(item)) {
+      const accepted = "comma-separated origins like https://app.example.com, or * alone";
+      throw refuse("GATEWAY_CORS_ORIGINS", item, accepted);
+    }
+  }
+  return items;
+}
+
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
+const REGION = /^[A-Za-z0-9-]{1,64}$/;
+
+interface StripeConfig {
+  readonly secretKey: string;
+  readonly webhookSecret: string | undefined;
+  readonly apiBase: string;
+  /** Of the plan `pro`; undefined: it is not sold. */
+  readonly proPriceId: string | undefined;
+}
+
+interface S3Config {
+  readonly bucket: string;
+  readonly endpoint: string | undefined;
+  readonly region: string | undefined;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+}
+
+export interface ExternalServices {
+  /** Undefined: the built-in test processor. */
+  readonly stripe: StripeConfig | undefined;
+  /** Undefined: files lie in the data folder. */
+  readonly s3: S3Config | undefined;
+  /** Undefined: the gateway does not search the web. */
+  readonly search: SearchConfig | undefined;
+  readonly tracing: TracingConfig | undefined;
+  /** Undefined: people sign in by keys alone. */
+  readonly singleSignOn: SingleSignOnConfig | undefined;
+  readonly metricExport: MetricExportConfig | undefined;
+}
+
+/** Throws ConfigError. */
+export function readExternalServices(reader: EnvironmentReader): {
+  readonly services: ExternalServices;
+  readonly warnings: readonly string[];
+} {
+  const { search, warnings: searchWarnings } = readSearch(reader);
+  const services = {
+    search,
+    stripe: readStripe(reader),
+    s3: reader.check(() => readS3(reader), undefined),
+    tracing: readTracing(reader),
+    singleSignOn: readSingleSignOn(reader),
+    metricExport: readMetricExport(reader),
+  };
+  const warnings = [...searchWarnings];
+  if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
+    warnings.push("STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set");
+  }
+  if (services.stripe !== undefined && services.stripe.webhookSecret === undefined) {
+    warnings.push(
+      "STRIPE_WEBHOOK_SECRET is not set: what Stripe reports is not taken, payments are looked up instead",
+    );
+  }
+  if (services.s3 === undefined && reader.text("S3_ENDPOINT") !== undefined) {
+    warnings.push("S3_ENDPOINT is ignored: S3_BUCKET is not set");
+  }
+  return { services, warnings };
+}
+
+function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
+  const secretKey = reader.secret("STRIPE_SECRET_KEY");
+  const webhookSecret = reader.secret("STRIPE_WEBHOOK_SECRET");
+  const apiBase = reader.url("STRIPE_API_BASE");
+  if (secretKey === undefined || apiBase === undefined) return undefined;
+  // Elsewhere an empty variable counts as unset; what verifies reports of money is not left out by mistake.
+  if (reader.isEmpty("STRIPE_WEBHOOK_SECRET")) {
+    const accepted = "the signing secret of the endpoint at Stripe, or no such variable at all";
+    return reader.check(() => {
+      throw refuse("STRIPE_WEBHOOK_SECRET", "", accepted);
+    }, undefined);
+  }
+  return { secretKey, webhookSecret, apiBase, proPriceId: reader.text("STRIPE_PRO_PRICE_ID") };
+}
+
+export function readS3(reader: EnvironmentReader): S3Config | undefined {
+  const bucket = reader.text("S3_BUCKET");
+  const region = reader.text("S3_REGION");
+  const endpoint = reader.url("S3_ENDPOINT");
+  const accessKeyId = reader.secret("S3_ACCESS_KEY_ID");
+  const secretAccessKey = reader.secret("S3_SECRET_ACCESS_KEY");
+  if (bucket !== undefined && !BUCKET.test(bucket)) {
+    throw refuse("S3_BUCKET", bucket, "the name of a bucket");
+  }
+  if (region !== undefined && !REGION.test(region)) {
+    throw refuse("S3_REGION", region, "the name of a region like eu-central-1");
+  }
+  if (bucket === undefined) return undefined;
+  if (reader.text("S3_ACCESS_KEY_ID") === undefined) {
+    throw refuse("S3_ACCESS_KEY_ID", undefined, "set together with S3_BUCKET");
+  }
+  if (reader.text("S3_SECRET_ACCESS_KEY") === undefined) {
+    throw refuse("S3_SECRET_ACCESS_KEY", undefined, "set together with S3_BUCKET");
+  }
+  // Undefined only where their faults are kept, and stop the start.
+  return {
+    bucket,
+    endpoint,
+    region,
+    accessKeyId: accessKeyId ?? "",
+    secretAccessKey: secretAccessKey ?? "",
+  };
+}

@@ -1,0 +1,96 @@
+import type { Logger } from "pino";
+import type {
+  AskedFields,
+  GuardrailHit,
+  RecordedRouting,
+  RequestFacts,
+} from "../../lib/request-facts.ts";
+import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
+
+/** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
+export interface RequestRecord {
+  readonly requestId: string;
+  readonly method: string;
+  /** The route's pattern, not the path: /v1/keys/:id */
+  readonly route: string;
+  /** The status sent to the client; 499 if it disconnected. */
+  readonly status: number;
+  readonly latencyMs: number;
+  readonly organizationId: string | undefined;
+  readonly keyId: string | undefined;
+  readonly model: string | undefined;
+  readonly provider: string | undefined;
+  readonly promptTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+  readonly costNano: bigint | undefined;
+  readonly firstTokenMs: number | undefined;
+  readonly errorCode: string | undefined;
+  /** Of requests of models: never written to the log. */
+  readonly asked?: AskedFields | undefined;
+  readonly queuedMs?: number | undefined;
+  readonly routing?: RecordedRouting | undefined;
+  readonly guardrailHits?: readonly GuardrailHit[] | undefined;
+  /** Undefined where the request did not ask for the response cache. */
+  readonly cache: "hit" | "miss" | undefined;
+}
+
+/** Of a request that ends now; one of no organization has an operator's key, or none. */
+export function requestRecord(
+  ended: { readonly requestId: string; readonly startedMs: number; readonly log: RequestFacts },
+  { method, path }: { readonly method: string; readonly path: string },
+  status: number,
+  organizationId: string | undefined,
+  keyId: string | undefined,
+): RequestRecord {
+  const { log } = ended;
+  return {
+    requestId: ended.requestId,
+    method,
+    route: path,
+    status: log.status ?? status,
+    latencyMs: performance.now() - ended.startedMs,
+    organizationId,
+    keyId,
+    model: log.model,
+    provider: log.provider,
+    promptTokens: log.promptTokens,
+    completionTokens: log.completionTokens,
+    costNano: log.costNano,
+    firstTokenMs: log.firstTokenMs,
+    errorCode: log.errorCode,
+    asked: log.asked,
+    queuedMs: log.queuedMs,
+    routing: log.routing,
+    guardrailHits: log.guardrailHits,
+    cache: log.cache,
+  };
+}
+
+export interface Telemetry {
+  readonly log: Logger;
+  /** Called for every request. */
+  record(request: RequestRecord): void;
+  /** A charge was cut to its hold because the provider reported more. */
+  countClampedCharge(): void;
+  observeCommit(units: number, durationMs: number): void;
+  /** A value that is read at each scrape. */
+  gauge(name: string, help: string, read: () => number): void;
+  /** A gauge with one series for each value of a label; `read` must bound their number. */
+  labelledGauge(
+    name: string,
+    help: string,
+    label: string,
+    read: () => Iterable<readonly [labelValue: string, value: number]>,
+  ): void;
+  /** As `gauge`, for a value that only grows; its name ends in _total. */
+  counter(name: string, help: string, read: () => number): void;
+  /** Prometheus text. */
+  metrics(): Promise<string>;
+  /** The metrics of this process alone. */
+  report(): MetricReport[];
+  /** Makes `metrics` cover several processes, or this one alone if `gather` fails. */
+  gatherMetricsWith(gather: () => Promise<GatheredMetrics>): void;
+  metricsContentType: string;
+  /** Writes what is buffered and stops the timers, in about a second at most; drops later lines. */
+  close(): Promise<void>;
+}

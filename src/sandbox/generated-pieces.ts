@@ -1,0 +1,36 @@
+import type { PieceReader } from "../providers/interface.ts";
+import { aborted } from "./wait.ts";
+
+/**
+ * Reads what a generator makes, a piece for each read, so that it makes no more than is read. Between two
+ * pieces the event loop serves others. Rejects with ProviderFailure "aborted" once the call is aborted.
+ */
+export class GeneratedPieces<Piece> implements PieceReader<Piece> {
+  readonly #pieces: AsyncGenerator<Piece, void>;
+  readonly #signal: AbortSignal;
+  readonly #cancelled = new AbortController();
+  #isOver = false;
+
+  /** `make` gets a signal that also aborts when the reader is cancelled. */
+  constructor(make: (stop: AbortSignal) => AsyncGenerator<Piece, void>, signal: AbortSignal) {
+    this.#signal = signal;
+    this.#pieces = make(AbortSignal.any([signal, this.#cancelled.signal]));
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  async read(): Promise<{ done: boolean; value?: Piece | undefined }> {
+    await new Promise<void>((resolve) => void setImmediate(resolve));
+    if (this.#signal.aborted) throw aborted(this.#signal);
+    const { done = false, value } = await this.#pieces.next();
+    if (done) this.#isOver = true;
+    return done ? { done } : { done, value: value as Piece };
+  }
+
+  async cancel(): Promise<void> {
+    this.#cancelled.abort();
+    await this.#pieces.return().catch(() => {});
+  }
+}

@@ -1,0 +1,43 @@
+import encodeJpeg, { init as initJpeg } from "@jsquash/jpeg/encode.js";
+import encodeWebp, { init as initWebp } from "@jsquash/webp/encode.js";
+import { simd } from "wasm-feature-detect";
+import { serveCalls } from "../../lib/work-thread.ts";
+import type { LossyCall } from "./encode-picture.ts";
+import type { Picture } from "./picture.ts";
+
+/** Of WebP: the fastest of seven ways to compress. */
+const FASTEST = 0;
+
+let isReady: Promise<unknown> | undefined;
+
+serveCalls(
+  async ({ format, picture, quality }: LossyCall): Promise<ArrayBuffer> => {
+    isReady ??= prepare();
+    await isReady;
+    const image = withColours(picture);
+    if (format === "webp") return encodeWebp(image, { quality, method: FASTEST });
+    return encodeJpeg(image, { quality });
+  },
+  (result) => [result as ArrayBuffer],
+);
+
+/** The libraries would fetch their modules by address, which is for browsers. */
+async function prepare(): Promise<void> {
+  const webp = (await simd()) ? "webp_enc_simd" : "webp_enc";
+  await initWebp(await wasmOf(`@jsquash/webp/codec/enc/${webp}.wasm`));
+  await initJpeg(await wasmOf("@jsquash/jpeg/codec/enc/mozjpeg_enc.wasm"));
+}
+
+async function wasmOf(path: string): Promise<never> {
+  const file = Bun.file(new URL(import.meta.resolve(path)));
+  // Their types leave out the argument that their documentation states.
+  return (await WebAssembly.compile(await file.arrayBuffer())) as never;
+}
+
+function withColours({ width, height, pixels, palette }: Picture): ImageData {
+  const data = new Uint8ClampedArray(width * height * 4);
+  const words = new Uint32Array(data.buffer);
+  const colours = new Uint32Array(Uint8Array.from(palette.flat()).buffer);
+  for (let at = 0; at < pixels.length; at++) words[at] = colours[pixels[at]!]!;
+  return { data, width, height, colorSpace: "srgb" } as ImageData;
+}
