@@ -1,5 +1,5 @@
-import { DatabaseTlsError } from "./database-tls.ts";
 import { CONNECT_TIMEOUT_SECONDS, type Database, isConnectionFailure, sqlState } from "./client.ts";
+import { DatabaseTlsError } from "./database-tls.ts";
 import { MigrationError } from "./migrate.ts";
 import { readServerVersion } from "./queries/database-server.ts";
 

@@ -1,6 +1,5 @@
 import { version } from "../package.json";
 import { connectInstance } from "./main/compose/base.ts";
-import { type GatewayConfig, readCheckedConfig, readConfig } from "./platform/config.ts";
 import {
   asUnusable,
   foreignDatabase,
@@ -14,6 +13,7 @@ import { freePort } from "./main/start/port.ts";
 import { StopSignals } from "./main/start/stop.ts";
 import { shareMetrics } from "./main/start/worker-metrics.ts";
 import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./main/start/workers.ts";
+import { type GatewayConfig, readCheckedConfig, readConfig } from "./platform/config.ts";
 import { createTelemetry } from "./platform/telemetry/create-telemetry.ts";
 import type { Telemetry } from "./platform/telemetry/interface.ts";
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Glob } from "bun";
-import { CONFIG_VARIABLES, variablesTable } from "../src/platform/config/variables.ts";
 import { MAX_LINE_BYTES } from "../src/jobs/files/json-lines-check.ts";
 import { uploadForm } from "../src/jobs/files/routes.ts";
+import { CONFIG_VARIABLES, variablesTable } from "../src/platform/config/variables.ts";
 import { clientsTable } from "./clients/table.ts";
 
 const root = join(import.meta.dir, "..");

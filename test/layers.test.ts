@@ -26,7 +26,13 @@ const LAYERS: readonly (readonly string[])[] = [
     "actors/subject-budget",
     "actors/webhook",
   ],
-  ["src/providers", "src/platform/egress", "src/platform/storage", "src/billing/payments", "src/platform/telemetry"],
+  [
+    "src/providers",
+    "src/platform/egress",
+    "src/platform/storage",
+    "src/billing/payments",
+    "src/platform/telemetry",
+  ],
   ["src/billing/ledger"],
   ["src/inference/guardrails/screening"],
   ["src/inference/definitions/known-definitions.ts"],
@@ -37,7 +43,11 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/documents"],
   // Run for models between the calls of a provider, with what the groups above hand them.
   ["src/inference/tools"],
-  ["src/inference/endpoints/paid-route.ts", "src/inference/endpoints/routed-fields.ts", "src/inference/endpoints/long-bodies.ts"],
+  [
+    "src/inference/endpoints/paid-route.ts",
+    "src/inference/endpoints/routed-fields.ts",
+    "src/inference/endpoints/long-bodies.ts",
+  ],
   ["src/inference/endpoints/fill-preset.ts"],
   ["src/inference/endpoints/long-body-work.ts"],
   [
@@ -347,7 +357,8 @@ const SHARED: Readonly<Record<string, string>> = {
 
 /** Classes named like bounds that need not be shared by that rule, and why. */
 const OTHER_BOUNDS: Readonly<Record<string, string>> = {
-  "src/platform/cluster/heartbeat-thread.ts": "HeartbeatThread serves the instance, no organization",
+  "src/platform/cluster/heartbeat-thread.ts":
+    "HeartbeatThread serves the instance, no organization",
   "src/platform/cluster/parallel-slots.ts": "MemorySlots counts; CallSlots shares",
   "src/platform/cluster/redis/parallel-slots.ts": "RedisSlots counts; CallSlots shares",
   "src/lib/deadlines.ts": "DeadlineQueue holds timers, which wait for nothing",

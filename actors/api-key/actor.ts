@@ -6,16 +6,16 @@ import {
   type NewPeriod,
   updateKeyEffect,
 } from "../../db/queries/api-keys.ts";
-import { budgetExhausted } from "../../src/lib/events/budget-exhausted.ts";
-import { budgetThreshold } from "../../src/lib/events/budget-threshold.ts";
-import { keyDeleted } from "../../src/lib/events/key-deleted.ts";
-import { keyUpdated } from "../../src/lib/events/key-updated.ts";
 import {
   type ApiKeyRecord,
   type ApiKeySettings,
   SETTING_FIELDS,
 } from "../../src/lib/api-key-record.ts";
 import type { Author } from "../../src/lib/author.ts";
+import { budgetExhausted } from "../../src/lib/events/budget-exhausted.ts";
+import { budgetThreshold } from "../../src/lib/events/budget-threshold.ts";
+import { keyDeleted } from "../../src/lib/events/key-deleted.ts";
+import { keyUpdated } from "../../src/lib/events/key-updated.ts";
 import {
   emptyPeriods,
   keepHolds,

@@ -8,8 +8,8 @@ import {
   withdrawOrderEffect,
 } from "../../db/queries/credit-commands.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
-import { keyCreated } from "../../src/lib/events/key-created.ts";
 import type { Author } from "../../src/lib/author.ts";
+import { keyCreated } from "../../src/lib/events/key-created.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";
 import {

@@ -50,9 +50,9 @@ export interface OrganizationHeadroom {
   readonly plan: string | undefined;
   readonly creditLimitNano: bigint | null;
   /** Balance plus credit limit. */
-  readonly unspentNano: bigint;
+  readonly remainingNano: bigint;
   /** Balance plus credit limit minus holds. */
-  readonly freeNano: bigint;
+  readonly availableNano: bigint;
   /** Balance minus holds, without the credit limit. */
   readonly unheldNano: bigint;
 }
@@ -82,8 +82,8 @@ export function headroom(state: OrganizationState): OrganizationHeadroom {
   return {
     plan: state.record?.plan,
     creditLimitNano,
-    unspentNano: withCredit(balanceNano, creditLimitNano),
-    freeNano: state.roomNano - heldNano,
+    remainingNano: withCredit(balanceNano, creditLimitNano),
+    availableNano: state.roomNano - heldNano,
     unheldNano: balanceNano - longHeldNano - heldNano,
   };
 }

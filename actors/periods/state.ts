@@ -61,9 +61,9 @@ export interface PeriodHeadroom {
   readonly periodStart: string;
   readonly budgetNano: bigint;
   /** Budget minus spend. */
-  readonly unspentNano: bigint;
+  readonly remainingNano: bigint;
   /** Budget minus spend minus holds. */
-  readonly freeNano: bigint;
+  readonly availableNano: bigint;
 }
 
 export interface SpenderHeadroom {
@@ -162,14 +162,14 @@ function periodHeadroom(
   budgetNano: bigint,
   heldNano: bigint,
 ): PeriodHeadroom {
-  const unspentNano = budgetNano - account.postedNano;
+  const remainingNano = budgetNano - account.postedNano;
   return {
     accountId: account.accountId,
     kind,
     periodStart: account.period.start,
     budgetNano,
-    unspentNano,
-    freeNano: unspentNano - heldNano - account.longHeldNano,
+    remainingNano,
+    availableNano: remainingNano - heldNano - account.longHeldNano,
   };
 }
 

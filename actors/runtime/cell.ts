@@ -1,5 +1,5 @@
 import type { Effect } from "../../db/ledger/effects.ts";
-import type { Abandonment } from "../../db/ledger/group-commit.ts";
+import type { CancellationToken } from "../../db/ledger/group-commit.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import {
   type ActorDefinition,
@@ -59,7 +59,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
   /** Of a load that found nothing: when it has to be repeated. */
   #absentUntilMs: number | undefined;
   #gate: Promise<void> | undefined;
-  #lineage: Abandonment = { isAbandoned: false };
+  #commitChain: CancellationToken = { isCancelled: false };
   #waiting = 0;
 
   constructor(
@@ -183,16 +183,16 @@ export class ActorCell<State, Table extends Verbs<State>> {
   }
 
   #commit(effects: readonly Effect[], isChange: boolean): OwnCommit {
-    const lineage = this.#lineage;
+    const commitChain = this.#commitChain;
     const own: OwnCommit = { outcome: "under way", gate: undefined };
-    const commit = this.#environment.commit(effects, lineage).then(
+    const commit = this.#environment.commit(effects, commitChain).then(
       () => {
         own.outcome = "durable";
       },
       (error) => {
-        own.outcome = lineage.isAbandoned ? "given up" : "failed";
+        own.outcome = commitChain.isCancelled ? "given up" : "failed";
         own.error = error;
-        if (isChange) this.#abandon(lineage);
+        if (isChange) this.#abandon(commitChain);
         throw error;
       },
     );
@@ -208,10 +208,10 @@ export class ActorCell<State, Table extends Verbs<State>> {
   }
 
   /** Drops what was decided on a failed write: the next turn loads again. */
-  #abandon(lineage: Abandonment): void {
-    lineage.isAbandoned = true;
-    if (this.#lineage !== lineage) return;
-    this.#lineage = { isAbandoned: false };
+  #abandon(commitChain: CancellationToken): void {
+    commitChain.isCancelled = true;
+    if (this.#commitChain !== commitChain) return;
+    this.#commitChain = { isCancelled: false };
     this.#stale = true;
     if (this.#loading) this.#forgottenWhileLoading = true;
   }

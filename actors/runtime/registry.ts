@@ -1,7 +1,7 @@
 import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
-import type { Abandonment } from "../../db/ledger/group-commit.ts";
-import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
+import type { CancellationToken } from "../../db/ledger/group-commit.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { ActorCell } from "./cell.ts";
 import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
@@ -16,7 +16,7 @@ export interface ActorEnvironment {
    * become durable in the order in which they are handed in; once a lineage is abandoned, what of it is
    * not written yet is rejected.
    */
-  commit(effects: readonly Effect[], lineage: Abandonment): Promise<void>;
+  commit(effects: readonly Effect[], commitChain: CancellationToken): Promise<void>;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
@@ -34,7 +34,7 @@ const SWEEP_PATIENCE = 1_000;
 
 class KeptCell<State, Table extends Verbs<State>>
   extends ActorCell<State, Table>
-  implements Aged<KeptCell<State, Table>>
+  implements ListNode<KeptCell<State, Table>>
 {
   older: KeptCell<State, Table> | undefined;
   newer: KeptCell<State, Table> | undefined;
@@ -46,7 +46,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
   readonly #environment: ActorEnvironment;
   readonly #passivation: PassivationPolicy;
   readonly #cells = new Map<string, KeptCell<State, Table>>();
-  readonly #order = new AgeOrder<KeptCell<State, Table>>();
+  readonly #order = new IntrusiveList<KeptCell<State, Table>>();
 
   constructor(
     definition: ActorDefinition<State, Table>,

@@ -3,7 +3,15 @@ import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { loadWebhook } from "../../db/queries/webhooks.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
-import { begin, callOff, end, keepSending, type Step, unload, type WebhookState } from "./state.ts";
+import {
+  begin,
+  cancelAttempt,
+  end,
+  keepSending,
+  type Step,
+  unload,
+  type WebhookState,
+} from "./state.ts";
 
 /** Deliveries of one webhook that are in memory at a time. */
 const MAX_LOADED = 32;
@@ -42,8 +50,8 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       },
 
       /** Nothing was sent after all. */
-      callOff: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
-        state: callOff(state),
+      cancelAttempt: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
+        state: cancelAttempt(state),
         reply: undefined,
       }),
 

@@ -107,7 +107,7 @@ export function begin(
 }
 
 /** sending → ready: nothing was sent after all. In every other state nothing changes. */
-export function callOff(state: WebhookState): WebhookState {
+export function cancelAttempt(state: WebhookState): WebhookState {
   return state.sending === undefined ? state : { ...state, sending: undefined };
 }
 

@@ -3,7 +3,7 @@ import type { DatabaseTransaction } from "../client.ts";
 import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 
 /** A stored response that its charge makes visible. */
-export interface KeptResponse {
+export interface CachedResponse {
   readonly id: string;
   /** Of its input and output. */
   readonly ownBytes: number;
@@ -25,10 +25,10 @@ export interface StatementEffect {
   /** Set if it is owed to a caller: it is written regardless of the queue. There are no more than requests. */
   readonly isOwed?: true;
   /** Set where it does nothing but this: then the batch of its charge does it, and `run` is not called. */
-  readonly keeps?: KeptResponse;
+  readonly keeps?: CachedResponse;
   run(sql: DatabaseTransaction): Promise<void>;
   /** True where it has kept the answer for a later call: then its charge stands although its caller gave up. */
-  keepsAnswer?(): boolean;
+  storesAnswer?(): boolean;
 }
 
 export type Effect =

@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { keepResponses } from "../queries/responses.ts";
-import type { KeptResponse } from "./effects.ts";
+import type { CachedResponse } from "./effects.ts";
 import type {
   AccountHeadroom,
   AccountTotals,
@@ -25,7 +25,7 @@ export interface ExchangeBatch {
   readonly releases: readonly HoldRelease[];
   readonly holds: readonly HoldDemand[];
   /** Responses that these settlements make visible. */
-  readonly kept?: readonly KeptResponse[];
+  readonly kept?: readonly CachedResponse[];
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown. That try must be over: see endEarlierSession. */
   readonly recheck: boolean;
@@ -248,8 +248,8 @@ function headroomOf([limit, unspent, free]: HeadroomRow): AccountHeadroom | unde
   if (limit === null) return undefined;
   return {
     limitNano: BigInt(limit),
-    unspentNano: BigInt(unspent!),
-    freeNano: BigInt(free!),
+    remainingNano: BigInt(unspent!),
+    availableNano: BigInt(free!),
   };
 }
 

@@ -7,7 +7,8 @@ import type { AccountTotals, HoldSource, Settlement } from "./rows.ts";
 import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {
-  type Abandonment,
+  type CancellationToken,
+  DelayedUnits,
   demandsOf,
   isAdministration,
   isGivenUp,
@@ -16,7 +17,6 @@ import {
   latestCheckpoints,
   locksAccounts,
   NONE,
-  RestingUnits,
   releasesOf,
   SubmittedUnit,
   settlementsOf,
@@ -26,7 +26,7 @@ import {
 } from "./units.ts";
 import { findWritten, untilAnswered } from "./written-before.ts";
 
-export type { Abandonment } from "./units.ts";
+export type { CancellationToken } from "./units.ts";
 
 export const MAX_QUEUED_UNITS = 20_000;
 const MAX_BATCH_UNITS = 256;
@@ -78,7 +78,7 @@ export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
   readonly #clock: Clock;
   #queue: Unit[] = [];
-  readonly #resting: RestingUnits;
+  readonly #resting: DelayedUnits;
   readonly #knownAccounts = new Set<string>();
   #running = false;
   #closed = false;
@@ -88,7 +88,7 @@ export class GroupCommit {
   constructor(dependencies: GroupCommitDependencies) {
     this.#dependencies = dependencies;
     this.#clock = dependencies.clock ?? systemClock;
-    this.#resting = new RestingUnits(this.#clock, (unit) => this.post(unit));
+    this.#resting = new DelayedUnits(this.#clock, (unit) => this.post(unit));
   }
 
   get queuedUnits(): number {
@@ -100,7 +100,7 @@ export class GroupCommit {
   }
 
   /** Resolves when the effects are durable. Rejects where they are known not to be. */
-  submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
+  submit(effects: readonly Effect[], abandonment?: CancellationToken): Promise<void> {
     const unit = new SubmittedUnit(effects, abandonment);
     this.post(unit);
     return unit.written;
@@ -126,7 +126,7 @@ export class GroupCommit {
   }
 
   /** The same after a moment, for what the database could not write; at the latest when this is closed. */
-  postLater(unit: Unit): void {
+  postAfterDelay(unit: Unit): void {
     if (this.#closed) unit.reject(stopping());
     else this.#resting.add(unit);
   }
@@ -314,7 +314,7 @@ export class GroupCommit {
       unit.hold?.decided(committed.verdicts.get(unit.hold.demand.requestId)!);
       unit.resolve();
       if (!isGivenUp(unit)) continue;
-      if (unit.statements.some((statement) => statement.keepsAnswer?.() === true)) continue;
+      if (unit.statements.some((statement) => statement.storesAnswer?.() === true)) continue;
       for (const settlement of unit.settlements) this.#dependencies.onPostedAbandoned(settlement);
     }
   }

@@ -133,8 +133,8 @@ export interface HoldDemand extends RequestAccounts, DemandedAmounts {
 /** What an account allows, in nano-USD: its whole limit, without what is spent, and without holds too. */
 export interface AccountHeadroom {
   readonly limitNano: bigint;
-  readonly unspentNano: bigint;
-  readonly freeNano: bigint;
+  readonly remainingNano: bigint;
+  readonly availableNano: bigint;
 }
 
 export type HoldVerdict =

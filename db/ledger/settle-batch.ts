@@ -1,7 +1,7 @@
 import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { keepResponses } from "../queries/responses.ts";
-import type { KeptResponse } from "./effects.ts";
+import type { CachedResponse } from "./effects.ts";
 import {
   type AccountTotals,
   budgetOfAccount,
@@ -23,7 +23,7 @@ export interface LedgerBatch {
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
   /** Responses that these settlements make visible. */
-  readonly kept?: readonly KeptResponse[];
+  readonly kept?: readonly CachedResponse[];
   /** Accounts that already have a row, as far as is known; the others are created on the way. */
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown: what is already posted is passed over. */
@@ -53,7 +53,7 @@ export async function commitLedgerBatch(
 async function settle(
   sql: Database | DatabaseTransaction,
   json: string,
-  kept: readonly KeptResponse[],
+  kept: readonly CachedResponse[],
 ): Promise<string[] | null> {
   type Rows = { totals: string[] | null }[];
   const [row] =

@@ -73,8 +73,8 @@ async function settle(
     } catch (error) {
       if (isOutcomeUnknown(error) || sqlState(error) === FENCED) throw error;
       const isUnable = isServerUnable(error);
-      const isPassing = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
-      if (tries < MAX_TRIES && isPassing) continue;
+      const isRetryable = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
+      if (tries < MAX_TRIES && isRetryable) continue;
       // The caller has to ask again: alone each would fail as well.
       if (isUnable) throw error;
       if (count > 1) break;

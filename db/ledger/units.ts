@@ -1,16 +1,16 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { isServerUnable } from "../client.ts";
-import type { Effect, KeptResponse, StatementEffect } from "./effects.ts";
+import type { CachedResponse, Effect, StatementEffect } from "./effects.ts";
 import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
 /** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
-export interface Abandonment {
-  isAbandoned: boolean;
+export interface CancellationToken {
+  isCancelled: boolean;
 }
 
 /** Effects that are written together or not at all. */
 export interface Unit {
-  readonly abandonment: Abandonment | undefined;
+  readonly abandonment: CancellationToken | undefined;
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
   readonly releases: readonly HoldRelease[];
@@ -50,7 +50,7 @@ export function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
 }
 
 export function isGivenUp({ abandonment }: Unit): boolean {
-  return abandonment?.isAbandoned === true;
+  return abandonment?.isCancelled === true;
 }
 
 /** True where it has statements that a batch cannot write in its own. */
@@ -59,8 +59,8 @@ export function isAdministration({ statements }: Unit): boolean {
 }
 
 /** The responses that the charges of units make visible. */
-export function keptOf(units: readonly Unit[]): readonly KeptResponse[] {
-  let kept: KeptResponse[] | undefined;
+export function keptOf(units: readonly Unit[]): readonly CachedResponse[] {
+  let kept: CachedResponse[] | undefined;
   for (const { statements } of units) {
     for (const { keeps } of statements) {
       if (keeps === undefined) continue;
@@ -100,14 +100,14 @@ export function demandsOf(units: readonly Unit[]): readonly HoldDemand[] {
 
 /** Effects that are handed in together, and a promise of what becomes of them. */
 export class SubmittedUnit implements Unit {
-  readonly abandonment: Abandonment | undefined;
+  readonly abandonment: CancellationToken | undefined;
   readonly checkpoints: readonly Checkpoint[] = NONE;
   readonly settlements: readonly Settlement[] = NONE;
   readonly releases: readonly HoldRelease[] = NONE;
   readonly statements: readonly StatementEffect[] = NONE;
   readonly #written = Promise.withResolvers<void>();
 
-  constructor(effects: readonly Effect[], abandonment: Abandonment | undefined) {
+  constructor(effects: readonly Effect[], abandonment: CancellationToken | undefined) {
     this.abandonment = abandonment;
     // Most have one of a kind.
     for (const effect of effects) {
@@ -175,7 +175,7 @@ function hasCheckpoint({ checkpoints }: Unit): boolean {
 export const WRITE_AGAIN_MS = 250;
 
 /** Units that the database could not write, until they are tried again. */
-export class RestingUnits {
+export class DelayedUnits {
   readonly #clock: Clock;
   readonly #tryAgain: (unit: Unit) => void;
   readonly #resting = new Map<Unit, () => void>();

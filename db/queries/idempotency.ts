@@ -10,7 +10,7 @@ export interface IdempotencyClaim {
   readonly bodyHash: string;
   readonly requestId: string;
   /** Keeps, before its charge, a result that is too large to be kept with it. */
-  keepLarge?(body: Uint8Array): Promise<void>;
+  storeLargeResult?(body: Uint8Array): Promise<void>;
 }
 
 export interface StoredResult {
@@ -138,7 +138,7 @@ export function storeResultEffect(
       isKept = outcome.isKept;
     },
     // One that was too large to be kept cannot be replayed.
-    keepsAnswer: () => isKept && result.body !== null,
+    storesAnswer: () => isKept && result.body !== null,
   };
 }
 

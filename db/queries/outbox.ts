@@ -66,7 +66,7 @@ interface NumberingBounds {
 }
 
 /** Numbers events of the organizations behind `after` (function number_events). May be run again. */
-export async function numberEvents(
+export async function sequenceEvents(
   sql: Database,
   instance: InstanceIdentity,
   after: string,

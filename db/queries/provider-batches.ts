@@ -226,7 +226,7 @@ export async function endHandedLines(
 }
 
 /** Written with the ends of their holds: as if they had never been handed over. */
-export async function takeBackLines(
+export async function resubmitLines(
   sql: DatabaseTransaction,
   batchId: string,
   requestIds: ReadonlySet<string>,

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
-import type { KeptResponse, StatementEffect } from "../ledger/effects.ts";
+import type { CachedResponse, StatementEffect } from "../ledger/effects.ts";
 
 /** How long a response can be read and continued (spec 3.5). */
 export const LIFETIME = "30 days";
@@ -89,7 +89,7 @@ export async function writeUncharged(
  */
 export function keepResponses(
   sql: Database | DatabaseTransaction,
-  kept: readonly KeptResponse[],
+  kept: readonly CachedResponse[],
 ): SqlFragment {
   const rows = kept.map(({ id, ownBytes, chainBytes, conversationId }) => {
     return { id, own_bytes: ownBytes, chain_bytes: chainBytes, conversation_id: conversationId };
@@ -99,7 +99,7 @@ export function keepResponses(
 }
 
 /** Makes a response, of which all contents are written, visible with its charge. */
-export function keepResponseEffect(kept: KeptResponse): StatementEffect {
+export function keepResponseEffect(kept: CachedResponse): StatementEffect {
   return {
     kind: "statement",
     name: "response-keep",

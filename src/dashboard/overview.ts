@@ -5,14 +5,14 @@ import { type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
+import { replenishStatus } from "../billing/payments/auto-replenish.ts";
+import { bringUsageUpToDate } from "../billing/usage/usage.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { nullable, type RouteDefinition } from "../http/route.ts";
 import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
-import { replenishStatus } from "../billing/payments/auto-replenish.ts";
-import { bringUsageUpToDate } from "../billing/usage/usage.ts";
 
 interface OverviewDependencies {
   readonly sql: Database;

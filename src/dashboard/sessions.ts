@@ -18,8 +18,6 @@ import {
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
-import type { RateWindows } from "../platform/cluster/interface.ts";
-import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import {
   type Authentication,
   type Suspensions,
@@ -33,6 +31,8 @@ import { ALL_SCOPES, type ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { RateWindows } from "../platform/cluster/interface.ts";
+import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import { assertNotFromElsewhere, assertStatesOrigin, cookieToken } from "./browser.ts";
 import { SignInRefused, type SingleSignOn, type Subject } from "./single-sign-on.ts";
 

@@ -1,11 +1,11 @@
 import { Type } from "typebox";
-import { jsonResponse } from "../http/error-response.ts";
-import { type KeyAccess, nullable, type RouteDefinition } from "../http/route.ts";
-import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
-import { isoTime } from "../lib/utc-time.ts";
 import { MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../billing/payments/interface.ts";
 import type { PlanBilling } from "../billing/payments/plan-billing.ts";
+import { jsonResponse } from "../http/error-response.ts";
+import { type KeyAccess, nullable, type RouteDefinition } from "../http/route.ts";
 import { ENTITIES } from "../inference/guardrails/screening/personal-data.ts";
+import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { DashboardSessions } from "./sessions.ts";
 
 /** What this gateway offers its organizations. */

@@ -12,11 +12,11 @@ import {
   fetchUserInfo,
 } from "openid-client";
 import type { SubjectRules } from "../../db/queries/dashboard-sessions.ts";
+import { SUBJECT_PREFIX } from "../lib/author.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { AccessRule, SingleSignOnConfig } from "../platform/config/single-sign-on.ts";
 import type { EgressClientOptions } from "../platform/egress/client.ts";
 import { createEgressFetch } from "../platform/egress/fetch.ts";
-import { SUBJECT_PREFIX } from "../lib/author.ts";
-import type { Clock } from "../lib/clock.ts";
 import {
   type Claims,
   claimNames,

@@ -6,10 +6,10 @@
 import { once } from "node:events";
 import { constants, setPriority } from "node:os";
 import { Worker } from "node:worker_threads";
-import { searchWords } from "./search-words.ts";
 import { chunkText } from "./chunk-text.ts";
 import { documentText } from "./document-text.ts";
 import type { ExtractedLine, ExtractionBounds, ExtractionOrder } from "./extraction.ts";
+import { searchWords } from "./search-words.ts";
 import { DocumentFault } from "./text-sink.ts";
 
 /** A process that has grown beyond this reads no further file. */

@@ -28,7 +28,7 @@ export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
   readonly #silences: DeadlineQueue;
   readonly #bytes = new SharedRoom(MAX_BODIES_BYTES, MAX_BODIES_BYTES_OF_ONE);
-  #isCutShort = false;
+  #isAborting = false;
 
   constructor(clock: Clock) {
     this.#deadlines = new DeadlineQueue(clock, BODY_PATIENCE_MS);
@@ -51,12 +51,12 @@ export class BodyBudget {
 
   /** What a body that has expired is refused with. */
   get lateness(): GatewayError {
-    return this.#isCutShort ? stopping() : bodyTooSlow();
+    return this.#isAborting ? stopping() : bodyTooSlow();
   }
 
   /** The gateway stops, and the time of what runs is up: no body is waited for any more. */
-  cutShort(): void {
-    this.#isCutShort = true;
+  abortAll(): void {
+    this.#isAborting = true;
     this.#deadlines.expireAll();
   }
 

@@ -1,6 +1,6 @@
-import type { RateDecision, RateWindows } from "../platform/cluster/interface.ts";
 import { GatewayError, overloaded } from "../lib/errors.ts";
 import { allButOne, FairSemaphore, SharedRoom } from "../lib/fair-share.ts";
+import type { RateDecision, RateWindows } from "../platform/cluster/interface.ts";
 
 interface LoadGateDependencies {
   /** Milliseconds by which this process is late with everything, for some time already. */

@@ -10,7 +10,7 @@ import {
   type Pace,
   readForm,
 } from "./multipart.ts";
-import type { FilesOfRequest, PassingFile, PassingFiles, PassingMedia } from "./passing-files.ts";
+import type { FilesOfRequest, PassingFile, PassingMedia, SpooledUploads } from "./passing-files.ts";
 import { type BodyConnection, MAX_WHOLE_BYTES } from "./read-body.ts";
 import { createCheck } from "./validate.ts";
 
@@ -56,7 +56,7 @@ export interface ReadModelForm extends ReceivedForm {
 }
 
 export interface FormDependencies extends Pace {
-  readonly files: PassingFiles;
+  readonly files: SpooledUploads;
 }
 
 const MEBIBYTE = 1024 * 1024;

@@ -30,7 +30,7 @@ const LEFTOVER_AGE_MS = 3_600_000;
  * and lives on as an open descriptor: however the process ends, nothing of it stays on the disk. Where the
  * system keeps open files in their folders, they are removed with their request.
  */
-export class PassingFiles {
+export class SpooledUploads {
   readonly #folder: string;
   readonly #bytes = new SharedRoom(MAX_BYTES, MAX_BYTES_OF_ONE);
   readonly #files = new SharedRoom(MAX_FILES, MAX_FILES_OF_ONE);

@@ -11,10 +11,10 @@ import { clientClosed, GatewayError } from "../lib/errors.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
-import { askedIn, type RequestFacts } from "../lib/request-facts.ts";
+import { loggedFieldsOf, type RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { passedTraceparent } from "../lib/trace.ts";
-import { turnOfLoop } from "../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../lib/turn-of-loop.ts";
 import { type RequestRecord, requestRecord } from "../platform/telemetry/interface.ts";
 import type { RecordedTrace } from "../platform/telemetry/request-trace.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
@@ -162,7 +162,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   query: Readonly<Record<string, unknown>> = NO_QUERY;
   body: unknown;
   bodyText = "";
-  takenRate: Readonly<Record<string, string>> | undefined;
+  admittedRateHeaders: Readonly<Record<string, string>> | undefined;
   readonly #route: CompiledRoute;
   readonly #server: Connections | null;
   #caller: Caller | undefined;
@@ -248,10 +248,10 @@ export class RequestRun implements RequestContext, BodyConnection {
           this.bodyText = typeof read === "string" ? read : textOfShared(read);
           this.body = parseJson(this.bodyText);
           const isLong = this.bodyText.length > MAX_WHOLE_BYTES;
-          if (isLong) await turnOfLoop();
+          if (isLong) await yieldToEventLoop();
           if (this.#isKeyOld()) await this.#admit();
           checkBody(this.body);
-          if (isLong) await turnOfLoop();
+          if (isLong) await yieldToEventLoop();
         }
       }
       this.query = this.#route.readQuery(this.request.url);
@@ -305,7 +305,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.takenRate = await dependencies.admission.admitLongBody(this.caller, this.log);
+    this.admittedRateHeaders = await dependencies.admission.admitLongBody(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */
@@ -428,7 +428,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const failure = asGatewayError(thrown);
     const error = wire?.errorOf(failure) ?? failure;
     this.log.errorCode = error.code;
-    this.log.asked ??= askedIn(this.body);
+    this.log.asked ??= loggedFieldsOf(this.body);
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
     const refused = errorResponse(error, this.requestId, this.log.headers, wire);

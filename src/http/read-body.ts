@@ -8,7 +8,7 @@ import {
   MAX_JSON_DEPTH,
 } from "../lib/json.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
-import { turnOfLoop } from "../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../lib/turn-of-loop.ts";
 import type { BodyBudget } from "./body-budget.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -306,7 +306,7 @@ async function readPieces(
       for (let at = 0; at < value.byteLength; at += MAX_SLICE_BYTES) {
         // Pieces that have arrived already are read without a turn of the loop between them.
         if (bytesOfTurn >= MAX_SLICE_BYTES) {
-          await turnOfLoop();
+          await yieldToEventLoop();
           bytesOfTurn = 0;
         }
         const slice = value.subarray(at, at + MAX_SLICE_BYTES);

@@ -1,7 +1,7 @@
 import { type TSchema, Type } from "typebox";
 import type { Caller } from "../inference/call/admission.ts";
-import type { CallHalf } from "../inference/call/batched-call.ts";
-import type { OwnIdempotency } from "../inference/call/call.ts";
+import type { BatchPhase } from "../inference/call/batched-call.ts";
+import type { InternalIdempotencyKey } from "../inference/call/call.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
@@ -84,15 +84,15 @@ export interface RequestContext {
    * The headers of the rate window where the body took its place in it, because it was long: the handler
    * takes no second one.
    */
-  readonly takenRate: Readonly<Record<string, string>> | undefined;
+  readonly admittedRateHeaders: Readonly<Record<string, string>> | undefined;
   /**
    * Keeps, before its charge, an answer that is too large to be kept under the request's idempotency key. Absent: it
    * cannot be given again.
    */
-  keepLarge?(body: Uint8Array): Promise<void>;
-  readonly ownIdempotency?: OwnIdempotency | undefined;
+  storeLargeResult?(body: Uint8Array): Promise<void>;
+  readonly internalIdempotency?: InternalIdempotencyKey | undefined;
   /** Set where its provider answers it in a batch. */
-  readonly half?: CallHalf | undefined;
+  readonly half?: BatchPhase | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

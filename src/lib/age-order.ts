@@ -1,5 +1,5 @@
-/** An item of an AgeOrder, which sets its links. */
-export interface Aged<Item> {
+/** An item of an IntrusiveList, which sets its links. */
+export interface ListNode<Item> {
   older: Item | undefined;
   newer: Item | undefined;
 }
@@ -10,7 +10,7 @@ export interface Aged<Item> {
  * fast turnover JavaScriptCore's outgrown tables, each linked to the next one, keep all former entries alive
  * until the next full garbage collection.
  */
-export class AgeOrder<Item extends Aged<Item>> {
+export class IntrusiveList<Item extends ListNode<Item>> {
   #oldest: Item | undefined;
   #newest: Item | undefined;
   #length = 0;
@@ -19,7 +19,7 @@ export class AgeOrder<Item extends Aged<Item>> {
     return this.#length;
   }
 
-  /** Iterate by `newer`. */
+  /** The first item. Its `newer` leads to the next one. */
   get oldest(): Item | undefined {
     return this.#oldest;
   }
@@ -28,7 +28,7 @@ export class AgeOrder<Item extends Aged<Item>> {
     return item.older !== undefined || item === this.#oldest;
   }
 
-  /** A copy, oldest first. */
+  /** Returns a copy of the list, oldest item first. */
   list(): Item[] {
     const items: Item[] = [];
     for (let item = this.#oldest; item !== undefined; item = item.newer) items.push(item);
@@ -52,7 +52,7 @@ export class AgeOrder<Item extends Aged<Item>> {
     this.add(item);
   }
 
-  /** Removes an item; false if it was not in this list. */
+  /** Removes an item. Returns false if the item was not in this list. */
   remove(item: Item): boolean {
     if (!this.has(item)) return false;
     const { older, newer } = item;

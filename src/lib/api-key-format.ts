@@ -1,15 +1,15 @@
 /**
- * The text form of API keys: a prefix that tells the kind, 32 base62 characters from a secure source, and
- * 6 characters of checksum, so that a mistyped or invented key is refused without a database read.
+ * The text form of API keys: a prefix for the kind, 32 random base62 characters, and 6 characters of checksum.
+ * The checksum rejects a mistyped or invented key without a database read.
  */
 export type ApiKeyKind = "secret" | "management" | "operator";
 
 interface GeneratedApiKey {
   /** The full secret; shown once, never stored. */
   readonly key: string;
-  /** What lists show: see `keyPrefix`. */
+  /** The short form that lists show: see `keyPrefix`. */
   readonly prefix: string;
-  /** What is stored: see `hashApiKey`. */
+  /** The form that the database stores: see `hashApiKey`. */
   readonly hash: string;
 }
 
@@ -60,7 +60,7 @@ function kindByPrefix(text: string): ApiKeyKind | null {
   return null;
 }
 
-/** A new key of that kind, well-formed and unguessable (190 bits). */
+/** Returns a new, well-formed key of the kind, with 190 bits of randomness. */
 export function generateApiKey(kind: ApiKeyKind): GeneratedApiKey {
   const prefixAndBody = PREFIXES[kind] + randomBody();
   const key = prefixAndBody + checksum(prefixAndBody);
@@ -68,8 +68,8 @@ export function generateApiKey(kind: ApiKeyKind): GeneratedApiKey {
 }
 
 /**
- * The kind of a well-formed key, null for anything else. Takes hostile input of any length, reads at
- * most the length of a key of it, and never throws.
+ * Returns the kind of a well-formed key, or null for any other text. It never throws. The text can be hostile and
+ * of any length: at most as many characters as a key has are read.
  */
 export function parseApiKey(text: string): { readonly kind: ApiKeyKind } | null {
   const kind = kindByPrefix(text);
@@ -86,12 +86,15 @@ export function parseApiKey(text: string): { readonly kind: ApiKeyKind } | null 
   return Bun.hash.crc32(text.slice(0, checksumStart)) === stated ? { kind } : null;
 }
 
-/** SHA-256 of the whole key in lower-case hexadecimal: the only form in which a key is stored. */
+/** Returns the SHA-256 of the whole key in lower-case hexadecimal: the only form in which a key is stored. */
 export function hashApiKey(key: string): string {
   return Bun.SHA256.hash(key, "hex");
 }
 
-/** `gateway_sk_Ab3d…`: enough to recognise a key, too little to use it. Expects a well-formed key. */
+/**
+ * Returns a short form such as `gateway_sk_Ab3d…`: enough to recognise a key, too little to use it. The key must
+ * be well-formed.
+ */
 export function keyPrefix(key: string): string {
   const prefix = PREFIXES[kindByPrefix(key) ?? "secret"];
   return `${key.slice(0, prefix.length + SHOWN_BODY_LENGTH)}…`;

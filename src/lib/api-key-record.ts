@@ -1,7 +1,7 @@
-/** The largest rate limit of a key, in requests or tokens a minute: what its columns can hold. */
+/** The largest rate limit of a key, in requests or tokens per minute: the largest value of its columns. */
 export const MAX_RATE_LIMIT = 2_147_483_647;
 
-/** Every permission a key can hold, also those of endpoints that are not built yet. */
+/** Every permission that a key can hold, including those of endpoints that do not exist yet. */
 export const SCOPES = [
   "chat:completions",
   "responses",
@@ -25,17 +25,17 @@ export const SCOPES = [
 ] as const;
 
 /**
- * Stored beside the names of a key that holds all scopes: it holds those that later versions add too. The
- * names are stored as well, for instances of another version. Callers never see or send it.
+ * Stored together with the names of all scopes for a key that holds all of them: such a key also holds the scopes
+ * that later versions add. Instances of another version read the names. Callers never see or send this value.
  */
 const EVERY_SCOPE = "*";
-/** The scopes of a key that holds all of them, as they are stored. */
+/** The stored scopes of a key that holds all scopes. */
 export const ALL_SCOPES: readonly string[] = [...SCOPES, EVERY_SCOPE];
 
 export type Scope = (typeof SCOPES)[number];
 export type KeyKind = "secret" | "management";
 
-/** An API key as it stands in its table; money in nano-USD, times in milliseconds since the epoch. */
+/** A row of the table of API keys. Money is in nano-USD, times are in milliseconds since the epoch. */
 export interface ApiKeyRecord {
   readonly id: string;
   readonly organizationId: string;
@@ -44,11 +44,11 @@ export interface ApiKeyRecord {
   readonly keyPrefix: string;
   readonly scopes: readonly string[];
   readonly rateLimitRpm: number | null;
-  /** Tokens of any minute. */
+  /** Tokens per minute. */
   readonly rateLimitTpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
-  /** Budgets count calls with the organization's own provider keys, by their list prices. */
+  /** True if budgets also count BYOK calls, at list price. */
   readonly budgetIncludesByok: boolean;
   readonly allowedModels: readonly string[] | null;
   readonly expiresAtMs: number | null;
@@ -56,12 +56,12 @@ export interface ApiKeyRecord {
   readonly createdAtMs: number;
 }
 
-/** The fields of a key that its holder's manager may set and change. */
+/** The fields of a key that its manager can set and change. */
 export interface ApiKeySettings {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly rateLimitRpm: number | null;
-  /** Tokens of any minute. */
+  /** Tokens per minute. */
   readonly rateLimitTpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
@@ -75,22 +75,22 @@ export function holdsScope(key: Pick<ApiKeyRecord, "scopes">, scope: string): bo
   return key.scopes.includes(scope) || key.scopes.includes(EVERY_SCOPE);
 }
 
-/** True where the key also holds the scopes that later versions add. */
+/** Returns true if the key also holds the scopes that later versions add. */
 export function holdsEveryScope(key: Pick<ApiKeyRecord, "scopes">): boolean {
   return key.scopes.includes(EVERY_SCOPE);
 }
 
-/** The names of the scopes that a key holds. */
+/** Returns the names of the scopes that a key holds. */
 export function scopeNames(key: Pick<ApiKeyRecord, "scopes">): readonly string[] {
   return holdsEveryScope(key) ? SCOPES : key.scopes;
 }
 
-/** True where these name every scope there is. */
+/** Returns true if the list contains every scope. */
 export function areAllScopes(scopes: readonly string[]): boolean {
   return SCOPES.every((scope) => scopes.includes(scope));
 }
 
-/** True for a secret key with a rate limit, a budget, a model list or an expiry. */
+/** Returns true for a secret key that has a rate limit, a budget, a model list or an expiry. */
 export function isLimited(key: ApiKeyRecord): boolean {
   return (
     key.kind === "secret" &&
@@ -103,7 +103,7 @@ export function isLimited(key: ApiKeyRecord): boolean {
   );
 }
 
-/** The settings as callers name them (spec 2.1). */
+/** The field names of the settings in the API (spec 2.1). */
 export const SETTING_FIELDS: Readonly<Record<keyof ApiKeySettings, string>> = {
   name: "name",
   scopes: "scopes",

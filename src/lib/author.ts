@@ -1,25 +1,28 @@
-/** Where a request came from. */
+/** The client of a request. */
 export interface Origin {
-  /** Null where there is no connection. */
+  /** IP address. Null if there is no connection, as on the command line. */
   readonly address: string | null;
   readonly user_agent: string | null;
   readonly request_id: string | null;
 }
 
-/** Who did an administrative act, and from where; the audit log keeps and shows it in this shape. */
+/** The author of an administrative act. The audit log stores and returns this shape. */
 export interface Author extends Origin {
-  /** `subject`: who signed in through the identity provider. */
+  /** `subject`: a person who signed in through the identity provider. */
   readonly kind: "secret_key" | "management_key" | "operator" | "subject" | "cli";
-  /** Of the key, or of the subject at its provider; of the command line the user of the operating system. */
+  /**
+   * Id of the key, or of the subject at its identity provider; on the command line, the user of the operating
+   * system.
+   */
   readonly id: string;
   readonly name: string;
   readonly via: "api" | "dashboard" | "cli";
-  /** A subject with the authority of an operator. */
+  /** Set for a subject with the rights of an operator. */
   readonly is_operator?: true;
 }
 
-/** Ids of subjects begin with it; no key's does. */
+/** The prefix of subject ids. No key id has it. */
 export const SUBJECT_PREFIX = "sso_";
 
-/** Programs can send what they like: no more is kept of it. */
+/** Longest User-Agent that is stored. Longer ones are cut. */
 export const MAX_USER_AGENT_CHARACTERS = 256;

@@ -10,10 +10,10 @@ export const BATCH_STATUSES = [
 ] as const;
 export type BatchStatus = (typeof BATCH_STATUSES)[number];
 
-/** As which a batch ends whose input was valid. */
+/** The final status of a batch whose input was valid. */
 export type BatchEnd = "completed" | "expired" | "cancelled";
 
-/** What is wrong with a line of the input, or with all of it. */
+/** An error in one line of the input, or in the whole input. */
 export interface BatchFault {
   readonly code: string;
   readonly message: string;
@@ -24,9 +24,9 @@ export interface BatchFault {
 export interface BatchRecord {
   readonly id: string;
   readonly organizationId: string;
-  /** The key that created it, which pays for its lines. */
+  /** The key that created the batch and pays for its lines. */
   readonly keyId: string;
-  /** The path that every line is sent to. */
+  /** The path of the requests in all lines. */
   readonly endpoint: string;
   readonly inputFile: string;
   readonly status: BatchStatus;
@@ -44,13 +44,13 @@ export interface BatchRecord {
   readonly endedAtMs: number | null;
   readonly cancellingAtMs: number | null;
   readonly expiresAtMs: number;
-  /** By the clock of the database; below 0 where it has expired. */
+  /** Time until the batch expires, by the clock of the database. Negative after expiry. */
   readonly leftMs: number;
-  /** Attempts that failed since the last one that brought it on. */
+  /** Failed attempts since the last one that made progress. */
   readonly attempts: number;
 }
 
-/** Its files are written, or there are none. */
+/** Returns true if the status is final: the result files are written, or the batch has none. */
 export function isEnded(status: BatchStatus): boolean {
   return ["completed", "failed", "expired", "cancelled"].includes(status);
 }

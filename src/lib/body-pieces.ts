@@ -1,6 +1,7 @@
 /**
- * Bun sends the head of an answer that was waited for with a system call for each name, value and line
- * end where its body begins with more than 16 KB in one piece; in smaller pieces all of it goes out at once.
+ * Largest piece of a response body. If a body begins with more than 16 KB in one piece, Bun sends the response
+ * head with a separate system call for each name, value and line end. With smaller pieces it sends all of it in
+ * one call.
  */
 const MAX_PIECE_BYTES = 12_288;
 
@@ -17,10 +18,13 @@ export function enqueueInPieces(
   }
 }
 
-/** Up to this size a body is handed to its socket at once: above, what a slow client leaves is kept here. */
+/**
+ * Largest body that is written directly to its socket. For larger bodies, a slow client would make the gateway
+ * buffer the rest.
+ */
 const MAX_DIRECT_BYTES = 262_144;
 
-/** The body of an answer that is there as a whole. */
+/** Returns the body of a complete answer, in pieces that Bun sends efficiently. */
 export function bodyInPieces(body: string | Uint8Array): BodyInit {
   const sizeBytes = typeof body === "string" ? Buffer.byteLength(body) : body.length;
   if (sizeBytes <= MAX_PIECE_BYTES) return body as BodyInit;
@@ -34,7 +38,7 @@ export function bodyInPieces(body: string | Uint8Array): BodyInit {
   });
 }
 
-/** A stream without the queue, the reader and the promises that others have between them and a socket. */
+/** Returns a stream that writes to the socket without the queue, reader and promises of an ordinary stream. */
 function writtenDirectly(bytes: Uint8Array): ReadableStream<Uint8Array> {
   const source: Bun.DirectUnderlyingSource<Uint8Array> = {
     type: "direct",
@@ -43,13 +47,13 @@ function writtenDirectly(bytes: Uint8Array): ReadableStream<Uint8Array> {
       for (let at = 0; at < bytes.length; at += MAX_PIECE_BYTES) {
         written = controller.write(bytes.subarray(at, at + MAX_PIECE_BYTES));
       }
-      // Ended while its client reads nothing, an answer makes room for the next request of the connection,
-      // and so for answers without number.
+      // Ends the stream only after the client has read it. A response that ends earlier would let the next
+      // request of the connection start, so a client that reads nothing could queue unlimited answers.
       if (written instanceof Promise) return written.then(() => void controller.end());
       controller.end();
       return undefined;
     },
   };
-  // The types of the platform know nothing of this kind, which is Bun's own.
+  // The platform's types do not include this kind of source: only Bun has it.
   return new ReadableStream(source as object as UnderlyingDefaultSource<Uint8Array>);
 }

@@ -4,15 +4,15 @@ import type { FemtoUsd } from "./money.ts";
 export interface TokenPrices {
   readonly inputTokenFemto: FemtoUsd;
   readonly outputTokenFemto: FemtoUsd;
-  /** Prompt tokens read from the provider's cache; the input price where the provider has no cache. */
+  /** Prompt tokens read from the provider's cache. Equals the input price if the provider has no cache. */
   readonly cachedInputTokenFemto: FemtoUsd;
-  /** Prompt tokens written to the provider's cache; the input price where it costs nothing extra. */
+  /** Prompt tokens written to the provider's cache. Equals the input price if cache writes cost nothing extra. */
   readonly cacheWriteTokenFemto: FemtoUsd;
 }
 
-/** Prices of single tokens that cost what those of text do where these are absent, in femto-USD. */
+/** Prices of single tokens of further kinds, in femto-USD. If one is absent, the price of text tokens applies. */
 export interface TokenKindPrices {
-  /** Prompt tokens written to a cache that lasts an hour; where it is absent, requests for one are refused. */
+  /** Prompt tokens written to a cache for an hour. If absent, requests for such a cache are rejected. */
   readonly cacheWriteHourTokenFemto?: FemtoUsd;
   readonly reasoningTokenFemto?: FemtoUsd;
   readonly audioInputTokenFemto?: FemtoUsd;
@@ -23,64 +23,67 @@ export interface TokenKindPrices {
   readonly imageOutputTokenFemto?: FemtoUsd;
 }
 
-/** What all tokens of a call cost, those of the answer too, whose prompt has more tokens than `beyondTokens`. */
+/**
+ * Prices of a call whose prompt has more than `beyondTokens` tokens. They apply to all its tokens, output
+ * included.
+ */
 export interface LongPromptPrices extends TokenPrices, TokenKindPrices {
   readonly beyondTokens: number;
 }
 
-/** The images of a size and a quality. Absent, each of them stands for any. */
+/** The images of a size and a quality. An absent member matches any size or quality. */
 export interface ImageVariant {
-  /** In pixels: `1024x1536`. */
+  /** Width and height in pixels, such as `1024x1536`. */
   readonly size?: string;
   readonly quality?: string;
-  /** One such image, where images have a price of their own. */
+  /** Price of one such image, if the model prices images. */
   readonly imageFemto?: FemtoUsd;
-  /** The most output tokens that one such image has, where images are priced by tokens. */
+  /** Most output tokens of one such image, if the model prices images by tokens. */
   readonly maxTokens?: number;
 }
 
-/** Prices in femto-USD; absent means that the model has no such kind of use. */
+/** Prices in femto-USD. A price is absent if the model does not have this kind of use. */
 export interface ModelPrices extends TokenPrices, TokenKindPrices {
-  /** Absent where the length of the prompt makes no difference. */
+  /** Absent if the length of the prompt does not change the prices. */
   readonly longPrompt?: LongPromptPrices;
-  /** One image that no variant fits. Lists of models show it, and routing by price compares it. */
+  /** Price of an image that matches no variant. Model lists show it, and routing by price compares it. */
   readonly imageFemto?: FemtoUsd;
   /**
-   * Images whose size or quality decides the price, or the tokens. The first that fits counts, so of variants
-   * that neither the request nor the answer tells apart the model's default comes first.
+   * Images with different prices or token counts by size or quality. The first match counts. The model's default
+   * comes first among the variants that neither the request nor the answer distinguishes.
    */
   readonly imageVariants?: readonly ImageVariant[];
-  /** A pixel of an image that is made, where those are what is priced. */
+  /** Price of a pixel of a generated image, if the model prices pixels. */
   readonly imagePixelFemto?: FemtoUsd;
-  /** An image that comes with the request, a mask included. */
+  /** Price of an image in the request, a mask included. */
   readonly inputImageFemto?: FemtoUsd;
   readonly characterFemto?: FemtoUsd;
   readonly secondFemto?: FemtoUsd;
-  /** What sound that is priced by the second costs at least, however short it is. */
+  /** Lowest charge for audio that is priced by the second, however short. */
   readonly leastSoundFemto?: FemtoUsd;
-  /** A second of sound whose speakers are distinguished, on top of the others. */
+  /** Surcharge for a second of audio whose speakers are distinguished. */
   readonly speakersSecondFemto?: FemtoUsd;
-  /** One search by the provider's own tools, which requests cannot bring, or by the gateway's (`pricedForTools`). */
+  /** Price of a web search, by the provider's built-in tools or by the gateway (`pricedForTools`). */
   readonly webSearchFemto?: FemtoUsd;
   readonly fileSearchFemto?: FemtoUsd;
-  /** What a ranking of documents is billed by: a query with up to 100 pieces of them. */
+  /** Price of a search unit: a rerank query with up to 100 document pieces. */
   readonly searchUnitFemto?: FemtoUsd;
-  /** A fee for each call, whatever its tokens. */
+  /** Fee for each call, independent of its tokens. */
   readonly requestFemto?: FemtoUsd;
 }
 
-/** What one run of the gateway's own tools costs, in femto-USD. */
+/** Prices of one run of the gateway's tools, in femto-USD. */
 export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
 
-/** What a model costs that can be fine-tuned. */
+/** Prices of fine-tuning a model. */
 export interface FineTuningTerms {
-  /** One token of the training file, once for each epoch. */
+  /** One token of the training file in one epoch. */
   readonly trainingTokenFemto: FemtoUsd;
-  /** Of the models that are made of it. */
+  /** Prices of the fine-tuned models. */
   readonly tunedPrices: ModelPrices;
 }
 
-/** What a call of a model is bounded and billed by. */
+/** The limits and prices of a call of a model. */
 export interface ModelTerms {
   readonly contextLength: number;
   readonly maxOutputTokens: number;
@@ -88,18 +91,21 @@ export interface ModelTerms {
   readonly capabilities: readonly string[];
 }
 
-/** Where a model can be called: a provider of the configuration, with the prices and limits there. */
+/** A provider that serves a model, with its prices and limits. */
 export interface ModelEndpoint extends ModelTerms {
   readonly provider: string;
-  /** The name the provider knows the model by. */
+  /** The provider's name of the model. */
   readonly model: string;
-  /** Its share of the calls where the configuration states one. */
+  /** Share of the calls, if the configuration states one. */
   readonly weight?: number;
-  /** Calls that may run there at once, over all instances, where the configuration states it. */
+  /** Most concurrent calls over all instances, if the configuration states it. */
   readonly maxParallelRequests?: number;
-  /** What the provider's batches cost here of the prices, in 1/10000; absent: what they cost elsewhere. */
+  /**
+   * Price of the provider's batches here, in 1/10000 of the prices. If absent, the provider's general share
+   * applies.
+   */
   readonly batchPriceShare?: number;
-  /** The configuration states that requests are not sent there in batches. */
+  /** Set if the configuration forbids batches at this endpoint. */
   readonly takesNoBatches?: true;
 }
 
@@ -115,9 +121,9 @@ export const MODEL_CATEGORIES = [
 
 export type ModelCategory = (typeof MODEL_CATEGORIES)[number];
 
-/** One entry of the catalogue (spec 2.3). Its own terms are those of its first endpoint. */
+/** An entry of the catalogue (spec 2.3). Its prices and limits are those of its first endpoint. */
 export interface CatalogueModel extends ModelTerms {
-  /** `author/slug` */
+  /** In the form `author/slug`. */
   readonly id: string;
   readonly name: string;
   readonly description: string;
@@ -126,12 +132,12 @@ export interface CatalogueModel extends ModelTerms {
   readonly ownedBy: string;
   readonly category: ModelCategory;
   readonly isActive: boolean;
-  /** Unix seconds. */
+  /** Time of creation, in Unix seconds. */
   readonly created: number;
-  /** Absent where it cannot be fine-tuned, or what that costs is not known. */
+  /** Absent if the model cannot be fine-tuned, or if the price of that is not configured. */
   readonly fineTuning?: FineTuningTerms;
-  /** Tried in order. */
+  /** The endpoints, in the order in which they are tried. */
   readonly endpoints: readonly ModelEndpoint[];
-  /** The model that this is one provider's endpoint of; absent where it is a model of its own. */
+  /** Id of the model, if this entry is one provider's endpoint of it. Absent for a model. */
   readonly canonicalId?: string;
 }

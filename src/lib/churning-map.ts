@@ -1,42 +1,42 @@
 /**
- * A Map for entries with fast turnover. In a plain Map, JavaScriptCore's outgrown tables keep all former
- * values alive until the next full garbage collection; here they hold numbers only.
+ * A Map for entries with fast turnover. In a plain Map, JavaScriptCore's outgrown tables keep all former values
+ * alive until the next full garbage collection. Here these tables contain numbers only.
  */
-export class ChurningMap<Value extends object> {
-  readonly #places = new Map<string, number>();
+export class GcFriendlyMap<Value extends object> {
+  readonly #slots = new Map<string, number>();
   readonly #values: (Value | undefined)[] = [];
   readonly #free: number[] = [];
 
   get size(): number {
-    return this.#places.size;
+    return this.#slots.size;
   }
 
   has(key: string): boolean {
-    return this.#places.has(key);
+    return this.#slots.has(key);
   }
 
   get(key: string): Value | undefined {
-    const place = this.#places.get(key);
-    return place === undefined ? undefined : this.#values[place];
+    const slot = this.#slots.get(key);
+    return slot === undefined ? undefined : this.#values[slot];
   }
 
   set(key: string, value: Value): void {
-    let place = this.#places.get(key);
-    if (place === undefined) {
-      place = this.#free.pop() ?? this.#values.length;
-      this.#places.set(key, place);
+    let slot = this.#slots.get(key);
+    if (slot === undefined) {
+      slot = this.#free.pop() ?? this.#values.length;
+      this.#slots.set(key, slot);
     }
-    this.#values[place] = value;
+    this.#values[slot] = value;
   }
 
   /** Returns the removed value. */
   delete(key: string): Value | undefined {
-    const place = this.#places.get(key);
-    if (place === undefined) return undefined;
-    const value = this.#values[place];
-    this.#places.delete(key);
-    this.#values[place] = undefined;
-    this.#free.push(place);
+    const slot = this.#slots.get(key);
+    if (slot === undefined) return undefined;
+    const value = this.#values[slot];
+    this.#slots.delete(key);
+    this.#values[slot] = undefined;
+    this.#free.push(slot);
     return value;
   }
 }

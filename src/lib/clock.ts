@@ -1,17 +1,16 @@
-/** Time and its waiting, passed in so that a test or a simulation can own it. */
+/** Time and timers, passed in so that a test or a simulation can control them. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   nowMs(): number;
-  /** Calls `run` once after `delayMs`; the returned function cancels it. */
+  /** Calls `run` once after `delayMs`. The returned function cancels the call. */
   after(delayMs: number, run: () => void): () => void;
 }
 
-/** Whole seconds since the Unix epoch. */
+/** Returns whole seconds since the Unix epoch. */
 export function secondsNow(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1_000);
 }
 
-/** Resolves after `delayMs`. */
 export function sleep(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => void clock.after(delayMs, resolve));
 }
@@ -24,29 +23,32 @@ export const systemClock: Clock = {
   },
 };
 
-/** The wall clock's time at the start of the process plus the time since: it cannot be set. */
+/**
+ * The wall clock's time at the start of the process plus the time since then. Setting the wall clock does not
+ * change it.
+ */
 export const steadyClock: Clock = {
   nowMs: () => performance.timeOrigin + performance.now(),
   after: systemClock.after,
 };
 
-/** What measures the time that passes by this clock, and never goes back although the clock does. */
+/** Returns a clock that measures elapsed time by the given clock and never goes back, even if that clock does. */
 export function steady(clock: Clock): Clock {
   if (clock === systemClock) return steadyClock;
   let lastMs = clock.nowMs();
-  let behindMs = 0;
+  let correctionMs = 0;
   return {
     nowMs() {
       const nowMs = clock.nowMs();
-      if (nowMs + behindMs < lastMs) behindMs = lastMs - nowMs;
-      lastMs = nowMs + behindMs;
+      if (nowMs + correctionMs < lastMs) correctionMs = lastMs - nowMs;
+      lastMs = nowMs + correctionMs;
       return lastMs;
     },
     after: (delayMs, run) => clock.after(delayMs, run),
   };
 }
 
-/** A clock that stands still until it is advanced; due callbacks run in the order of their times. */
+/** A clock that moves only by `advance`, which runs due callbacks in the order of their times. */
 export class VirtualClock implements Clock {
   #nowMs: number;
   #sequence = 0;

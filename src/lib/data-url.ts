@@ -1,7 +1,7 @@
-/** `data:` and a media type, parameters of it, and base64 (RFC 2397). */
+/** The head of a data URL: `data:`, a media type, its parameters, and base64 (RFC 2397). */
 const HEAD = /^data:([\w.+-]+\/[\w.+-]+)?((?:;[\w=.+-]+)*?)(;base64)?,/i;
 
-/** No true head is longer, and a search of a long one takes long. */
+/** Longest head that is searched: real heads are shorter, and searching a long text is slow. */
 const MAX_HEAD_CHARACTERS = 1_024;
 
 export interface DataOfUrl {
@@ -10,7 +10,7 @@ export interface DataOfUrl {
   readonly base64: string;
 }
 
-/** The bytes within a data URL; undefined for any other URL. */
+/** Returns the media type and content of a data URL, or undefined for any other URL. */
 export function dataOfUrl(url: string): DataOfUrl | undefined {
   const match = HEAD.exec(url.slice(0, MAX_HEAD_CHARACTERS));
   if (match === null) return undefined;

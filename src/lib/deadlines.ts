@@ -1,26 +1,26 @@
-import { type Aged, AgeOrder } from "./age-order.ts";
+import { IntrusiveList, type ListNode } from "./age-order.ts";
 import type { Clock } from "./clock.ts";
 
-/** An entry of a DeadlineQueue, which sets its links and its time. */
-export interface Expiring extends Aged<Expiring> {
+/** An entry of a DeadlineQueue. The queue sets its links and its time. */
+export interface Expiring extends ListNode<Expiring> {
   dueMs: number;
-  /** The delay has passed. */
+  /** The queue calls this when the delay has passed. */
   expire(): void;
 }
 
-/** A pending call; `cancel` may be repeated. */
+/** A pending call. `cancel` can be called repeatedly. */
 interface Deadline {
   cancel(): void;
 }
 
 /**
- * Deadlines with the same delay, which therefore fall due in the order in which they are set: one timer
- * serves all of them, and setting or cancelling one changes only links.
+ * Deadlines with the same delay, which therefore fall due in the order in which they are set. One timer serves
+ * all of them, and setting or cancelling a deadline changes only links.
  */
 export class DeadlineQueue {
   readonly #clock: Clock;
   readonly #delayMs: number;
-  readonly #order = new AgeOrder<Expiring>();
+  readonly #order = new IntrusiveList<Expiring>();
   #isTimerSet = false;
 
   constructor(clock: Clock, delayMs: number) {
@@ -28,7 +28,7 @@ export class DeadlineQueue {
     this.#delayMs = delayMs;
   }
 
-  /** The pending entries in the order of their deadlines. */
+  /** Returns the pending entries in the order of their deadlines. */
   get entries(): readonly Expiring[] {
     return this.#order.list();
   }
@@ -40,7 +40,7 @@ export class DeadlineQueue {
     return entry;
   }
 
-  /** Expires the entry once after the delay, unless it is cancelled. An entry is in one queue at a time. */
+  /** Expires the entry once after the delay, unless it is cancelled. An entry is in only one queue at a time. */
   set(entry: Expiring): void {
     this.#order.remove(entry);
     entry.dueMs = this.#clock.nowMs() + this.#delayMs;
@@ -48,12 +48,12 @@ export class DeadlineQueue {
     if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
   }
 
-  /** May be repeated. */
+  /** Cancels the entry. Does nothing if the entry is no longer pending. */
   cancel(entry: Expiring): void {
     this.#order.remove(entry);
   }
 
-  /** Expires all pending entries at once. */
+  /** Expires all pending entries immediately. */
   expireAll(): void {
     for (const entry of this.#order.list()) {
       if (this.#order.remove(entry)) entry.expire();
@@ -71,7 +71,7 @@ export class DeadlineQueue {
   #runDue(): void {
     const nowMs = this.#clock.nowMs();
     for (let entry = this.#order.oldest; entry !== undefined; entry = this.#order.oldest) {
-      // If the clock was set back, an entry still waits no longer than one delay from now.
+      // If the clock was set back, an entry still waits at most one delay from now.
       entry.dueMs = Math.min(entry.dueMs, nowMs + this.#delayMs);
       if (entry.dueMs > nowMs) {
         this.#setTimer(entry.dueMs - nowMs);
@@ -83,7 +83,7 @@ export class DeadlineQueue {
   }
 }
 
-/** A deadline of a function. */
+/** A deadline that calls a function. */
 class Entry implements Expiring, Deadline {
   older: Expiring | undefined;
   newer: Expiring | undefined;
@@ -106,15 +106,19 @@ class Entry implements Expiring, Deadline {
 }
 
 /**
- * True when the work is done, false when its time is up before: then it goes on without a waiting caller.
- * Rejects where the work does in that time.
+ * Returns true if the work finishes within the time. Returns false if it does not; the work then continues
+ * without a caller. Rejects if the work rejects within the time.
  */
-export function doneInTime(work: Promise<unknown>, clock: Clock, timeMs: number): Promise<boolean> {
+export function finishesWithin(
+  work: Promise<unknown>,
+  clock: Clock,
+  timeMs: number,
+): Promise<boolean> {
   return doneBefore(work, (timeIsUp) => clock.after(timeMs, timeIsUp));
 }
 
-/** The same within the delay of the queue, which costs less than a timer of its own. */
-export function doneBeforeDeadline(
+/** Like the function above, with the delay of a queue, which is cheaper than a separate timer. */
+export function finishesBeforeDeadline(
   work: Promise<unknown>,
   deadlines: DeadlineQueue,
 ): Promise<boolean> {
@@ -124,7 +128,7 @@ export function doneBeforeDeadline(
   });
 }
 
-/** `after` calls what it is given when the time is up, unless what it returns is called before. */
+/** Waits for the work or the deadline. `after` sets the deadline and returns a function that cancels it. */
 function doneBefore(
   work: Promise<unknown>,
   after: (timeIsUp: () => void) => () => void,

@@ -1,10 +1,10 @@
 import type { Clock } from "./clock.ts";
 
-/** Who waits for news of things, by the ids of these. */
-export class Ears {
+/** Listeners by object id. */
+export class ChangeListeners {
   readonly #listening = new Map<string, Set<() => void>>();
 
-  /** There is news of it. */
+  /** Notifies the listeners of an object. */
   notice(id: string): void {
     for (const hear of this.#listening.get(id) ?? []) hear();
   }
@@ -13,14 +13,14 @@ export class Ears {
     for (const id of this.#listening.keys()) this.notice(id);
   }
 
-  /** From now on until it is closed; an aborted signal is news too. */
-  open(id: string, signal: AbortSignal): Ear {
-    return new Ear(this.#listening, id, signal);
+  /** Subscribes to an object until `close`. Aborting the signal also counts as a notification. */
+  open(id: string, signal: AbortSignal): ChangeSubscription {
+    return new ChangeSubscription(this.#listening, id, signal);
   }
 }
 
-/** Receives the news of one thing, including what came before it listened. */
-export class Ear {
+/** A subscription to one object. It remembers a notification that arrived before the wait began. */
+export class ChangeSubscription {
   readonly #listening: Map<string, Set<() => void>>;
   readonly #id: string;
   readonly #signal: AbortSignal;
@@ -40,7 +40,7 @@ export class Ear {
     signal.addEventListener("abort", this.#hear);
   }
 
-  /** Resolves when something was heard, with false; or with true after `forMs` of silence. */
+  /** Returns false after a notification, or true after `forMs` without one. */
   async listen(clock: Clock, forMs: number): Promise<boolean> {
     const isQuiet =
       !this.#heard &&

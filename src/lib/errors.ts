@@ -1,7 +1,6 @@
 /**
- * Every failure that a caller may see is thrown as a GatewayError: a code of the error table, a public
- * text, and a private cause that only logs show. `src/http/error-response.ts` turns the code into a
- * status and a type.
+ * The errors that callers can see. Each is a GatewayError with a code of the error table, a public text, and a
+ * private cause that only logs show. `src/http/error-response.ts` maps the code to a status and a type.
  */
 export type ErrorCode =
   | "invalid_body"
@@ -91,11 +90,11 @@ export interface ErrorDetails {
   readonly param?: string | null;
   /** Whole seconds for a Retry-After header, at least 1. */
   readonly retryAfterSeconds?: number;
-  /** Private: for logs only, never sent. */
+  /** Private: logged, never sent. */
   readonly cause?: unknown;
   /** Further response headers, such as the rate limit's. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Further members of the error that the caller gets. */
+  /** Further members of the error object in the response. */
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
@@ -120,8 +119,8 @@ export class GatewayError extends Error {
   }
 }
 
-/** Failures of a paid call behind which another try may go well. */
-export const PASSING_FAILURES: readonly ErrorCode[] = [
+/** Codes of failures after which another attempt of a paid call can succeed. */
+export const RETRYABLE_CODES: readonly ErrorCode[] = [
   "rate_limit_exceeded",
   "provider_error",
   "provider_timeout",
@@ -134,24 +133,29 @@ export const PASSING_FAILURES: readonly ErrorCode[] = [
   "internal",
 ];
 
-/** The client went away before its answer was whole. */
+/** Returns the error for a client that disconnected before its answer was complete. */
 export function clientClosed(cause?: unknown): GatewayError {
   return new GatewayError("client_closed_request", "The client closed the connection.", { cause });
 }
 
-/** The connection ends with it: the rest is not read. */
+/**
+ * Returns the error for a request body that arrives too slowly. The connection is closed, and the rest of the
+ * body is not read.
+ */
 export function bodyTooSlow(): GatewayError {
   return new GatewayError("client_closed_request", "The request body arrives too slowly.", {
     headers: { connection: "close" },
   });
 }
 
-/** The gateway stops, and the time of running requests is up: another instance can take the request. */
+/**
+ * Returns the error for a request that the shutdown of the gateway ends. Another instance can serve the request.
+ */
 export function stopping(): GatewayError {
   return new GatewayError("overloaded", "The gateway is stopping.", { retryAfterSeconds: 1 });
 }
 
-/** The error of a request for which there is no room now; another try in a second or two can succeed. */
+/** Returns the error for a request for which there is no room now. A retry in a second or two can succeed. */
 export function overloaded(message: string, retryAfterSeconds = 1): GatewayError {
   return new GatewayError("overloaded", message, { retryAfterSeconds });
 }

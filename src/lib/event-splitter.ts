@@ -1,17 +1,17 @@
 /**
- * Splits a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). It works on bytes
- * as latin1 characters, so a UTF-8 character split between two pieces survives and a relay can send the
- * same bytes again. docs/architecture.md says why it is not eventsource-parser.
+ * Splits a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). It works on bytes as
+ * latin1 characters. A UTF-8 character split between two pieces therefore survives, and a relay can send
+ * identical bytes. docs/architecture.md says why the gateway does not use eventsource-parser.
  */
 export class EventSplitter {
   readonly #maxEventBytes: number;
-  /** The incomplete event; only new text is searched for its end. */
+  /** The incomplete event. Only new text is searched for its end. */
   #pieces: string[] = [];
   #piecesLength = 0;
   /** A possible start of a byte order mark. */
   #heldBack = "";
   #isFirst = true;
-  /** The last piece ended with CR, so an LF at the start of the next belongs to the same line end. */
+  /** True if the last piece ended with CR: an LF at the start of the next piece belongs to the same line end. */
   #endedInReturn = false;
 
   constructor(maxEventBytes: number) {
@@ -19,8 +19,8 @@ export class EventSplitter {
   }
 
   /**
-   * Calls `onData` with the data of each complete event. Before each of them `takeRun`, if given, may consume
-   * several complete events of the text from a position on; it returns the position after them. Throws
+   * Calls `onData` with the data of each complete event. Before each of these calls `takeRun`, if given, can
+   * consume several complete events from a position of the text and returns the position after them. Throws
    * RangeError if an event is too large.
    */
   push(
@@ -47,14 +47,14 @@ export class EventSplitter {
     if (start < text.length) this.#keep(text.slice(start));
   }
 
-  /** The stream has ended: an event without its blank line counts too, as some servers omit it. */
+  /** Ends the stream. A last event without its blank line counts too, because some servers omit that line. */
   end(onData: (data: string) => void): void {
     const rest = this.#takePieces().replace(/\n+$/, "");
     this.#heldBack = "";
     if (rest !== "") emit(rest, 0, rest.length, onData);
   }
 
-  /** Removes the byte order mark and turns all line ends into LF. */
+  /** Returns the text without the byte order mark and with LF for all line ends. */
   #normalise(received: string): string {
     let text = this.#heldBack + received;
     this.#heldBack = "";
@@ -100,12 +100,15 @@ const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 /** Smaller pieces are joined, so that a stream of single bytes does not become millions of strings. */
 const SMALL_PIECE = 4_096;
 
-/** Most events have one line of data, some with a line of their name before it: nothing else is copied. */
+/**
+ * Passes on the data of one event. Most events have one line of data, and some have a line with their name before
+ * it, so only data is copied.
+ */
 function emit(text: string, start: number, end: number, onData: (data: string) => void): void {
   let data: string | undefined;
   for (let at = start; at < end; ) {
-    const found = text.indexOf("\n", at);
-    const lineEnd = found < 0 || found > end ? end : found;
+    const nextBreak = text.indexOf("\n", at);
+    const lineEnd = nextBreak < 0 || nextBreak > end ? end : nextBreak;
     if (text.startsWith("data", at)) {
       const line = lineData(text, at + 4, lineEnd);
       if (line !== undefined) data = data === undefined ? line : `${data}\n${line}`;
@@ -115,7 +118,9 @@ function emit(text: string, start: number, end: number, onData: (data: string) =
   if (data !== undefined) onData(data);
 }
 
-/** What stands behind `data` in its line; undefined where the name of the field goes on. */
+/**
+ * Returns the text after `data` in its line, or undefined if `data` is only the beginning of the field's name.
+ */
 function lineData(text: string, at: number, lineEnd: number): string | undefined {
   if (at === lineEnd) return "";
   if (text[at] !== ":") return undefined;
@@ -130,12 +135,12 @@ export function latin1(bytes: Uint8Array): string {
 
 const BEYOND_ASCII = /[\x80-\xff]/;
 
-/** Decodes bytes in latin1 characters as UTF-8. */
+/** Decodes UTF-8 bytes that are given as latin1 characters. */
 export function textOfLatin1(bytes: string): string {
   return BEYOND_ASCII.test(bytes) ? Buffer.from(bytes, "latin1").toString("utf8") : bytes;
 }
 
-/** Encodes a text as UTF-8 bytes in latin1 characters. */
+/** Encodes a text as UTF-8 bytes, returned as latin1 characters. */
 export function latin1OfText(text: string): string {
   return NOT_ASCII.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
 }

@@ -1,37 +1,37 @@
 /**
- * An integer that is exact however large: a number while that is safe, because numbers are reckoned with in
- * an instruction and take no memory of their own, and a bigint beyond.
+ * An exact integer of any size: a number if that is safe, otherwise a bigint. Numbers are used because arithmetic
+ * with them is a single instruction and they need no separate memory.
  */
 export type ExactInteger = number | bigint;
 
-/** The number where it is safe. */
+/** Returns the value as a number if that is safe. */
 export function exact(value: bigint): ExactInteger {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** Throws RangeError where one of them is a number and no integer; so does `times`. */
-export function plus(one: ExactInteger, other: ExactInteger): ExactInteger {
-  if (isSafe(one) && isSafe(other)) {
-    const sum = one + other;
-    // Rounding never brings back what lies beyond: a sum that is safe is the exact one.
+/** Returns the exact sum. Throws RangeError if an argument is a number but not an integer; so does `times`. */
+export function plus(left: ExactInteger, right: ExactInteger): ExactInteger {
+  if (isSafe(left) && isSafe(right)) {
+    const sum = left + right;
+    // Rounding never turns an unsafe sum into a safe one, so a safe sum is exact.
     if (Number.isSafeInteger(sum)) return sum;
   }
-  return exact(BigInt(one) + BigInt(other));
+  return exact(BigInt(left) + BigInt(right));
 }
 
-/** Whatever it throws, `plus` throws too. */
-export function minus(one: ExactInteger, other: ExactInteger): ExactInteger {
-  return other === 0 ? one : plus(one, times(other, -1));
+/** Returns the exact difference. Throws like `plus`. */
+export function minus(left: ExactInteger, right: ExactInteger): ExactInteger {
+  return right === 0 ? left : plus(left, times(right, -1));
 }
 
-export function times(one: ExactInteger, other: ExactInteger): ExactInteger {
-  if (isSafe(one) && isSafe(other)) {
-    const product = one * other;
-    // There is one zero alone among integers.
+export function times(left: ExactInteger, right: ExactInteger): ExactInteger {
+  if (isSafe(left) && isSafe(right)) {
+    const product = left * right;
+    // The integers have no negative zero.
     if (Number.isSafeInteger(product)) return product === 0 ? 0 : product;
   }
-  return exact(BigInt(one) * BigInt(other));
+  return exact(BigInt(left) * BigInt(right));
 }
 
 function isSafe(value: ExactInteger): value is number {

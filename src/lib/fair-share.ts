@@ -13,10 +13,10 @@ import type { GatewayError } from "./errors.ts";
  * work can take long state with `mostOfOne` that one owner does not get all of it.
  */
 
-/** For each so many that an owner holds, one stays free. */
+/** The number of held slots for which an owner leaves one slot free. */
 const HELD_FOR_EACH_FREE = 8;
 
-/** Items that wait, by their owner. Owners are served in turn; the items of each keep their order. */
+/** Waiting items by owner. Owners are served in turn; the items of each owner keep their order. */
 export class FairQueue<Item> {
   readonly #waiting = new Map<string, Item[]>();
   #size = 0;
@@ -33,9 +33,9 @@ export class FairQueue<Item> {
   }
 
   /**
-   * Removes and returns the first item of the owner that has the least under way, as `loadOf` counts it, among
-   * owners whose first item passes `mayTake`; among equals, of the one that was served longest ago. Returns
-   * undefined if no owner has such an item.
+   * Removes and returns the first item of the owner with the least under way, as `loadOf` counts it. Only owners
+   * whose first item passes `mayTake` are considered. Among equals, the owner that was served longest ago comes
+   * first. Returns undefined if no owner has such an item.
    */
   shift(
     loadOf: (first: Item) => number = () => 0,
@@ -56,17 +56,20 @@ export class FairQueue<Item> {
     return item;
   }
 
-  /** All items, each owner's next one after the same number of every other owner's, in the order of `shift`. */
+  /**
+   * Returns all items in the order of `shift`: an owner's next item comes after equally many items of each other
+   * owner.
+   */
   inTurn(loadOf: (owner: string) => number = () => 0): Item[] {
     const rows = [...this.#waiting].map(([owner, items]) => ({ items, load: loadOf(owner) }));
     const ordered: { readonly item: Item; readonly load: number }[] = [];
     for (const { items, load } of rows) {
       for (const [at, item] of items.entries()) ordered.push({ item, load: load + at });
     }
-    return ordered.sort((one, other) => one.load - other.load).map(({ item }) => item);
+    return ordered.sort((left, right) => left.load - right.load).map(({ item }) => item);
   }
 
-  /** Removes an item that is served: its owner is the last in turn from now on. */
+  /** Removes an item that is served. Its owner is then the last in turn. */
   take(owner: string, item: Item): void {
     if (!this.remove(owner, item)) return;
     const items = this.#waiting.get(owner);
@@ -87,12 +90,12 @@ export class FairQueue<Item> {
   }
 }
 
-/** A bounded amount, in any unit, that owners share by the rule above; no owner waits for it. */
+/** A bounded amount, in any unit, that owners share by the rule above. Nobody waits for it. */
 export class SharedRoom {
   readonly #most: number;
   readonly #mostOfOne: number;
   readonly #byOwner = new Map<string, number>();
-  #taken = 0;
+  #used = 0;
 
   constructor(most: number, mostOfOne = most) {
     this.#most = most;
@@ -101,7 +104,7 @@ export class SharedRoom {
 
   /** The amount that all owners hold. */
   get taken(): number {
-    return this.#taken;
+    return this.#used;
   }
 
   /** Owners that hold something. */
@@ -120,38 +123,41 @@ export class SharedRoom {
 
   /** Returns true if there is room for the amount, and the owner may have it. */
   admits(owner: string, amount = 1): boolean {
-    const own = this.heldBy(owner) + amount;
-    const free = this.#most - this.#taken - amount;
-    return own <= this.#mostOfOne && placesLeftFree(own) <= free && free >= 0;
+    const held = this.heldBy(owner) + amount;
+    const free = this.#most - this.#used - amount;
+    return held <= this.#mostOfOne && placesLeftFree(held) <= free && free >= 0;
   }
 
   /** Takes the amount. Returns false, and takes nothing, if `admits` returns false. */
   tryTake(owner: string, amount = 1): boolean {
     if (!this.admits(owner, amount)) return false;
-    this.#taken += amount;
+    this.#used += amount;
     this.#byOwner.set(owner, this.heldBy(owner) + amount);
     return true;
   }
 
   free(owner: string, amount = 1): void {
-    this.#taken -= amount;
-    const own = this.heldBy(owner) - amount;
-    if (own === 0) this.#byOwner.delete(owner);
-    else this.#byOwner.set(owner, own);
+    this.#used -= amount;
+    const held = this.heldBy(owner) - amount;
+    if (held === 0) this.#byOwner.delete(owner);
+    else this.#byOwner.set(owner, held);
   }
 }
 
-/** The number of places that an owner with so many leaves free for others. */
+/** Returns the number of slots that an owner leaves free for others. */
 export function placesLeftFree(held: number): number {
   return Math.floor(held / HELD_FOR_EACH_FREE);
 }
 
-/** The most of one owner in a small pool whose work can take long: all but one place, or all of fewer than three. */
+/**
+ * Returns the limit of one owner in a small pool whose work can be slow: all slots but one, or all if there are
+ * fewer than three.
+ */
 export function allButOne(places: number): number {
   return places < 3 ? places : places - 1;
 }
 
-/** Ends a wait early; an AbortSignal is one. */
+/** Ends a wait early. An AbortSignal is a WaitSignal. */
 export interface WaitSignal {
   readonly aborted: boolean;
   readonly reason: unknown;
@@ -160,20 +166,21 @@ export interface WaitSignal {
 }
 
 export interface FairSemaphoreOptions {
-  /** Work that runs at a time. */
+  /** Most concurrent work. */
   readonly most: number;
-  /** Of one owner; `most` if absent. */
+  /** Most concurrent work of one owner. Defaults to `most`. */
   readonly mostOfOne?: number;
-  /** Work that waits at most, and of one owner; `maxWaiting` if absent. */
+  /** Most waiting work. */
   readonly maxWaiting: number;
+  /** Most waiting work of one owner. Defaults to `maxWaiting`. */
   readonly maxWaitingOfOne?: number;
-  /** A wait that takes longer is rejected; undefined: it has no bound of its own. */
+  /** Longest wait in milliseconds; longer waits are rejected. Undefined means no limit. */
   readonly maxWaitMs?: number;
-  /** The error of work that finds no room to wait, or waits too long. */
+  /** Returns the error for work that finds no room to wait, or waits too long. */
   refusal(): GatewayError;
 }
 
-/** Ends what was acquired. May be repeated. */
+/** Releases the acquired slot. Can be called repeatedly. */
 export type Release = () => void;
 
 interface WaitingEntry {
@@ -181,46 +188,46 @@ interface WaitingEntry {
   enter(): void;
 }
 
-/** Bounds the work that runs at a time; owners share it by the rule above. */
+/** Limits concurrent work. Owners share the slots by the rule above. */
 export class FairSemaphore {
   readonly #options: FairSemaphoreOptions;
-  readonly #places: SharedRoom;
+  readonly #slots: SharedRoom;
   readonly #waitingRoom: SharedRoom;
   readonly #queue = new FairQueue<WaitingEntry>();
 
   constructor(options: FairSemaphoreOptions) {
     this.#options = options;
-    this.#places = new SharedRoom(options.most, options.mostOfOne);
+    this.#slots = new SharedRoom(options.most, options.mostOfOne);
     this.#waitingRoom = new SharedRoom(options.maxWaiting, options.maxWaitingOfOne);
   }
 
-  /** Work that runs. */
+  /** The amount of running work. */
   get running(): number {
-    return this.#places.taken;
+    return this.#slots.taken;
   }
 
-  /** Work that waits. */
+  /** The amount of waiting work. */
   get waiting(): number {
     return this.#queue.size;
   }
 
   /**
-   * Resolves when the owner has a place, which is its own until it is released. Rejects with `refusal`, and with the
-   * signal's reason if that aborts first.
+   * Resolves when the owner has a slot, which it holds until it calls the returned function. Rejects with
+   * `refusal`, or with the signal's reason if the signal aborts first.
    */
   async acquire(owner: string, signal?: WaitSignal): Promise<Release> {
     if (signal?.aborted) throw signal.reason;
-    if (!this.#places.tryTake(owner)) await this.#wait(owner, signal);
+    if (!this.#slots.tryTake(owner)) await this.#wait(owner, signal);
     let isReleased = false;
     return () => {
       if (isReleased) return;
       isReleased = true;
-      this.#places.free(owner);
+      this.#slots.free(owner);
       this.#letIn();
     };
   }
 
-  /** Runs the work in a place. Rejects as `acquire` and `work` do. */
+  /** Runs the work in a slot. Rejects if `acquire` or the work does. */
   async run<Result>(
     owner: string,
     work: () => Promise<Result>,
@@ -259,11 +266,11 @@ export class FairSemaphore {
   #letIn(): void {
     for (;;) {
       const next = this.#queue.shift(
-        ({ owner }) => this.#places.heldBy(owner),
-        ({ owner }) => this.#places.admits(owner),
+        ({ owner }) => this.#slots.heldBy(owner),
+        ({ owner }) => this.#slots.admits(owner),
       );
       if (next === undefined) return;
-      this.#places.tryTake(next.owner);
+      this.#slots.tryTake(next.owner);
       next.enter();
     }
   }

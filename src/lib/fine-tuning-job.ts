@@ -1,6 +1,6 @@
 import type { FemtoUsd, NanoUsd } from "./money.ts";
 
-/** In the order in which a job passes them; the last three are final (spec 3.1). */
+/** The statuses in the order in which a job goes through them. The last three are final (spec 3.1). */
 export const JOB_STATUSES = [
   "queued",
   "validating_files",
@@ -24,14 +24,14 @@ export interface JobError {
   readonly param: string | null;
 }
 
-/** What was asked for; it never changes. */
+/** The request for a job, which never changes. */
 export interface JobOrder {
   readonly id: string;
-  /** Of the request that ordered it: names the money that is held for it, and its charge. */
+  /** Id of the request that created the job. It identifies the hold and the charge of the job. */
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** Id in the catalogue. */
+  /** Id of the model in the catalogue. */
   readonly baseModel: string;
   readonly providerId: string;
   readonly providerBaseModel: string;
@@ -41,20 +41,21 @@ export interface JobOrder {
   readonly seed: number;
   readonly hyperparameters: Hyperparameters;
   readonly metadata: Readonly<Record<string, string>> | null;
-  /** Price of a trained token, and what is held for all of them. */
+  /** Price of a trained token. */
   readonly tokenFemto: FemtoUsd;
   readonly feeBasisPoints: number;
+  /** The money held for all tokens. */
   readonly holdNano: NanoUsd;
 }
 
-/** How far it has come. */
+/** The progress of a job. */
 export interface JobProgress {
   readonly status: JobStatus;
   readonly error: JobError | null;
   readonly fineTunedModel: string | null;
-  /** Tokens of the training file, counted here. */
+  /** Tokens of the training file, counted by the gateway. */
   readonly fileTokens: number | null;
-  /** Tokens that were billed, over all epochs. */
+  /** Billed tokens of all epochs. */
   readonly trainedTokens: number | null;
   readonly providerFile: string | null;
   readonly providerValidationFile: string | null;
@@ -63,7 +64,9 @@ export interface JobProgress {
   readonly troubles: number;
   readonly uselessAnswers: number;
   readonly isCleanedUp: boolean;
-  /** Of what was measured in training, from its success on; null where there is none. */
+  /**
+   * Id of the file with the training metrics, set when the job has succeeded. Null if the provider reported none.
+   */
   readonly resultFile: string | null;
   readonly runningSinceMs: number | null;
   readonly estimatedFinishMs: number | null;
@@ -76,12 +79,12 @@ export interface JobRecord extends JobOrder, JobProgress {
   readonly version: bigint;
 }
 
-/** Of an id: milliseconds since the epoch (RFC 9562, section 5.7). */
+/** Hexadecimal digits of the time in an id: milliseconds since the epoch (RFC 9562, section 5.7). */
 const TIME_DIGITS = 12;
 
 /**
- * The id of a job's file of results. Follows from the job, so that a crash leaves no second file; its time
- * is that of the job's end, for files are listed and dated by their ids.
+ * Returns the id of a job's result file. It is derived from the job, so that a crash leaves no second file. Its
+ * time is the end of the job, because files are listed and dated by their ids.
  */
 export function resultFileId(jobId: string, finishedAtMs: number): string {
   const unique = jobId.slice("ftjob_".length + TIME_DIGITS);
@@ -92,12 +95,12 @@ export function isFinal(status: JobStatus): boolean {
   return status === "succeeded" || status === "failed" || status === "cancelled";
 }
 
-/** An event that is about to be recorded. */
+/** An event that is not recorded yet. */
 export interface NewJobEvent {
   readonly level: "info" | "warn" | "error";
   readonly message: string;
   readonly type: "message" | "metrics";
   readonly data: Readonly<Record<string, unknown>>;
-  /** The provider's id of an event that it told. */
+  /** The provider's id of the event, if the provider reported it. */
   readonly providerEvent: string | null;
 }

@@ -2,14 +2,14 @@
 const SLACK_BYTES = 2_048;
 
 /**
- * A buffer that grows by texts, whose characters are bytes (latin1), and by bytes written in place. Texts
- * are joined and encoded only once, when bytes follow or the buffer is taken. Bun's ArrayBufferSink cannot
- * stand in: it encodes texts as UTF-8 and has no writes in place.
+ * A buffer to which callers append texts, whose characters are bytes (latin1), or write bytes in place. It joins
+ * and encodes texts only when bytes follow or the buffer is emptied. Bun's ArrayBufferSink cannot replace it: it
+ * encodes texts as UTF-8 and has no writes in place.
  */
-export class GrowingBytes {
+export class ByteBuffer {
   #bytes: Buffer | undefined;
   #lengthBytes = 0;
-  /** Follows the bytes. */
+  /** Text that follows the bytes and is not encoded yet. */
   #text = "";
 
   get length(): number {
@@ -20,14 +20,17 @@ export class GrowingBytes {
     this.#text += text;
   }
 
-  /** Has `write` write at most `maxBytes` into the buffer from a position on; it returns their end. */
+  /**
+   * Calls `write` with the buffer and a position, where it can write at most `maxBytes`. `write` returns the end
+   * position.
+   */
   addInPlace(maxBytes: number, write: (into: Buffer, at: number) => number): void {
     const into = this.#withRoom(this.#text.length + maxBytes);
     this.#encodeText(into);
     this.#lengthBytes = write(into, this.#lengthBytes);
   }
 
-  /** Empties the buffer and returns its bytes, in memory of at most twice their length. */
+  /** Empties the buffer and returns its bytes. The returned memory has at most twice their length. */
   take(): Uint8Array {
     if (this.#bytes === undefined) {
       const text = this.#text;

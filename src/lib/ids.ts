@@ -1,4 +1,4 @@
-/** Ids carry their kind in front and sort by their time: a UUIDv7 without its dashes. */
+/** The kinds of ids. An id is its kind and a UUIDv7 without dashes, so that ids sort by time. */
 export type IdPrefix =
   | "req"
   | "key"
@@ -33,7 +33,10 @@ export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;
 }
 
-/** Milliseconds since the epoch at which an id was made; the first 48 bits of a UUIDv7 (RFC 9562, section 5.7). */
+/**
+ * Returns the time at which an id was created, in milliseconds since the epoch: the first 48 bits of a UUIDv7
+ * (RFC 9562, section 5.7).
+ */
 export function timeOfId(id: string): number {
   return Number.parseInt(id.slice(id.indexOf("_") + 1, id.indexOf("_") + 13), 16);
 }

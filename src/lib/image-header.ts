@@ -1,4 +1,7 @@
-/** Dimensions stand near the beginning; only a JPEG may carry much in front of them, such as colour profiles. */
+/**
+ * The bytes that are read to find the dimensions. They are near the beginning; only a JPEG can have much data,
+ * such as colour profiles, in front of them.
+ */
 export const MAX_IMAGE_HEAD_BYTES = 1024 * 1024;
 
 export interface ImageHeader {
@@ -8,14 +11,14 @@ export interface ImageHeader {
   readonly height: number;
 }
 
-/** `unfinished`: more bytes are needed to tell. */
+/** `unfinished`: more bytes are needed to decide. */
 type ReadHeader = ImageHeader | "unfinished" | "not-an-image";
 
 type Reader = (view: DataView) => { width: number; height: number } | undefined;
 
 const FORMATS: readonly {
   readonly contentType: string;
-  /** Of the first bytes; dots are any byte. */
+  /** The first bytes. A dot matches any byte. */
   readonly magic: string;
   readonly read: Reader;
 }[] = [
@@ -24,9 +27,9 @@ const FORMATS: readonly {
   { contentType: "image/webp", magic: "RIFF....WEBPVP8", read: readWebp },
 ];
 
-/** Format and dimensions of an image by its first bytes. Never throws, whatever the bytes are. */
+/** Returns the format and dimensions of an image from its first bytes. Never throws, for any bytes. */
 export function readImageHeader(head: Uint8Array): ReadHeader {
-  let mayBecome = false;
+  let mayMatch = false;
   for (const { contentType, magic, read } of FORMATS) {
     const seen = Math.min(magic.length, head.byteLength);
     let matches = true;
@@ -35,38 +38,44 @@ export function readImageHeader(head: Uint8Array): ReadHeader {
     }
     if (!matches) continue;
     if (head.byteLength < magic.length) {
-      mayBecome = true;
+      mayMatch = true;
       continue;
     }
     const view = new DataView(head.buffer, head.byteOffset, head.byteLength);
     const size = read(view);
     return size === undefined ? "unfinished" : { contentType, ...size };
   }
-  return mayBecome ? "unfinished" : "not-an-image";
+  return mayMatch ? "unfinished" : "not-an-image";
 }
 
-/** What an image is, by its bytes. Sides in pixels, of formats that are read here. */
+/** The type of an image, with its sides in pixels if the gateway can read the format. */
 export interface ImageKind {
   readonly contentType: string;
   readonly width?: number;
   readonly height?: number;
 }
 
-/** The kind of a whole image, of these or a few further formats; undefined for other bytes. Never throws. */
+/**
+ * Returns the type of a complete image, also of a few formats without dimensions. Returns undefined for other
+ * bytes. Never throws.
+ */
 export function kindOfImage(bytes: Uint8Array): ImageKind | undefined {
   const header = readImageHeader(bytes.subarray(0, MAX_IMAGE_HEAD_BYTES));
   if (typeof header !== "string") {
     return header.width > 0 && header.height > 0 ? header : undefined;
   }
-  // Only what stands in front of its dimensions is longer: another image is cut off there.
+  // Only a JPEG can have its dimensions after this many bytes. Any other unfinished image is truncated.
   const isLong = header === "unfinished" && bytes.byteLength > MAX_IMAGE_HEAD_BYTES;
   if (isLong) return { contentType: "image/jpeg" };
   const beginning = Buffer.from(bytes.subarray(0, SVG_HEAD_BYTES)).toString("latin1");
-  const found = UNREAD_FORMATS.find(({ beginsAs }) => beginsAs.test(beginning));
-  return found && { contentType: found.contentType };
+  const format = UNREAD_FORMATS.find(({ beginsAs }) => beginsAs.test(beginning));
+  return format && { contentType: format.contentType };
 }
 
-/** Of an SVG what precedes its root: a byte order mark, a declaration, a document type, comments. */
+/**
+ * The bytes searched for the root of an SVG. A byte order mark, a declaration, a document type and comments can
+ * precede it.
+ */
 const SVG_HEAD_BYTES = 2_048;
 const SVG_ROOT =
   /^(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--(?:(?!-->)[\s\S])*-->\s*|<!doctype svg[^>[]*>\s*)*<svg[\s>/]/i;
@@ -77,13 +86,13 @@ const UNREAD_FORMATS: readonly { readonly contentType: string; readonly beginsAs
   { contentType: "image/svg+xml", beginsAs: SVG_ROOT },
 ];
 
-/** PNG specification, section 11.2.1. */
+/** Reads a PNG (PNG specification, section 11.2.1). */
 function readPng(view: DataView): ReturnType<Reader> {
   if (view.byteLength < 24) return undefined;
   return { width: view.getUint32(16), height: view.getUint32(20) };
 }
 
-/** WebP container specification and RFC 6386, section 9.1; RFC 9649. */
+/** Reads a WebP (WebP container specification; RFC 6386, section 9.1; RFC 9649). */
 function readWebp(view: DataView): ReturnType<Reader> {
   if (view.byteLength < 30) return undefined;
   switch (String.fromCharCode(view.getUint8(15))) {
@@ -105,7 +114,7 @@ function uint24(view: DataView, at: number): number {
   return view.getUint16(at, true) | (view.getUint8(at + 2) << 16);
 }
 
-/** Goes from segment to segment up to the frame header (ITU-T T.81, annex B). */
+/** Reads the segments of a JPEG up to its frame header (ITU-T T.81, annex B). */
 function readJpeg(view: DataView): ReturnType<Reader> {
   let at = 2;
   while (at + 4 <= view.byteLength) {
@@ -120,7 +129,7 @@ function readJpeg(view: DataView): ReturnType<Reader> {
       at += 2;
       continue;
     }
-    // End of the image, or its data, before any frame.
+    // The end of the image, or its data, comes before any frame.
     if (marker === 0xd9 || marker === 0xda) return { width: 0, height: 0 };
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
     if (isFrame) {

@@ -1,4 +1,4 @@
-/** A line of a JSONL text as it came; it may hold nothing but white space. */
+/** An unparsed line of a JSONL text. It can be blank. */
 export interface RawLine {
   /** Counted from 1, empty lines included. */
   readonly line: number;
@@ -17,12 +17,12 @@ export class JsonLineError extends Error {
 }
 
 const LINE_FEED = 0x0a;
-/** Longer lines are parsed in a work thread where they may be hostile: the event loop would be held. */
+/** Untrusted lines above this length are parsed in a work thread, because they would block the event loop. */
 export const MAX_QUICK_LINE_BYTES = 65_536;
 
 /**
- * Reads the lines of a JSONL text (jsonlines.org) in order. Holds one line and one piece of the text at most.
- * Throws JsonLineError for a line that is too long; cancels the text if it is not read to its end.
+ * Reads the lines of a JSONL text (jsonlines.org) in order. Memory is limited to one line and one piece of the
+ * text. Throws JsonLineError if a line is too long. Cancels the text if the caller does not read to its end.
  */
 export function readLines(
   text: AsyncIterable<Uint8Array>,
@@ -33,7 +33,10 @@ export function readLines(
   });
 }
 
-/** The same in the pieces in which lines came: joining a long one would hold the event loop. */
+/**
+ * Reads lines like `readLines`, each as the pieces in which it arrived: joining a long line would block the event
+ * loop.
+ */
 export function readPiecedLines(
   text: AsyncIterable<Uint8Array>,
   maxLineBytes: number,
@@ -44,19 +47,19 @@ export function readPiecedLines(
 async function* linesOf<Line>(
   text: AsyncIterable<Uint8Array>,
   maxLineBytes: number,
-  made: (pieces: readonly Uint8Array[], line: number) => Line,
+  build: (pieces: readonly Uint8Array[], line: number) => Line,
 ): AsyncGenerator<Line> {
   let pieces: Uint8Array[] = [];
   let heldBytes = 0;
   let line = 1;
-  const take = (last: Uint8Array): Line => {
+  const finish = (last: Uint8Array): Line => {
     const byteLength = heldBytes + last.length;
     if (byteLength > maxLineBytes) throw tooLong(line, maxLineBytes);
     pieces.push(last);
-    const taken = made(pieces, line);
+    const complete = build(pieces, line);
     pieces = [];
     heldBytes = 0;
-    return taken;
+    return complete;
   };
   for await (const piece of text) {
     let start = 0;
@@ -68,7 +71,7 @@ async function* linesOf<Line>(
       }
       const end = piece.indexOf(LINE_FEED, start);
       if (end === -1) break;
-      yield take(piece.subarray(start, end));
+      yield finish(piece.subarray(start, end));
       line += 1;
       start = end + 1;
     }
@@ -77,13 +80,13 @@ async function* linesOf<Line>(
     if (heldBytes > maxLineBytes) throw tooLong(line, maxLineBytes);
     if (rest.length > 0) pieces.push(rest);
   }
-  if (heldBytes > 0) yield take(new Uint8Array());
+  if (heldBytes > 0) yield finish(new Uint8Array());
 }
 
 /**
- * The value of a line; undefined for a blank one.
+ * Returns the value of a line, or undefined for a blank line.
  *
- * @param decode throws where the line is not valid UTF-8
+ * @param decode throws if the line is not valid UTF-8
  */
 export function parseJsonLine(line: number, decode: () => string): unknown {
   let text: string;
@@ -109,8 +112,8 @@ const TAB = 0x09;
 const CARRIAGE_RETURN = 0x0d;
 
 /**
- * Counts the complete blank lines in a piece of a JSONL text from `start`, the beginning of a line, and finds
- * their end. It compares bytes, because a hostile file can hold millions of blank lines in each piece.
+ * Counts the complete blank lines of a piece of a JSONL text from `start`, which is the beginning of a line, and
+ * finds their end. It compares bytes, because a hostile file can contain millions of blank lines in each piece.
  */
 export function blankLines(
   piece: Uint8Array,
@@ -128,12 +131,13 @@ export function blankLines(
   return { end, count };
 }
 
-/** Work on the event loop in small steps lets others go on after as long. */
+/** Time after which work on the event loop in small steps lets other work run. */
 const MAX_HOLD_MS = 10;
 
 /**
- * Returns what a loop of small steps awaits before each of them, because data that has arrived already comes
- * without a turn of the event loop: it resolves at once, or after such a turn where 10 ms have passed.
+ * Returns a function that a loop of small steps awaits before each step. It resolves immediately, or after a turn
+ * of the event loop if 10 ms have passed. Data that has already arrived would otherwise be read without such a
+ * turn.
  */
 export function loopPauses(): () => Promise<void> {
   let lastMs = performance.now();

@@ -1,9 +1,9 @@
-/** Whether a parsed JSON value is an object, neither a list nor null. */
+/** Returns true if a parsed JSON value is an object, neither an array nor null. */
 export function isFields(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** What a JSON text says; undefined for what is no JSON. The parser's own error would quote the text. */
+/** Parses a JSON text. Returns undefined if it is not JSON: the parser's error would quote the text. */
 export function jsonValue(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -12,7 +12,7 @@ export function jsonValue(text: string): unknown {
   }
 }
 
-/** The JSON of an object, which has members, with further ones before them. */
+/** Inserts members at the beginning of the JSON of an object that has at least one member. */
 export function withMembers(members: object, json: Uint8Array): Uint8Array {
   const head = Buffer.from(JSON.stringify(members));
   const joined = new Uint8Array(head.length + json.length - 1);
@@ -22,30 +22,27 @@ export function withMembers(members: object, json: Uint8Array): Uint8Array {
   return joined;
 }
 
-/**
- * With more of either, or more bytes, parsing and checking a text may hold a thread for longer than an event
- * loop may be held.
- */
+/** Limits above which parsing and checking a text can block a thread longer than an event loop may be blocked. */
 const MAX_QUICK_PARTS = 8_192;
 const MAX_QUICK_ELEMENTS = 32_768;
 const MAX_QUICK_BYTES = 262_144;
 
-/** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
+/** Deepest nesting that is accepted. The parser could read deeper nesting, but serializing it would fail. */
 export const MAX_JSON_DEPTH = 64;
-/** Objects, arrays and members of objects together. Parsing takes up to a microsecond for each. */
+/** Most objects, arrays and object members together. Parsing takes up to a microsecond for each. */
 export const MAX_JSON_PARTS = 200_000;
-/** Elements of all arrays together. */
+/** Most elements of all arrays together. */
 export const MAX_JSON_ELEMENTS = 1_000_000;
 
 export type JsonExcess = "depth" | "parts" | "elements";
 
-/** The most that a text may hold. */
+/** The most parts and elements of a text. */
 export interface JsonLimits {
   readonly parts: number;
   readonly elements: number;
 }
 
-/** Of a text that a work thread parses, or that may hold anything. */
+/** The limits of a text that a work thread parses, or that has arbitrary content. */
 export const JSON_LIMITS: JsonLimits = { parts: MAX_JSON_PARTS, elements: MAX_JSON_ELEMENTS };
 
 const QUOTE = 0x22;
@@ -59,8 +56,8 @@ const CLOSE_OBJECT = 0x7d;
 const LAST_SPACE = 0x20;
 
 /**
- * Counts what a JSON text is made of while its bytes arrive, before anything is parsed: one look at each
- * byte, and memory of a constant size. Of a text that is no JSON it counts something; the parser refuses it.
+ * Counts the parts of a JSON text while its bytes arrive, before it is parsed. It reads each byte once and uses
+ * constant memory. Its counts are meaningless for a text that is not JSON, which the parser rejects.
  */
 export class JsonScan {
   readonly #limits: JsonLimits;
@@ -70,16 +67,16 @@ export class JsonScan {
   #elements = 0;
   #isInString = false;
   #isEscaped = false;
-  /** An array has been opened, and its first element or its end has not come. */
+  /** True after the start of an array, until its first element or its end. */
   #isArrayFresh = false;
-  /** By depth: whether that level is an array. */
+  /** For each depth, 1 if that level is an array. */
   readonly #isArray = new Uint8Array(MAX_JSON_DEPTH + 1);
 
   constructor(limits = JSON_LIMITS) {
     this.#limits = limits;
   }
 
-  /** Whether the text, as far as it has come, is too much to be parsed on an event loop. */
+  /** True if the text received so far is too large to be parsed on an event loop. */
   get isSlow(): boolean {
     return (
       this.#bytes > MAX_QUICK_BYTES ||
@@ -88,13 +85,13 @@ export class JsonScan {
     );
   }
 
-  /** What the text has too much of, as far as it has come; undefined while it may go on. */
+  /** Returns the limit that the text received so far exceeds, or undefined if it exceeds none. */
   push(bytes: Uint8Array): JsonExcess | undefined {
     this.#bytes += bytes.length;
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at]!;
       if (this.#isInString) {
-        at = this.#passString(bytes, at);
+        at = this.#skipString(bytes, at);
         continue;
       }
       if (byte <= LAST_SPACE) continue;
@@ -117,8 +114,8 @@ export class JsonScan {
     return this.#elements > this.#limits.elements ? "elements" : undefined;
   }
 
-  /** Returns the position of the string's end, or of the last byte where it goes on behind these. */
-  #passString(bytes: Uint8Array, from: number): number {
+  /** Returns the position of the string's end, or of the last byte if the string continues after these bytes. */
+  #skipString(bytes: Uint8Array, from: number): number {
     let isEscaped = this.#isEscaped;
     for (let at = from; at < bytes.length; at++) {
       const byte = bytes[at]!;

@@ -5,19 +5,19 @@ const ID_PURPOSE = "model-gateway master key id";
 const ID_BYTES = 8;
 
 /**
- * The name of a master key in one database, hex: derived from both (HKDF, RFC 5869), so that it tells
- * nothing of the key, nor where else it is in use.
+ * Returns the name of a master key in one database, in hexadecimal. It is derived from the key and the salt
+ * (HKDF, RFC 5869), so that it reveals neither the key nor other databases that use the key.
  */
 export function masterKeyId(key: Uint8Array, salt: Uint8Array): string {
   return Buffer.from(hkdfSync("sha256", key, salt, ID_PURPOSE, ID_BYTES)).toString("hex");
 }
 
-/** The master keys that this process knows: one seals, each opens. */
+/** The master keys of this process. One of them seals, and each can open. */
 export class Keyring {
   readonly #keys: ReadonlyMap<string, Uint8Array>;
   #sealingId: string;
 
-  /** Throws where the one that seals is not among the keys. */
+  /** Throws if the sealing key is not among the keys. */
   constructor(salt: Uint8Array, keys: readonly Uint8Array[], sealingId: string) {
     this.#keys = new Map(keys.map((key) => [masterKeyId(key, salt), key]));
     this.#sealingId = sealingId;
@@ -40,29 +40,29 @@ export class Keyring {
     return [...this.#keys.values()];
   }
 
-  /** The database names another key that seals. One that is not known here is passed over. */
+  /** Switches to another sealing key that the database names. Ignores a key that this process does not have. */
   noteSealing(id: string): void {
     if (this.#keys.has(id)) this.#sealingId = id;
   }
 
-  /** Seals under the key that the database names. Throws where it is not known here. */
+  /** Seals with the key that the database names. Throws if this process does not have that key. */
   sealUnder(id: string, plain: Uint8Array): Uint8Array {
     return seal(this.#key(id), plain);
   }
 
-  /** Opens what any of the keys sealed; undefined where none did, or a byte was changed. */
+  /** Opens a value that one of the keys sealed. Returns undefined if none did, or if a byte was changed. */
   tryOpen(sealed: Uint8Array): { readonly plain: Uint8Array; readonly keyId: string } | undefined {
     for (const [keyId, key] of this.#keys) {
       try {
         return { plain: unseal(key, sealed), keyId };
       } catch {
-        // Another one may open it.
+        // Another key can open it.
       }
     }
     return undefined;
   }
 
-  /** The same. Throws where none did. */
+  /** Opens a value that one of the keys sealed. Throws if none did, or if a byte was changed. */
   open(sealed: Uint8Array): Uint8Array {
     const opened = this.tryOpen(sealed);
     if (opened === undefined) throw new Error("no known master key opens a sealed value");
@@ -79,7 +79,7 @@ export class Keyring {
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** Encrypts what is kept at rest (AES-256-GCM, NIST SP 800-38D): nonce, tag and ciphertext in one piece. */
+/** Encrypts data at rest (AES-256-GCM, NIST SP 800-38D). Returns nonce, tag and ciphertext in one piece. */
 export function seal(masterKey: Uint8Array, plain: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv("aes-256-gcm", masterKey, nonce);
@@ -87,7 +87,7 @@ export function seal(masterKey: Uint8Array, plain: Uint8Array): Uint8Array {
   return Buffer.concat([nonce, cipher.getAuthTag(), sealed]);
 }
 
-/** Opens what `seal` made. Throws where the key is another one or a byte was changed. */
+/** Decrypts a value of `seal`. Throws if another key sealed it or a byte was changed. */
 export function unseal(masterKey: Uint8Array, sealed: Uint8Array): Uint8Array {
   const nonce = sealed.subarray(0, NONCE_BYTES);
   const tag = sealed.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES);

@@ -1,9 +1,9 @@
 import type { ExactInteger } from "./exact-integer.ts";
 
 /**
- * Money is an integer of nano-USD (10⁻⁹ USD) everywhere inside; floats exist only in JSON at the edge.
- * Prices of single tokens are finer than that (3.75e-8 USD is 37.5 nano-USD), so they are integers of
- * femto-USD (10⁻¹⁵ USD) and a cost is rounded once, at its end.
+ * Money is an integer of nano-USD (10⁻⁹ USD) inside the gateway; floats exist only in JSON. Prices of single
+ * tokens need more precision (3.75e-8 USD is 37.5 nano-USD), so they are integers of femto-USD (10⁻¹⁵ USD), and a
+ * cost is rounded once, at the end.
  */
 export type NanoUsd = bigint;
 export type FemtoUsd = bigint;
@@ -13,17 +13,17 @@ const NANO_DIGITS = 9;
 const FEMTO_PER_NANO = 1_000_000;
 const BASIS_POINTS = 10_000;
 const DIVISOR = BASIS_POINTS * FEMTO_PER_NANO;
-/** Ten times the cost: what is reckoned with it stays within safe integers. */
+/** Ten times the cost: calculations up to this factor stay within safe integers. */
 const MAX_PLAIN_FACTOR = 100_000;
-/** Up to a million USD the float nearest to an amount, rounded to nine decimals, is the amount. */
+/** Up to a million USD, the float nearest to an amount, rounded to nine decimals, equals the amount. */
 const MAX_FIXED_NANO = 1_000_000 * NANO_PER_USD;
 const ZERO = 48;
 const POINT = 46;
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i;
 
 /**
- * Reads a decimal number or its text exactly as an integer of 10^-decimals units.
- * Digits beyond `decimals` are rounded half up (away from zero). Throws RangeError when it is no finite decimal.
+ * Reads a decimal number or its text exactly as an integer of 10^-decimals units. Rounds further digits half up
+ * (away from zero). Throws RangeError if the value is not a finite decimal.
  */
 function scaledInteger(value: number | string, decimals: number): bigint {
   const match = DECIMAL.exec(String(value));
@@ -42,17 +42,19 @@ function scaledInteger(value: number | string, decimals: number): bigint {
   return sign === "-" ? -scaled : scaled;
 }
 
-/** USD, as a JSON number or decimal text, in nano-USD. Throws RangeError when it is no finite decimal. */
+/**
+ * Converts USD, as a JSON number or decimal text, to nano-USD. Throws RangeError if it is not a finite decimal.
+ */
 export function nanoFromUsd(usd: number | string): NanoUsd {
   return scaledInteger(usd, 9);
 }
 
-/** USD for a single token, image, character or second, in femto-USD. */
+/** Converts a price in USD for a single token, image, character or second to femto-USD. */
 export function femtoFromUsd(usd: number | string): FemtoUsd {
   return scaledInteger(usd, 15);
 }
 
-/** True when the JSON number has at most `decimals` decimals, as budgets and top-ups demand. */
+/** Returns true if the JSON number has at most `decimals` decimals, as budgets and top-ups require. */
 export function hasAtMostDecimals(value: number, decimals: number): boolean {
   const match = DECIMAL.exec(String(value));
   if (!match) return false;
@@ -60,7 +62,7 @@ export function hasAtMostDecimals(value: number, decimals: number): boolean {
   return fraction.length - Number(exponent) <= decimals;
 }
 
-/** Nano-USD as a plain decimal without exponent: 0.000012, -3.5, 10. For headers. */
+/** Returns nano-USD as a plain decimal in USD without exponent, for headers: 0.000012, -3.5, 10. */
 export function usdText(nano: NanoUsd): string {
   const number = Number(nano);
   const isSmall = -MAX_FIXED_NANO <= number && number <= MAX_FIXED_NANO;
@@ -70,31 +72,36 @@ export function usdText(nano: NanoUsd): string {
   return text.slice(0, text.charCodeAt(end - 1) === POINT ? end - 1 : end);
 }
 
-/** With all nine decimals. */
+/** Returns the amount in USD with all nine decimals. */
 function fixedText(nano: NanoUsd): string {
   const digits = (nano < 0n ? -nano : nano).toString().padStart(NANO_DIGITS + 1, "0");
   const whole = digits.slice(0, -NANO_DIGITS);
   return `${nano < 0n ? "-" : ""}${whole}.${digits.slice(-NANO_DIGITS)}`;
 }
 
-/** Nano-USD as the JSON number that stands nearest to it. */
+/** Returns nano-USD in USD as the nearest JSON number. */
 export function usdNumber(nano: NanoUsd): number {
   const exact = Number(nano);
-  // A division of integers that are exact as floats is rounded once, to the nearest.
+  // A division of two integers that are exact as floats is rounded once, to the nearest.
   return Number.isSafeInteger(exact) ? exact / NANO_PER_USD : Number(usdText(nano));
 }
 
-/** Femto-USD of provider cost plus the plan's fee, rounded half up to a nano-USD once. */
+/** Returns the provider cost plus the plan's fee, rounded half up to a nano-USD once. */
 export function chargeNanoUsd(providerCostFemto: ExactInteger, feeBasisPoints: bigint): NanoUsd {
   return nanoWithFee(providerCostFemto, feeBasisPoints, DIVISOR / 2);
 }
 
-/** The same rounded up, for holds: a charge is never larger than its hold. */
+/**
+ * Returns the provider cost plus the plan's fee, rounded up, for holds: a charge is never larger than its hold.
+ */
 export function holdNanoUsd(providerCostFemto: ExactInteger, feeBasisPoints: bigint): NanoUsd {
   return nanoWithFee(providerCostFemto, feeBasisPoints, DIVISOR - 1);
 }
 
-/** Cost and fee and what rounds them, in ten-thousandths of a femto-USD, as whole nano-USD. */
+/**
+ * Returns the cost with the fee in whole nano-USD. `rounding` is added before the division, in ten-thousandths of
+ * a femto-USD.
+ */
 function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: number): NanoUsd {
   const factor = BASIS_POINTS + Number(feeBasisPoints);
   if (
@@ -110,8 +117,8 @@ function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: 
 }
 
 /**
- * The product would not be safe, so it is divided piece by piece: none is above 9·10¹⁴, and each division
- * but the last is of a multiple of its divisor.
+ * Calculates with numbers. The product would not be safe, so it is divided piece by piece: no piece is above
+ * 9·10¹⁴, and each division but the last is of a multiple of its divisor.
  */
 function plainNanoWithFee(costFemto: number, factor: number, rounding: number): number {
   const restFemto = costFemto % FEMTO_PER_NANO;

@@ -1,10 +1,10 @@
 const MAX_NEAREST = 5;
 /** Characters of the wanted name that are compared. */
 const MAX_COMPARED_CHARACTERS = 100;
-/** A lower share of common character pairs is chance. */
+/** Lowest share of common character pairs that counts as similar. */
 const LEAST_LIKENESS = 0.45;
 
-/** The pairs of neighbouring characters of a name, each as one number, in lower case. */
+/** The pairs of adjacent characters of a name in lower case, each as one number. */
 export type CharacterPairs = ReadonlySet<number>;
 
 export function characterPairs(text: string): CharacterPairs {
@@ -17,8 +17,8 @@ export function characterPairs(text: string): CharacterPairs {
 }
 
 /**
- * Returns the candidates most like `wanted`, best first, at most 5: those that share most pairs of
- * neighbouring characters with it (Dice's coefficient). A candidate with several spellings counts by its best.
+ * Returns at most 5 candidates most similar to `wanted`, best first: those that share most pairs of adjacent
+ * characters with it (Dice's coefficient). A candidate with several spellings counts by its best one.
  */
 export function nearestNames(
   wanted: string,
@@ -32,12 +32,12 @@ export function nearestNames(
       likeness: Math.max(...spellings.map((spelling) => likenessOf(pairs, spelling))),
     }))
     .filter(({ likeness }) => likeness >= LEAST_LIKENESS)
-    .toSorted((one, other) => other.likeness - one.likeness)
+    .toSorted((left, right) => right.likeness - left.likeness)
     .slice(0, MAX_NEAREST)
     .map(({ name }) => name);
 }
 
-/** Returns "; did you mean X?" for the name most like `wanted`, or "" if no name is like it. */
+/** Returns "; did you mean X?" for the name most similar to `wanted`, or "" if no name is similar. */
 export function didYouMean(wanted: string, names: readonly string[]): string {
   const candidates = names.map((name) => ({ name, spellings: [characterPairs(name)] }));
   const [nearest] = nearestNames(wanted, candidates);

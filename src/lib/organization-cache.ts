@@ -1,13 +1,15 @@
 /**
- * Something of each organization that is read when it is first asked for, and kept until the change feed reports
- * a change. Where it is full those that were read first make room.
+ * Caches a value per organization from its first read until the change feed reports a change. If the cache is
+ * full, the entries that were read first are dropped.
  */
 export class OrganizationCache<Value extends object> {
   readonly #read: (organizationId: string) => Promise<Value>;
   readonly #maxOrganizations: number;
-  /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
-  readonly #known = new Map<string, Value | Promise<Value>>();
-  /** Reads that begin when the one under way ends. */
+  /**
+   * Values, and promises of reads in progress. A promise that is no longer here was forgotten during its read.
+   */
+  readonly #values = new Map<string, Value | Promise<Value>>();
+  /** Reads that begin after the read in progress. */
   readonly #next = new Map<string, Promise<Value>>();
 
   constructor(maxOrganizations: number, read: (organizationId: string) => Promise<Value>) {
@@ -15,30 +17,30 @@ export class OrganizationCache<Value extends object> {
     this.#read = read;
   }
 
-  /** At once where it is known, which it is but for an organization's first time. Rejects where it cannot be read. */
+  /** Returns the value immediately if it is cached, otherwise reads it. Rejects if the value cannot be read. */
   of(organizationId: string): Value | Promise<Value> {
-    return this.#known.get(organizationId) ?? this.readNow(organizationId);
+    return this.#values.get(organizationId) ?? this.readNow(organizationId);
   }
 
-  /** Reads it, whatever is known or being read. */
+  /** Reads the value, even if it is cached or being read. */
   readNow(organizationId: string): Promise<Value> {
     const reading = this.#read(organizationId);
-    this.#known.set(organizationId, reading);
-    const isCurrent = () => this.#known.get(organizationId) === reading;
+    this.#values.set(organizationId, reading);
+    const isCurrent = () => this.#values.get(organizationId) === reading;
     reading.then(
-      (value) => isCurrent() && this.#known.set(organizationId, value),
-      () => isCurrent() && this.#known.delete(organizationId),
+      (value) => isCurrent() && this.#values.set(organizationId, value),
+      () => isCurrent() && this.#values.delete(organizationId),
     );
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= this.#maxOrganizations) break;
-      this.#known.delete(oldest);
+    for (const oldest of this.#values.keys()) {
+      if (this.#values.size <= this.#maxOrganizations) break;
+      this.#values.delete(oldest);
     }
     return reading;
   }
 
-  /** The same, one read at a time for each organization, shared by all that ask before it begins. */
+  /** Reads the value again after the read in progress. All callers before that begins share one read. */
   readAgain(organizationId: string): Promise<Value> {
-    const current = this.#known.get(organizationId);
+    const current = this.#values.get(organizationId);
     if (!(current instanceof Promise)) return this.readNow(organizationId);
     let next = this.#next.get(organizationId);
     if (next === undefined) {
@@ -53,10 +55,10 @@ export class OrganizationCache<Value extends object> {
   }
 
   forget(organizationId: string): void {
-    this.#known.delete(organizationId);
+    this.#values.delete(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.clear();
+    this.#values.clear();
   }
 }

@@ -4,19 +4,25 @@ export type PlanName = (typeof PLANS)[number];
 interface Plan {
   /** The platform fee on top of provider cost (spec 1). */
   readonly feeBasisPoints: bigint;
-  /** What an organization may store (spec 8). */
+  /** Storage quota for files in bytes (spec 8). */
   readonly fileQuotaBytes: number;
-  /** How far the balance of a new organization may go below zero, in nano-USD; null is without limit. */
+  /**
+   * Credit limit of a new organization in nano-USD: the amount by which its balance can go below zero. Null means
+   * no limit.
+   */
   readonly creditLimitNano: bigint | null;
   readonly billingPeriod: "monthly";
-  /** `self`: chosen by organizations. `paid`: so too, where it is sold. `operator`: set by operators alone. */
+  /**
+   * `self`: organizations choose it. `paid`: organizations choose it, if it is on sale. `operator`: only
+   * operators set it.
+   */
   readonly chosenBy: "self" | "paid" | "operator";
 }
 
 const GIGABYTE = 1024 ** 3;
 const PREPAID = { creditLimitNano: 0n, billingPeriod: "monthly" } as const;
 
-/** What each plan brings. Operators can set another fee, quota and credit limit for any organization. */
+/** The plans. Operators can set another fee, quota and credit limit for any organization. */
 const PLAN_TABLE: Readonly<Record<PlanName, Plan>> = {
   free: {
     ...PREPAID,
@@ -50,7 +56,7 @@ export function planOf(name: string): Plan {
   throw new Error(`unknown plan ${name}`);
 }
 
-/** What an organization is charged: a fee of its own, or that of its plan. */
+/** The fee of an organization: a custom fee, or that of its plan. */
 export interface FeeTerms {
   readonly plan: string;
   readonly feeBasisPoints?: bigint | undefined;
@@ -62,7 +68,7 @@ export function feeOfTerms({ plan, feeBasisPoints }: FeeTerms): bigint {
 
 const BASIS_POINTS_PER_PERCENT = 100;
 
-/** The same for those who look at it. */
+/** Returns the fee in percent, for display. */
 export function feePercentOf(terms: {
   readonly plan: string;
   readonly feeBasisPoints: bigint | number | null;
@@ -71,7 +77,7 @@ export function feePercentOf(terms: {
   return Number(basisPoints) / BASIS_POINTS_PER_PERCENT;
 }
 
-/** What an organization may store: a quota of its own, or that of its plan. */
+/** Returns the storage quota of an organization: a custom quota, or that of its plan. */
 export function fileQuotaOf(terms: {
   readonly plan: string;
   readonly fileQuotaBytes: number | null;

@@ -3,11 +3,12 @@ import ipaddr from "ipaddr.js";
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 type Network = [Address, number];
 
-/** The one block that is handed out for the public internet (RFC 4291, IANA's registry). */
+/** The only IPv6 block that IANA assigns for the public internet (RFC 4291). */
 const GLOBAL_UNICAST: Network = [ipaddr.parse("2000::"), 3];
 /**
- * The library knows IANA's registries of special-purpose addresses (test/lib/public-address.test.ts holds
- * each entry). These look public and are answered inside a cloud only, by the platform itself.
+ * Addresses that look public, but only the cloud platform itself answers them. The library knows IANA's
+ * registries of special-purpose addresses (test/lib/public-address.test.ts checks each entry), which do not
+ * contain these.
  */
 const PLATFORM_NETWORKS: readonly Network[] = [
   // Azure: DHCP, DNS, health probes, and the configuration and certificates of the virtual machine
@@ -21,19 +22,19 @@ const PLATFORM_NETWORKS: readonly Network[] = [
 ].map((cidr) => ipaddr.parseCIDR(cidr));
 
 /**
- * Which addresses a URL of a user's may lead to: public ones, and what the operator allows besides.
- * Addresses that carry another one (mapped, NAT64, 6to4, Teredo) are never public but for mapped ones,
- * which are what they carry.
+ * Decides which addresses a user's URL can lead to: public addresses and those that the operator allows. An
+ * address that contains another one (NAT64, 6to4, Teredo) is never public. A mapped address counts as the address
+ * that it contains.
  */
 export class AddressPolicy {
   readonly #allowed: readonly Network[];
 
-  /** @param allowedCidrs networks that may be reached although not public */
+  /** @param allowedCidrs networks that are allowed although they are not public */
   constructor(allowedCidrs: readonly string[] = []) {
     this.#allowed = allowedCidrs.map((cidr) => ipaddr.parseCIDR(cidr));
   }
 
-  /** @param text an IPv4 or IPv6 address; anything else, and one with a zone, is not allowed */
+  /** @param text an IPv4 or IPv6 address; any other text, and an address with a zone, is not allowed */
   allows(text: string): boolean {
     if (text.includes("%") || !ipaddr.isValid(text)) return false;
     const address = ipaddr.process(withoutDots(text));
@@ -41,7 +42,10 @@ export class AddressPolicy {
   }
 }
 
-/** The library takes `::1.2.3.4`, an address of its own, for the mapped `::ffff:1.2.3.4`. */
+/**
+ * Returns an IPv6 address without dots. The library would read `::1.2.3.4`, a different address, as the mapped
+ * `::ffff:1.2.3.4`.
+ */
 function withoutDots(text: string): string {
   if (!text.includes(":") || !text.includes(".")) return text;
   return new URL(`http://[${text}]`).hostname.slice(1, -1);
@@ -57,7 +61,7 @@ function isWithin(address: Address, [network, bits]: Network): boolean {
   return address.kind() === network.kind() && address.match(network as never, bits);
 }
 
-/** Says whether an address is in one of the networks; what is no address is in none. */
+/** Returns a function that checks whether an address is in one of the networks. Invalid addresses are in none. */
 export function networkCheck(cidrs: readonly string[]): (text: string) => boolean {
   const networks = cidrs.map((cidr): Network => ipaddr.parseCIDR(cidr));
   return (text) => {
@@ -69,7 +73,10 @@ export function networkCheck(cidrs: readonly string[]): (text: string) => boolea
 
 const SITE_PARTS = 4;
 
-/** The address; of IPv6 the network of 64 bits, which one sender has whole; undefined where it is no address. */
+/**
+ * Returns an IPv4 address as it is, and for IPv6 the /64 network, which belongs to one sender. Returns undefined
+ * if the text is not an address.
+ */
 export function siteOf(text: string): string | undefined {
   if (!ipaddr.isValid(text)) return undefined;
   const address = ipaddr.process(text);
@@ -78,7 +85,7 @@ export function siteOf(text: string): string | undefined {
   return `${parts.map((part) => part.toString(16)).join(":")}::/64`;
 }
 
-/** The address that a URL's host is, without its brackets; undefined where the host is a name. */
+/** Returns the address if a URL's host is one, without brackets. Returns undefined if the host is a name. */
 export function addressOfHost(host: string): string | undefined {
   const bare = host.replace(/^\[|\]$/g, "");
   return ipaddr.isValid(bare) ? ipaddr.parse(bare).toString() : undefined;

@@ -1,91 +1,96 @@
 import type { RequestTrace } from "./trace.ts";
 
-/** A rule of a guardrail that has matched in a request or its answer: never the text. */
+/** A guardrail rule that matched a request or its answer. It never contains the text. */
 export interface GuardrailHit {
-  /** Its id. */
+  /** Id of the guardrail. */
   readonly guardrail: string;
-  /** Of the rule. */
+  /** Type of the rule. */
   readonly type: string;
   readonly action: "block" | "redact";
   readonly direction: "input" | "output";
 }
 
-/** Of the body of a request of a model, what is written down where it fails; any value where it was not accepted. */
-export interface AskedFields {
+/**
+ * The fields of a model request's body that are logged if the request fails. They have any type if the body was
+ * not accepted.
+ */
+export interface LoggedFields {
   readonly model?: unknown;
   readonly models?: unknown;
   readonly user?: unknown;
   readonly session_id?: unknown;
-  /** For traces alone, like the prompt. */
+  /** Used only for traces, like the prompt. */
   readonly trace?: unknown;
   readonly messages?: unknown;
   readonly input?: unknown;
   readonly metadata?: unknown;
-  /** An object asks for verbose logging of the request. */
+  /** If it is an object, the request is logged verbosely. */
   readonly debug?: unknown;
 }
 
-/** Whether the request asks for verbose logging, by the field `debug`. */
-export function isLoggedVerbosely(asked: AskedFields | undefined): boolean {
+/** Returns true if the request turns on verbose logging with the field `debug`. */
+export function isLoggedVerbosely(asked: LoggedFields | undefined): boolean {
   return typeof asked?.debug === "object" && asked.debug !== null;
 }
 
-/** Of a body that was not accepted by an endpoint. */
-export function askedIn(body: unknown): AskedFields | undefined {
+/** Returns the logged fields of a body that no endpoint has accepted. */
+export function loggedFieldsOf(body: unknown): LoggedFields | undefined {
   return typeof body === "object" && body !== null ? body : undefined;
 }
 
-/** One call of a provider for a request, and what came of it. */
+/** A provider call of a request and its result. */
 export interface RecordedTry {
   readonly endpoint: string;
-  /** `ok`, or the kind of its failure. */
+  /** `ok`, or the kind of the failure. */
   readonly result: string;
-  /** The provider's HTTP status, where it failed with one. */
+  /** The provider's HTTP status, if it sent an error status. */
   readonly status?: number | undefined;
-  /** Until it failed, or the answer began. */
+  /** Milliseconds until the call failed or the answer began. */
   readonly ms: number;
 }
 
 /**
- * How a request was routed. Absent if the first endpoint of its plan answered immediately, unless the request is
+ * The routing of a request. Absent if the first endpoint of the plan answered immediately, unless the request is
  * logged verbosely.
  */
 export interface RecordedRouting {
   readonly tries: RecordedTry[];
-  /** Endpoints that came last because they were unhealthy. */
+  /** Endpoints that were tried last because they were unhealthy. */
   postponed?: readonly string[];
-  /** Endpoints that were passed over because as many calls ran there as may. */
+  /** Endpoints that were skipped because they were at their concurrency limit. */
   full?: readonly string[];
 }
 
-/** What a handler adds to the log line and the metrics of its request. */
+/** The data that a handler adds to the log line and the metrics of its request. */
 export interface RequestFacts {
-  /** Headers that the response carries whatever becomes of the request. */
+  /** Headers of the response, whether the request succeeds or fails. */
   headers?: Readonly<Record<string, string>>;
-  asked?: AskedFields;
-  /** Undefined where the request is not traced. */
+  asked?: LoggedFields;
+  /** Undefined if the request is not traced. */
   trace?: RequestTrace | undefined;
-  /** The caller's header, which the provider gets as it is if the request is not traced here. */
+  /**
+   * The caller's `traceparent` header, which the gateway sends to the provider if it does not trace the request.
+   */
   traceparent?: string | undefined;
   model?: string;
   provider?: string;
   promptTokens?: number;
   completionTokens?: number;
   costNano?: bigint;
-  /** From the request to its first call of a provider. */
+  /** Milliseconds from the request to its first provider call. */
   queuedMs?: number;
   firstTokenMs?: number;
   routing?: RecordedRouting;
   errorCode?: string;
   guardrailHits?: GuardrailHit[];
-  /** Set where the request asked for the response cache. */
+  /** Set if the request uses the response cache. */
   cache?: "hit" | "miss";
-  /** Status told to logs where it differs from the response's: 499 for a client that went away. */
+  /** The logged status, if it differs from the response's: 499 for a client that disconnected. */
   status?: number;
-  /** A stream reports itself when it ends; until then the request is not logged. */
+  /** True for a stream, which calls `finish` when it ends. The request is logged then. */
   isDeferred?: boolean;
-  /** Releases what is kept of a long body; called early once no provider will be sent it any more. */
+  /** Releases the memory of a long body. It is called early if no further provider will receive the body. */
   releaseBody?(): void;
-  /** Called by a deferred request when it is over. */
+  /** A deferred request calls this when it ends. */
   finish?(): void;
 }

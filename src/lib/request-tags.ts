@@ -1,9 +1,9 @@
-/** Tags of one request; more are refused. */
+/** Most tags of one request. A request with more is rejected. */
 export const MAX_TAGS = 32;
 
 /**
- * The tags of a request, each once: `metadata.tags` is a list of them, or one text with commas between them. Other
- * members of a list are none.
+ * Returns the distinct tags of a request. `metadata.tags` is a list of them, or one text with commas between
+ * them. Elements of the list that are not strings are ignored.
  */
 export function tagsOf(metadata: Readonly<Record<string, unknown>> | null | undefined): string[] {
   const tags = metadata?.tags;

@@ -1,4 +1,4 @@
-/** The longest wait that is believed of another server, in milliseconds. */
+/** The longest wait that is accepted from another server, in milliseconds. */
 export const MAX_RETRY_AFTER_MS = 86_400_000;
 
 const DECIMAL = /^\d{1,12}(?:\.\d{1,9})?$/;
@@ -6,9 +6,9 @@ const DECIMAL = /^\d{1,12}(?:\.\d{1,9})?$/;
 const HTTP_DATE = /^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? /i;
 
 /**
- * What a response asks its client to wait, in milliseconds: `retry-after-ms`, else `Retry-After` as
- * seconds or as a date (RFC 9110, section 10.2.3). Undefined when there is none that can be read; a
- * date in the past is 0, and no wait is longer than MAX_RETRY_AFTER_MS.
+ * Returns the wait that a response requests, in milliseconds: `retry-after-ms`, otherwise `Retry-After` as
+ * seconds or as a date (RFC 9110, section 10.2.3). Returns undefined if neither is readable. A date in the past
+ * is 0, and a wait is at most MAX_RETRY_AFTER_MS.
  */
 export function retryAfterMs(
   headers: { get(name: string): string | null },
@@ -26,7 +26,7 @@ export function retryAfterMs(
   return Number.isNaN(dateMs) ? undefined : boundedWaitMs(dateMs - nowMs);
 }
 
-/** Clamps a wait to 0 … MAX_RETRY_AFTER_MS and rounds it up to a whole millisecond. */
+/** Returns the wait clamped to 0 … MAX_RETRY_AFTER_MS and rounded up to a whole millisecond. */
 export function boundedWaitMs(waitMs: number): number {
   return Math.min(MAX_RETRY_AFTER_MS, Math.max(0, Math.ceil(waitMs)));
 }

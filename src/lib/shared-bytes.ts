@@ -1,14 +1,14 @@
-/** Bytes that the event loop and a thread both see. Nothing writes to them any more. */
+/** Bytes that the event loop and a thread share. They no longer change. */
 export interface SharedBytes {
   readonly segments: readonly Uint8Array<SharedArrayBuffer>[];
   readonly byteLength: number;
 }
 
 const MIN_SEGMENT_BYTES = 131_072;
-/** Copying into a segment of this length takes a few milliseconds where its memory is new. */
+/** Copying into a segment of this length takes a few milliseconds if its memory is new. */
 const MAX_SEGMENT_BYTES = 1_048_576;
 
-/** Gathers bytes of unknown length in memory that is shared with threads, without ever joining them. */
+/** Collects bytes of unknown length in memory that is shared with threads, without ever joining them. */
 export class SharedBytesWriter {
   readonly #segments: Uint8Array<SharedArrayBuffer>[] = [];
   #last: Uint8Array<SharedArrayBuffer> | undefined;
@@ -22,15 +22,15 @@ export class SharedBytesWriter {
         this.#beginSegment(rest.byteLength);
       }
       const last = this.#last!;
-      const taken = rest.subarray(0, last.byteLength - this.#usedOfLast);
-      last.set(taken, this.#usedOfLast);
-      this.#usedOfLast += taken.byteLength;
-      this.#byteLength += taken.byteLength;
-      rest = rest.subarray(taken.byteLength);
+      const copied = rest.subarray(0, last.byteLength - this.#usedOfLast);
+      last.set(copied, this.#usedOfLast);
+      this.#usedOfLast += copied.byteLength;
+      this.#byteLength += copied.byteLength;
+      rest = rest.subarray(copied.byteLength);
     }
   }
 
-  /** What was pushed; nothing may be pushed afterwards. */
+  /** Returns the collected bytes. Nothing can be pushed afterwards. */
   end(): SharedBytes {
     this.#endSegment();
     return { segments: this.#segments, byteLength: this.#byteLength };
@@ -56,8 +56,8 @@ export function sharedCopy(bytes: Uint8Array): SharedBytes {
 }
 
 /**
- * Without a byte order mark at the beginning. What is not UTF-8 throws a TypeError, or becomes replacement
- * characters if the decoding is lossy.
+ * Decodes the bytes as UTF-8, without a byte order mark at the beginning. If a byte sequence is invalid, strict
+ * mode throws a TypeError and lossy mode inserts replacement characters.
  */
 export function decodeShared(
   { segments }: SharedBytes,

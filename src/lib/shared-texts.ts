@@ -1,24 +1,24 @@
-/** With more different values than this the map is cleared; records keep the copies that they have. */
+/** Most different texts. At this number the map is cleared; records keep their copies. */
 const MAX_TEXTS = 10_000;
 const MAX_LISTS = 1_000;
-/** In JSON. Longer lists are rarely equal and are not shared. */
+/** Length of the JSON of a list. Longer lists are rarely equal and are not shared. */
 const MAX_LIST_LENGTH = 2_048;
 
 /**
- * Shares equal strings and lists of many records, such as the id of their organization and their scopes. The
- * driver creates them for each record, and a process can hold 100,000 records.
+ * Shares equal strings and lists between many records, such as organization ids and scopes. The driver creates
+ * new ones for each record, and a process can have 100,000 records.
  */
 export class SharedTexts {
   readonly #texts = new Map<string, string>();
   readonly #lists = new Map<string, readonly string[]>();
 
   text<Text extends string>(text: Text): Text {
-    return one(this.#texts, MAX_TEXTS, text, text) as Text;
+    return share(this.#texts, MAX_TEXTS, text, text) as Text;
   }
 
   list(list: readonly string[]): readonly string[] {
     const json = JSON.stringify(list);
-    return json.length > MAX_LIST_LENGTH ? list : one(this.#lists, MAX_LISTS, json, list);
+    return json.length > MAX_LIST_LENGTH ? list : share(this.#lists, MAX_LISTS, json, list);
   }
 }
 

@@ -1,13 +1,15 @@
-/** Tokenizers take quadratic time on one very long word, so a text is cut into pieces of this length. */
+/**
+ * Characters of a piece. Tokenizers take quadratic time for a very long word, so a text is cut into such pieces.
+ */
 const PIECE_CHARACTERS = 4_096;
 const LONG_RUN = /\S{64}/g;
-/** Pieces between two pauses in which the process does other things. */
+/** Pieces between two pauses that let other work run. */
 const PIECES_AT_A_TIME = 4;
 
 /**
- * Tokens of a text by OpenAI's encoding of its current models (o200k_base), counted until they pass
- * `limit`. Words longer than 64 characters are cut, which can only make it more tokens. The encoding
- * is loaded when it is first needed, because it takes 10 MB.
+ * Counts the tokens of a text with OpenAI's current encoding (o200k_base) until the count exceeds `limit`. It
+ * cuts words longer than 64 characters, which can only raise the count. The encoding takes 10 MB, so the first
+ * call loads it.
  */
 export async function countTokensUpTo(text: string, limit: number): Promise<number> {
   const { countTokens } = await import("gpt-tokenizer/encoding/o200k_base");

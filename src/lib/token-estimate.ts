@@ -1,10 +1,9 @@
 /**
- * Tokens counted without a tokenizer, for what a provider did not tell: an answer that was cut off, or a
- * provider that reports no usage. English runs at about four bytes a token, other scripts at about one
- * token a character of three bytes.
+ * Estimates token counts without a tokenizer, for answers that were cut off and providers that report no usage.
+ * English has about four bytes per token; other scripts have about one token per character of three bytes.
  */
 const BYTES_PER_TOKEN = 4;
-/** A piece of a stream up to this size is one token: providers send tokens as they come. */
+/** A content delta up to this size counts as one token, because providers send tokens as they are generated. */
 const MAX_SINGLE_TOKEN_BYTES = 12;
 const TOKENS_PER_MESSAGE = 4;
 
@@ -12,7 +11,7 @@ export function tokensOfBytes(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_TOKEN);
 }
 
-/** Tokens in one content delta of a stream. */
+/** Returns the tokens of one content delta of a stream. */
 export function tokensOfDelta(bytes: number): number {
   if (bytes === 0) return 0;
   return bytes <= MAX_SINGLE_TOKEN_BYTES ? 1 : tokensOfBytes(bytes);
@@ -22,7 +21,10 @@ export function tokensOfPrompt(bytes: number, messages: number): number {
   return tokensOfBytes(bytes) + messages * TOKENS_PER_MESSAGE;
 }
 
-/** By UTF-16 code unit, of OpenAI's encodings o200k_base and cl100k_base over prose, code, JSON and other scripts. */
+/**
+ * Tokens per UTF-16 code unit, measured with OpenAI's encodings o200k_base and cl100k_base over prose, code, JSON
+ * and other scripts.
+ */
 const TOKENS_PER_LETTER = 0.25;
 const TOKENS_PER_DIGIT = 0.5;
 const TOKENS_PER_SPACE = 0.04;
@@ -31,10 +33,12 @@ const TOKENS_PER_MARK = 0.65;
 const TOKENS_PER_ACCENTED = 0.7;
 const TOKENS_PER_GREEK_OR_CYRILLIC = 0.45;
 const TOKENS_PER_OTHER = 1;
-/** Other tokenizers make more of the same text. */
+/** Factor for tokenizers that produce more tokens. */
 const MARGIN = 1.2;
 
-/** About how many tokens a text has, rather too many than too few: for what has to fit into a model's context. */
+/**
+ * Estimates the tokens of a text, rather too high than too low, for texts that must fit into a model's context.
+ */
 export function estimatedTextTokens(text: string): number {
   let tokens = 0;
   for (let at = 0; at < text.length; at++) tokens += tokensOfCodeUnit(text.charCodeAt(at));

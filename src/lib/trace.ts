@@ -1,46 +1,53 @@
 import { GatewayError } from "./errors.ts";
 
-/** Undefined ones are left out. */
+/** Attributes of a span. Undefined values are omitted. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** A header `traceparent` of version 00 (W3C Trace Context): version, trace, span, flags. */
+/** A `traceparent` header of version 00 (W3C Trace Context): version, trace, span, flags. */
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** Returns the caller's `traceparent` for the provider, of a request that is not traced here; undefined if it is invalid. */
+/**
+ * Returns the caller's `traceparent` for the provider, used if the gateway does not trace the request. Returns
+ * undefined if the header is invalid.
+ */
 export function passedTraceparent(headers: Headers): string | undefined {
   const header = headers.get("traceparent");
   return header !== null && TRACEPARENT.test(header) ? header : undefined;
 }
 
-/** A part of a request, with its time. */
+/** A timed step of a request. */
 export interface TraceSpan {
-  /** Names it to the server that it calls, as the header of that name does (W3C Trace Context). */
+  /** The `traceparent` header that identifies this span to the called server (W3C Trace Context). */
   readonly traceparent: string;
-  /** Notes that something happened now. */
+  /** Records an event at the current time. */
   event(name: string): void;
-  /** Once: later calls change nothing. `errorType` says why it failed. */
+  /** Ends the span; later calls change nothing. `errorType` is the reason of a failure. */
   end(errorType?: string, attributes?: SpanAttributes): void;
 }
 
-/** A call of a provider. */
+/** A provider call in a trace. */
 export interface TracedCall {
   readonly providerId: string;
   readonly endpointId: string;
-  /** Its id in the catalogue, and the name that the provider knows it by. */
+  /** The model with its id in the catalogue. */
   readonly model: { readonly id: string };
-  readonly upstreamModel: string;
+  /** The provider's name of the model. */
+ readonly upstreamModel: string;
 }
 
-/** The trace of a request. Only those that were sampled have one. */
+/** The trace of a request. Only sampled requests have one. */
 export interface RequestTrace {
-  /** Something happened that took no time. */
+  /** Records an event of the request at the current time. */
   event(name: string): void;
-  /** A step of the request begins. */
+  /** Begins a step of the request. */
   begin(name: string, attributes?: SpanAttributes): TraceSpan;
   beginCall(call: TracedCall): TraceSpan;
 }
 
-/** Notes a step that has just begun: one that is waited for as a span, any other as an event. Returns its result. */
+/**
+ * Records a step that has just begun: as a span if its result is a promise, otherwise as an event. Returns the
+ * result.
+ */
 export function traced<Result>(
   trace: RequestTrace | undefined,
   name: string,
@@ -53,7 +60,10 @@ export function traced<Result>(
   return result;
 }
 
-/** On its own: a function with closures makes room for what they see whenever it is called. */
+/**
+ * Ends the span with the work. This is a separate function because a function with closures allocates their
+ * context at every call.
+ */
 function endWith(work: Promise<unknown>, span: TraceSpan): void {
   work.then(
     () => span.end(),
@@ -61,7 +71,7 @@ function endWith(work: Promise<unknown>, span: TraceSpan): void {
   );
 }
 
-/** What failed, in a word. */
+/** Returns a short name for the kind of an error. */
 export function errorType(error: unknown): string {
   if (error instanceof GatewayError) return error.code;
   const kind = (error as { readonly kind?: unknown } | undefined)?.kind;

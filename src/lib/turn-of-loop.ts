@@ -1,4 +1,4 @@
-/** Resolves when everything else that is ready has had its turn. */
-export function turnOfLoop(): Promise<void> {
+/** Resolves after all other ready work of the event loop has run. */
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }

@@ -1,28 +1,28 @@
-/** What one call used, in the kinds that the catalogue prices. */
+/** The usage of one call, in the kinds that the catalogue prices. */
 export interface Usage extends RareUse {
-  /** All tokens of the prompt: cached reads and writes, and those of sound and images, included. */
+  /** All tokens of the prompt, including cache reads and writes, audio and images. */
   readonly promptTokens: number;
   readonly cachedPromptTokens: number;
   readonly cacheWriteTokens: number;
-  /** All tokens of the answer, reasoning included. */
+  /** All tokens of the answer, including reasoning. */
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** True where the gateway counted, because the provider reported no usage. */
+  /** True if the gateway estimated the usage because the provider reported none. */
   readonly estimated: boolean;
-  /** Which of the model's `imageVariants` the images are, as far as that is known. */
+  /** Size and quality of the images, as far as they are known. They select one of the model's `imageVariants`. */
   readonly imageVariant?: { readonly size?: string; readonly quality?: string };
   /**
-   * Part of all of the above: the calls before the last one, where it took several. Each is priced by itself, for a
-   * prompt's length may decide the price.
+   * If the request made several provider calls: the usage of all calls but the last. Included in the totals
+   * above. Each call is priced separately, because the length of a prompt can decide its price.
    */
   readonly earlier?: readonly Usage[];
 }
 
-/** Kinds that most calls do not have; absent is none. Whole numbers. */
+/** Kinds of usage that most calls do not have. Whole numbers; absent means none. */
 interface RareUse {
-  /** Part of `cacheWriteTokens`: kept for an hour. */
+  /** Tokens that are cached for an hour. Part of `cacheWriteTokens`. */
   readonly cacheWriteHourTokens?: number;
-  /** Part of `promptTokens`, and not read from a cache. */
+  /** Part of `promptTokens`, without cached tokens. */
   readonly audioPromptTokens?: number;
   readonly imagePromptTokens?: number;
   /** Part of `cachedPromptTokens`. */
@@ -31,25 +31,27 @@ interface RareUse {
   /** Part of `completionTokens`. */
   readonly audioCompletionTokens?: number;
   readonly imageCompletionTokens?: number;
-  /** That were made. */
+  /** Generated images. */
   readonly images?: number;
-  /** Of all of them together. */
+  /** Pixels of all generated images. */
   readonly imagePixels?: number;
-  /** That came with the request. */
+  /** Images in the request. */
   readonly inputImages?: number;
   readonly characters?: number;
-  /** Of sound. Priced by the second, and kept in milliseconds because providers report fractions. */
+  /**
+   * Duration of audio. It is priced by the second, and in milliseconds here because providers report fractions.
+   */
   readonly durationMs?: number;
-  /** Part of `durationMs`: its speakers were distinguished. */
+  /** Duration of audio whose speakers were distinguished. Part of `durationMs`. */
   readonly speakersMs?: number;
-  /** By the gateway itself. */
+  /** Web searches by the gateway. */
   readonly webSearches?: number;
   readonly fileSearches?: number;
-  /** Of rankings: queries with up to 100 pieces of documents. */
+  /** Search units of rerank calls: a unit is a query with up to 100 document pieces. */
   readonly searchUnits?: number;
 }
 
-/** For calls whose use is not counted in tokens: `{ ...NO_TOKENS, images: 2 }`. */
+/** The base for the usage of calls without tokens: `{ ...NO_TOKENS, images: 2 }`. */
 export const NO_TOKENS: Usage = Object.freeze({
   promptTokens: 0,
   cachedPromptTokens: 0,
@@ -59,7 +61,7 @@ export const NO_TOKENS: Usage = Object.freeze({
   estimated: false,
 });
 
-/** All that is counted. */
+/** All kinds that are counted. */
 const COUNTS = [
   "promptTokens",
   "cachedPromptTokens",
@@ -84,7 +86,9 @@ const COUNTS = [
   "searchUnits",
 ] as const satisfies readonly (keyof Usage)[];
 
-/** What several calls have used, the last one behind `earlier`, and what was used besides them. */
+/**
+ * Returns the usage of several calls and of the gateway's tools. All calls but the last are also in `earlier`.
+ */
 export function usageOfCalls(
   earlier: readonly Usage[],
   last: Usage,
@@ -96,7 +100,7 @@ export function usageOfCalls(
   return earlier.length === 0 ? { ...sum, estimated } : { ...sum, estimated, earlier };
 }
 
-/** What the last of several calls has used, and what was used besides them. */
+/** Returns the usage of the last of several calls and of the gateway's tools. */
 export function usageOfLast({ earlier = [], ...total }: Usage): Usage {
   const before = sumOf(earlier);
   const last: Record<string, unknown> = { ...total };
@@ -107,7 +111,7 @@ export function usageOfLast({ earlier = [], ...total }: Usage): Usage {
   return last as unknown as Usage;
 }
 
-/** Kinds that are there. */
+/** Returns the sum of each kind that is present. */
 function sumOf(
   usages: readonly Partial<Usage>[],
 ): Partial<Record<(typeof COUNTS)[number], number>> {
@@ -121,7 +125,7 @@ function sumOf(
   return sum;
 }
 
-/** Usage of an answer whose provider reported none, as it was counted here. */
+/** Returns estimated usage, for an answer whose provider reported none. */
 export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
   return {
     promptTokens,
@@ -133,7 +137,7 @@ export function estimatedUsage(promptTokens: number, completionTokens: number): 
   };
 }
 
-/** The kinds that have no column of their own in the ledger, each above zero, by the names that it stores. */
+/** The kinds that have no column in the ledger, by their stored names. Each quantity is above zero. */
 export type Quantities = Readonly<Record<string, number>>;
 
 type QuantityKind = keyof RareUse | "cacheWriteTokens";
@@ -158,7 +162,7 @@ const STORED_NAMES: readonly (readonly [QuantityKind, string])[] = [
   ["searchUnits", "search_units"],
 ];
 
-/** Null where there are none, as for most calls. */
+/** Returns the quantities above zero, or null if there are none, as for most calls. */
 export function quantitiesOf(usage: Usage): Quantities | null {
   let quantities: Record<string, number> | null = null;
   for (const [kind, name] of STORED_NAMES) {
@@ -172,7 +176,7 @@ export function quantitiesOf(usage: Usage): Quantities | null {
 
 const MS_PER_SECOND = 1_000;
 
-/** As callers see them: members such as `images`, sound in seconds. */
+/** Returns the quantities in the form of the API: members such as `images`, and audio in seconds. */
 export function shownQuantities(quantities: Quantities | null): Record<string, number> {
   if (quantities?.duration_ms === undefined) return quantities ?? {};
   const { duration_ms: durationMs, speakers_ms: speakersMs, ...others } = quantities;

@@ -1,18 +1,25 @@
 const ISO_8601 =
   /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(?:([Zz])|([+-]\d{2})(?::?(\d{2}))?)?)?$/;
 
-/** Years of four digits are what ISO 8601 writes without a sign, and the database reads: 0001 to 9999, UTC. */
+/**
+ * The earliest time. ISO 8601 writes years of four digits without a sign, and the database reads them: 0001 to
+ * 9999, UTC.
+ */
 const MIN_TIME_MS = Date.parse("0001-01-01T00:00:00.000Z");
-/** The last millisecond that can be told. */
+/** The latest time. */
 export const MAX_TIME_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** A point in time of ISO 8601, and whether it names a whole day. */
+/** A time of ISO 8601. */
 interface IsoTime {
   readonly ms: number;
-  readonly isWholeDay: boolean;
+  /** True for a date without a time of day. */
+ readonly isWholeDay: boolean;
 }
 
-/** Reads an ISO 8601 date or date and time; without an offset it is UTC. Undefined where it is none. */
+/**
+ * Parses an ISO 8601 date, or date and time, as UTC if it has no offset. Returns undefined if the text is
+ * neither.
+ */
 export function parseIsoTime(text: string): IsoTime | undefined {
   const match = ISO_8601.exec(text);
   if (!match) return undefined;
@@ -23,7 +30,7 @@ export function parseIsoTime(text: string): IsoTime | undefined {
     : `${hour}:${minute}:${second}.${fraction.padEnd(3, "0").slice(0, 3)}`;
   const offset = match[9] === undefined ? "Z" : `${match[9]}:${match[10] ?? "00"}`;
   const ms = Date.parse(`${year}-${month}-${day}T${time}${offset}`);
-  // The platform rolls 30 February over into March; such a date is none.
+  // The platform reads 30 February as a day in March, but such a date is invalid.
   const days = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
   if (Number.isNaN(ms) || Number(day) > days) return undefined;
   if (ms < MIN_TIME_MS || ms > MAX_TIME_MS) return undefined;
@@ -34,16 +41,16 @@ export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Budget periods are UTC days and UTC months. */
+/** A budget period: a UTC day or a UTC month. */
 export interface Period {
   /** First day, YYYY-MM-DD. */
   readonly start: string;
   readonly startMs: number;
-  /** First millisecond that no longer belongs to it. */
+  /** First millisecond after the period. */
   readonly endMs: number;
 }
 
-/** The last ones asked for: every key has them, and all keys the same. */
+/** The most recent periods: every key has a day and a month, and they are equal for all keys. */
 let lastDay: Period | undefined;
 let lastMonth: Period | undefined;
 
@@ -74,7 +81,7 @@ function monthOf(nowMs: number): Period {
   return { start: isoDate(startMs), startMs, endMs };
 }
 
-/** The same time on the same day of a later month, or on its last day where it has no such. */
+/** Returns the same time on the same day of a later month, or on that month's last day if it is shorter. */
 export function addUtcMonths(ms: number, months: number): number {
   const date = new Date(ms);
   const day = date.getUTCDate();

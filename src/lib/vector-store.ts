@@ -1,11 +1,11 @@
-/** A vector store as it stands in its table; times in milliseconds since the epoch. */
+/** A row of the table of vector stores. Times are in milliseconds since the epoch. */
 export interface VectorStore {
   readonly id: string;
   readonly organizationId: string;
   readonly name: string | null;
   readonly description: string | null;
   readonly metadata: Readonly<Record<string, string>> | null;
-  /** Behind its last use; null: kept until it is deleted. */
+  /** Days from the last use to expiry. Null: the store never expires. */
   readonly expiresAfterDays: number | null;
   readonly createdAtMs: number;
   readonly lastActiveAtMs: number;
@@ -34,7 +34,7 @@ export interface IndexingError {
 
 /** A file in a vector store. */
 export interface VectorStoreFile {
-  /** Of this file in this store; the file's own id is `fileId`. */
+  /** Id of this file in this store. The id of the file itself is `fileId`. */
   readonly id: string;
   readonly organizationId: string;
   readonly vectorStoreId: string;
@@ -44,12 +44,12 @@ export interface VectorStoreFile {
   readonly attributes: Attributes;
   readonly chunking: ChunkingStrategy;
   readonly usageBytes: number;
-  /** Null: it is found by its words alone. */
+  /** Model of the embeddings. Null: only a full-text search finds the file. */
   readonly embeddingModel: string | null;
   readonly createdAtMs: number;
 }
 
-/** How attributes of files are compared (OpenAI's ComparisonFilter and CompoundFilter). */
+/** A filter on file attributes (OpenAI's ComparisonFilter and CompoundFilter). */
 export type AttributeFilter =
   | { readonly type: "and" | "or"; readonly filters: readonly AttributeFilter[] }
   | {
@@ -63,13 +63,13 @@ export type AttributeFilter =
       readonly value: readonly (string | number | boolean)[];
     };
 
-/** A page of a list that is ordered by ids. */
+/** The bounds of a page of a list that is ordered by ids. */
 export interface ListPage {
   readonly order: "asc" | "desc";
   readonly limit: number;
-  /** The page begins behind this id. */
+  /** The page begins after this id. */
   readonly after: string | undefined;
-  /** The page ends before this id; `after` wins. */
+  /** The page ends before this id. `after` takes precedence. */
   readonly before: string | undefined;
 }
 
@@ -78,7 +78,7 @@ export interface Listed<Item> {
   readonly hasMore: boolean;
 }
 
-/** What a request says of a search, in OpenAI's form. */
+/** The search options of a request, in OpenAI's form. */
 export interface StatedSearch {
   readonly max_num_results?: number | null;
   readonly filters?: unknown;

@@ -1,20 +1,20 @@
-/** A webhook as it stands in its table, without its secrets; times in milliseconds since the epoch. */
+/** A row of the table of webhooks, without secrets. Times are in milliseconds since the epoch. */
 export interface WebhookRecord {
   readonly id: string;
   readonly organizationId: string;
   readonly url: string;
-  /** Event types; `*` stands for all. */
+  /** Event types. `*` means all types. */
   readonly events: readonly string[];
   readonly description: string | null;
   readonly enabled: boolean;
   readonly createdAtMs: number;
-  /** Null while it is enabled. */
+  /** Null if the webhook is enabled. */
   readonly disabledAtMs: number | null;
-  /** By a request of its organization, or by six failed attempts. */
+  /** A request of the organization, or six failed attempts, disabled the webhook. Null if it is enabled. */
   readonly disabledBy: "request" | "failures" | null;
 }
 
-/** What its organization may set and change. */
+/** The fields that the organization can set and change. */
 export interface WebhookSettings {
   readonly url: string;
   readonly events: readonly string[];
@@ -24,13 +24,13 @@ export interface WebhookSettings {
 
 export type DeliveryStatus = "pending" | "delivered" | "failed" | "dropped";
 
-/** One attempt as it is kept and listed. */
+/** One delivery attempt, as stored and listed. */
 export interface AttemptRecord {
-  /** ISO 8601. */
+  /** Start of the attempt in ISO 8601. */
   readonly at: string;
-  /** Null where no answer came. */
+  /** HTTP status of the response. Null if there was no response. */
   readonly status_code: number | null;
-  /** Null where the answer was 2xx. */
+  /** Null if the status was 2xx. */
   readonly error: string | null;
   readonly latency_ms: number;
 }

@@ -4,19 +4,20 @@ import { type ErrorCode, GatewayError, overloaded, stopping } from "./errors.ts"
 import { FairSemaphore, type WaitSignal } from "./fair-share.ts";
 
 export interface FairWorkThreadOptions extends WorkThreadOptions {
-  /** Calls that may wait, and those of them that may be of one owner. */
+  /** Most waiting calls. */
   readonly maxWaiting: number;
-  readonly maxWaitingOfOne: number;
-  /** A call that has waited for so long is refused. */
+  /** Most waiting calls of one owner. */
+ readonly maxWaitingOfOne: number;
+  /** Longest wait of a call in milliseconds. Longer waits are rejected. */
   readonly maxWaitMs: number;
 }
 
 /**
- * A work thread that several owners share. The thread gets one call at a time, so that a call which crashes
- * or hangs it fails alone, and owners are served in turn: each waits for at most one call of every other.
+ * A work thread that several owners share. It gets one call at a time, so that a call that crashes or hangs the
+ * thread fails alone. Owners are served in turn: each waits for at most one call of every other owner.
  *
- * A call waits, runs, and ends. A waiting call ends with 503 when its time is up, and with its signal's
- * reason when that aborts. A running call cannot be interrupted: it ends with its result or with the thread.
+ * A waiting call ends with 503 after the longest wait, and with the signal's reason if the signal aborts. A
+ * running call cannot be interrupted: it ends with its result or with the thread.
  */
 export class FairWorkThread {
   readonly #thread: WorkThread;
@@ -30,7 +31,10 @@ export class FairWorkThread {
     this.#semaphore = new FairSemaphore({ most: 1, ...bounds, refusal: tooMuchWork });
   }
 
-  /** Rejects with 503 if too much waits, or the thread is lost; otherwise as `WorkThread.call`. */
+  /**
+   * Runs a call in the thread. Rejects with 503 if too many calls wait or the thread is lost, and like
+   * `WorkThread.call`.
+   */
   async call<Result>(
     owner: string,
     call: unknown,
@@ -47,7 +51,7 @@ export class FairWorkThread {
     }
   }
 
-  /** Keeps what the thread has in memory for the caller, between calls, until `leave`. */
+  /** Keeps the thread and its memory alive between the caller's calls, until `leave`. */
   enter(): void {
     this.#thread.enter();
   }
@@ -56,7 +60,7 @@ export class FairWorkThread {
     this.#thread.leave();
   }
 
-  /** Rejects what waits and what comes; the running call fails. */
+  /** Rejects waiting and new calls. The running call fails. */
   close(): void {
     this.#isClosed = true;
     this.#thread.close();
@@ -64,22 +68,22 @@ export class FairWorkThread {
 }
 
 function tooMuchWork(): GatewayError {
-  return overloaded("Too many large requests are being read at once.");
+  return overloaded("Too many large requests are being read.");
 }
 
 interface WorkThreadOptions {
-  /** Serves calls with `serveCalls`. */
+  /** The script of the thread, which calls `serveCalls`. */
   readonly script: URL;
   /**
-   * A call that is not answered within it ends the thread: it hangs, or has far too much to do. Calls of a
-   * thread that has answered none yet, because it still loads, have twice as long.
+   * Longest duration of a call in milliseconds. After it the thread is ended, because it hangs or has far too
+   * much work. A thread that has not answered any call yet is still loading, so its calls have twice this time.
    */
   readonly deadlineMs: number;
-  /** The thread died or was ended; the next call starts another one. */
+  /** Called when the thread has crashed or was ended. The next call starts another thread. */
   onLost(error: unknown): void;
 }
 
-/** Without work for so long a thread is ended, and its memory given back. */
+/** Time without calls after which the thread is ended to free its memory. */
 const IDLE_MS = 10_000;
 
 interface Request {
@@ -106,15 +110,14 @@ interface PendingCall {
 }
 
 /**
- * A thread for work that would hold the event loop up. Calls are answered in their order, and each of them
- * is: where the thread crashes or hangs, all that wait are rejected with 503. Its states: none (no thread
- * runs); running; idle (as running, and ended after a while). A call in any of them leads to running.
+ * A thread for work that would block the event loop. It answers calls in order. If it crashes or hangs, all
+ * waiting calls are rejected with 503. The first call starts the thread, and it ends after a time without calls.
  */
 export class WorkThread {
   readonly #options: WorkThreadOptions;
   readonly #pending = new Map<number, PendingCall>();
   #worker: Worker | undefined;
-  /** It has answered a call. */
+  /** True after the thread has answered a call. */
   #isLoaded = false;
   #users = 0;
   #lastId = 0;
@@ -124,7 +127,10 @@ export class WorkThread {
     this.#options = options;
   }
 
-  /** Rejects with the GatewayError that the thread refuses it with, or with 503 where the thread is lost. */
+  /**
+   * Runs a call in the thread. Rejects with the GatewayError that the thread throws, or with 503 if the thread is
+   * lost.
+   */
   call<Result>(call: unknown, transfer: Transferable[] = []): Promise<Result> {
     clearTimeout(this.#idleTimer);
     this.#worker ??= this.#start();
@@ -140,7 +146,7 @@ export class WorkThread {
     return promise as Promise<Result>;
   }
 
-  /** Keeps what the thread has in memory for the caller, between calls, until `leave`. */
+  /** Keeps the thread and its memory alive between the caller's calls, until `leave`. */
   enter(): void {
     this.#users++;
   }
@@ -158,7 +164,7 @@ export class WorkThread {
   #start(): Worker {
     this.#isLoaded = false;
     const worker = new Worker(this.#options.script.href);
-    // A process that has nothing else to do may end.
+    // The thread must not keep a process alive that has nothing else to do.
     (worker as Worker & { unref(): void }).unref();
     worker.onmessage = ({ data }: MessageEvent<Reply>) => {
       if (worker === this.#worker) this.#take(data);
@@ -218,12 +224,12 @@ function lost(cause?: unknown): GatewayError {
   });
 }
 
-/** Less than what serves requests: a machine of few cores is theirs first. */
+/** Lower priority than the threads that serve requests, for machines with few cores. */
 const NICENESS = 10;
 
 /**
- * Called in a thread: answers each call with what `serve` returns, resolves to or throws. What a result holds
- * of `transferOf` is handed over instead of copied.
+ * Answers each call of this thread with the result of `serve`, or with its error. `transferOf` returns the
+ * objects of a result that are transferred instead of copied.
  */
 export function serveCalls<Call>(
   serve: (call: Call) => unknown,
@@ -250,11 +256,11 @@ export function serveCalls<Call>(
   };
 }
 
-/** Linux schedules threads one by one; elsewhere they stay as they are. */
+/** Lowers the priority of this thread. It works only on Linux, which schedules threads one by one. */
 function lowerPriority(): void {
   try {
     setPriority(Number(readlinkSync("/proc/thread-self").split("/").at(-1)), NICENESS);
   } catch {
-    // Such a system has no name for the thread.
+    // This system has no such path.
   }
 }

@@ -1,6 +1,11 @@
+import { LastUse } from "../accounts/keys/api-keys.ts";
+import { PageBundle } from "../dashboard/pages.ts";
+import { BodyBudget } from "../http/body-budget.ts";
 import { Idempotency } from "../inference/call/idempotency/idempotency.ts";
 import { TunedModels } from "../inference/call/routing/tuned-models.ts";
 import { InFlight } from "../platform/cluster/in-flight.ts";
+import { EventLoopLag } from "../platform/telemetry/process-metrics.ts";
+import { trainersOf } from "../providers/registry.ts";
 import {
   composeApp,
   composeCollected,
@@ -17,7 +22,7 @@ import {
   forgetAll,
   openCoordination,
 } from "./compose/cluster-node.ts";
-import { composeEnding, type Ending } from "./compose/ending.ts";
+import { composeShutdown, type Shutdown } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
@@ -29,13 +34,8 @@ import { composeResponses } from "./compose/responses.ts";
 import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
-import { PageBundle } from "../dashboard/pages.ts";
-import { BodyBudget } from "../http/body-budget.ts";
-import { LastUse } from "../accounts/keys/api-keys.ts";
-import { trainersOf } from "../providers/registry.ts";
-import { EventLoopLag } from "../platform/telemetry/process-metrics.ts";
 
-export interface Gateway extends Ending {
+export interface Gateway extends Shutdown {
   readonly app: ReturnType<typeof composeApp>;
   /** So that the first one who opens the dashboard does not wait for it. */
   buildPages(): Promise<void>;
@@ -81,9 +81,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
   const batches = composeBatches({ ...base, ...node, ...provided, files, money });
   const inFlight = new InFlight();
-  const isCutShort = () => inFlight.isCutShort;
+  const isAborting = () => inFlight.isAborting;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
-  const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
+  const idempotency = new Idempotency({ ...base, maxWaitMs, isAborting });
   const responses = composeResponses(base);
   const working = { tuning, vectorStores, batches };
   const changing = { ...provided, ...working, world, suspensions, orders, webhooks };
@@ -94,7 +94,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
-    ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
+    ...{ world, admission, money, tunedModels, idempotency, isAborting, workThread, membership },
     ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
     ...{ notes: owed.notes, media: files.media, responses, hosted },
   });
@@ -115,7 +115,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const collected = await composeCollected(base);
   const front = { bodies, lag, lastUse, failedRequests, note, bundle, ...collected };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
-  const ending = composeEnding({
+  const ending = composeShutdown({
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },

@@ -5,54 +5,54 @@ import type { Database } from "../../db/client.ts";
 import { version } from "../../package.json";
 import { type AdminServices, adminRoutes } from "../accounts/admin/routes.ts";
 import { auditRoutes } from "../accounts/audit/routes.ts";
-import type { Batches } from "../jobs/batches/batches.ts";
-import { batchRoutes } from "../jobs/batches/routes.ts";
-import { type BillingServices, billingRoutes } from "../billing/payment-methods/routes.ts";
 import { budgetRoutes } from "../accounts/budgets/routes.ts";
 import { SubjectBudgets } from "../accounts/budgets/subject-budgets.ts";
-import type { TunedModels } from "../inference/call/routing/tuned-models.ts";
-import type { InFlight } from "../platform/cluster/in-flight.ts";
-import type { Coordination } from "../platform/cluster/interface.ts";
-import type { ClusterMembership } from "../platform/cluster/membership.ts";
-import type { GatewayConfig } from "../platform/config.ts";
+import { ApiKeys } from "../accounts/keys/api-keys.ts";
+import { keyRoutes } from "../accounts/keys/routes.ts";
+import { organizationRoutes } from "../accounts/organizations/routes.ts";
+import type { ProviderKeys } from "../accounts/provider-keys/provider-keys.ts";
+import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
 import { creditRoutes } from "../billing/credits/routes.ts";
+import type { BudgetSubjects } from "../billing/ledger/budget-subjects.ts";
+import { type BillingServices, billingRoutes } from "../billing/payment-methods/routes.ts";
+import type { AutoReplenish } from "../billing/payments/auto-replenish.ts";
+import type { PlanBilling } from "../billing/payments/plan-billing.ts";
+import { requestRoutes } from "../billing/requests/routes.ts";
+import { subscriptionRoutes } from "../billing/subscriptions/routes.ts";
+import { Subscriptions } from "../billing/subscriptions/subscriptions.ts";
+import { usageRoutes } from "../billing/usage/routes.ts";
 import { type DashboardDependencies, dashboardRoutes } from "../dashboard/routes.ts";
 import type { Offers } from "../dashboard/settings.ts";
-import { Definitions } from "../inference/definitions/definitions.ts";
-import type { KnownDefinitions } from "../inference/definitions/known-definitions.ts";
+import { openApiDocument } from "../http/openapi.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import { healthRoutes, metricsRoutes } from "../http/system/monitoring.ts";
+import { descriptionRoutes } from "../http/system/pages.ts";
+import { responseCacheRoutes } from "../inference/cache/routes.ts";
+import type { TunedModels } from "../inference/call/routing/tuned-models.ts";
+import { DefinitionService } from "../inference/definitions/definitions.ts";
+import type { DefinitionCache } from "../inference/definitions/known-definitions.ts";
+import { guardrailRoutes } from "../inference/guardrails/routes.ts";
+import type { MediaLinks } from "../inference/media-links/media-links.ts";
+import { mediaRoutes } from "../inference/media-links/routes.ts";
+import { ModelCatalogue } from "../inference/models/model-catalogue.ts";
+import { modelRoutes } from "../inference/models/routes.ts";
+import { presetRoutes } from "../inference/presets/routes.ts";
+import type { Batches } from "../jobs/batches/batches.ts";
+import { batchRoutes } from "../jobs/batches/routes.ts";
 import type { FileLibrary } from "../jobs/files/file-library.ts";
 import type { FileUploads } from "../jobs/files/file-uploads.ts";
 import { fileRoutes } from "../jobs/files/routes.ts";
 import type { FineTuning } from "../jobs/fine-tuning/fine-tuning.ts";
 import { fineTuningRoutes } from "../jobs/fine-tuning/routes.ts";
-import { guardrailRoutes } from "../inference/guardrails/routes.ts";
-import { openApiDocument } from "../http/openapi.ts";
-import type { RouteDefinition } from "../http/route.ts";
-import { ApiKeys } from "../accounts/keys/api-keys.ts";
-import { keyRoutes } from "../accounts/keys/routes.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { MediaLinks } from "../inference/media-links/media-links.ts";
-import { mediaRoutes } from "../inference/media-links/routes.ts";
-import { ModelCatalogue } from "../inference/models/model-catalogue.ts";
-import { modelRoutes } from "../inference/models/routes.ts";
-import type { BudgetSubjects } from "../billing/ledger/budget-subjects.ts";
-import { organizationRoutes } from "../accounts/organizations/routes.ts";
-import type { AutoReplenish } from "../billing/payments/auto-replenish.ts";
-import type { PlanBilling } from "../billing/payments/plan-billing.ts";
-import { presetRoutes } from "../inference/presets/routes.ts";
-import type { ProviderKeys } from "../accounts/provider-keys/provider-keys.ts";
-import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
-import type { Provider } from "../providers/interface.ts";
-import { requestRoutes } from "../billing/requests/routes.ts";
-import { responseCacheRoutes } from "../inference/cache/routes.ts";
-import { subscriptionRoutes } from "../billing/subscriptions/routes.ts";
-import { Subscriptions } from "../billing/subscriptions/subscriptions.ts";
-import { healthRoutes, metricsRoutes } from "../http/system/monitoring.ts";
-import { descriptionRoutes } from "../http/system/pages.ts";
-import type { Telemetry } from "../platform/telemetry/interface.ts";
-import { usageRoutes } from "../billing/usage/routes.ts";
 import { vectorStoreRoutes } from "../jobs/vector-stores/routes.ts";
 import type { VectorStores } from "../jobs/vector-stores/vector-stores.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { InFlight } from "../platform/cluster/in-flight.ts";
+import type { Coordination } from "../platform/cluster/interface.ts";
+import type { ClusterMembership } from "../platform/cluster/membership.ts";
+import type { GatewayConfig } from "../platform/config.ts";
+import type { Telemetry } from "../platform/telemetry/interface.ts";
+import type { Provider } from "../providers/interface.ts";
 import { webhookRoutes } from "../webhooks/routes.ts";
 import type { Webhooks } from "../webhooks/webhooks.ts";
 
@@ -80,7 +80,7 @@ export interface RouteDependencies {
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly providerKeys: ProviderKeys;
-  readonly definitions: KnownDefinitions;
+  readonly definitions: DefinitionCache;
   readonly vectorStores: VectorStores;
   readonly batches: Batches;
   readonly files: {
@@ -125,9 +125,11 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
-    ...presetRoutes(new Definitions({ sql, clock, known: dependencies.definitions }, "preset")),
+    ...presetRoutes(
+      new DefinitionService({ sql, clock, known: dependencies.definitions }, "preset"),
+    ),
     ...guardrailRoutes(
-      new Definitions({ sql, clock, known: dependencies.definitions }, "guardrail"),
+      new DefinitionService({ sql, clock, known: dependencies.definitions }, "guardrail"),
       { canModerate: config.moderationModel !== undefined },
     ),
     ...fileRoutes({

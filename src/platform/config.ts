@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { didYouMean } from "../lib/nearest-names.ts";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
@@ -20,7 +21,6 @@ import {
   type Settings,
 } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
-import { didYouMean } from "../lib/nearest-names.ts";
 
 /** Everything an operator can set, checked; frozen all through. */
 export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {

@@ -1,10 +1,10 @@
 import type { NewBatch } from "./batches.ts";
 import { streamOf } from "./transport/multipart-upload.ts";
 
-/** Small requests are sent together. */
+/** Characters that are collected before they are sent, so that small requests share a chunk. */
 const PIECE_BYTES = 65_536;
 
-/** What surrounds requests in an upload. */
+/** The text around the requests in an upload. */
 interface UploadForm {
   readonly begin?: string;
   readonly head: (id: string) => string;
@@ -13,7 +13,7 @@ interface UploadForm {
   readonly end?: string;
 }
 
-/** Requests as they are uploaded, made while they are sent. */
+/** The body of a batch upload. It is built while it is sent. */
 export class BatchUpload {
   #error: { readonly error: unknown } | undefined;
   readonly #requests: NewBatch["requests"];
@@ -24,7 +24,7 @@ export class BatchUpload {
     this.#form = form;
   }
 
-  /** Throws what reading the requests has failed with, which went into no answer. */
+  /** Throws the error that reading the requests failed with. The upload itself does not report that error. */
   assertRead(): void {
     if (this.#error !== undefined) throw this.#error.error;
   }
@@ -45,7 +45,7 @@ export class BatchUpload {
         if (typeof body === "string") text += body;
         else {
           yield encoder.encode(text);
-          // The client frees the memory of what it has sent.
+          // The HTTP client frees the memory of bytes that it has sent, so it gets a copy.
           yield body.slice();
           text = "";
         }

@@ -10,18 +10,18 @@ import { MAX_COMPLETION_BYTES, MAX_QUICK_ANSWER_BYTES } from "./transport/bounde
 import { CallAbort } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
 import type { FailureContext } from "./transport/status-failure.ts";
-import { TypedWire, type TypedWireOptions } from "./transport/typed-wire.ts";
+import { HttpJsonProvider, type TypedWireOptions } from "./transport/typed-wire.ts";
 
-/** Of short calls, such as a look at a batch. */
+/** Time limit of a short call, such as reading a batch's state. */
 const SHORT_CALL_MS = 60_000;
-/** Of an upload, with the making of what is sent. */
+/** Time limit of an upload, including the time to build its body. */
 const UPLOAD_MS = 1_800_000;
-/** How long results may keep silent, and for how long they are waited for in all. */
+/** Limits while results are read: without any data, and in total. */
 const RESULTS_IDLE_MS = 60_000;
 const RESULTS_WAIT_MS = 3_600_000;
-/** Of a line of results: a completion, and what surrounds it. */
+/** Limit of one line of results: a completion and its envelope. */
 const MAX_LINE_BYTES = MAX_COMPLETION_BYTES + 65_536;
-/** Of all results: more than answers have, and a bound of what never ends. */
+/** Limit of a whole results file: this allowance and a mean for each request. No real file reaches it. */
 const SPARE_RESULT_BYTES = 2 * MAX_LINE_BYTES;
 const MAX_MEAN_RESULT_BYTES = 4 * 1024 * 1024;
 const SPARE_LINES = 100;
@@ -44,11 +44,11 @@ interface UploadCall {
   readonly body: ReadableStream<Uint8Array>;
 }
 
-/** What a line of results says: a structured clone. */
+/** One line of a results file. A structured clone. */
 export type ResultLine =
   | { readonly id: string; readonly status: number; readonly body: string | Uint8Array }
   | { readonly id: string; readonly failed: Pick<ProviderFailure, "kind" | "message"> }
-  /** It was not run. */
+  /** The provider did not run the request. */
   | { readonly id: string };
 
 interface LinesCall<Options> {
@@ -59,22 +59,22 @@ interface LinesCall<Options> {
 
 interface ResultsCall<Options> extends LinesCall<Options> {
   readonly ids: ReadonlySet<string>;
-  /** Those that have their results. */
+  /** Ids whose results were already returned. `results` adds to it. */
   readonly seen: Set<string>;
-  /** Of what the provider knows the ids by. */
+  /** Text that the provider's ids have in front of the gateway's ids. */
   readonly prefix?: string;
 }
 
 /** The HTTP side of a provider's interface for batches. Methods reject with ProviderFailure. */
 export class BatchWire {
   readonly headers: Headers;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
   readonly #clock: Clock;
   readonly #reading: AnswerReading;
 
   constructor(options: TypedWireOptions & { readonly headers: Headers }) {
     this.headers = options.headers;
-    this.#wire = new TypedWire(options);
+    this.#wire = new HttpJsonProvider(options);
     this.#clock = options.clock;
     this.#reading = { thread: options.workThread, owner: `provider ${options.settings.id}` };
   }
@@ -98,7 +98,7 @@ export class BatchWire {
     return this.#sent({ method: "POST", ...call }, signal, UPLOAD_MS);
   }
 
-  /** The same where it is no failure that something is not there, not offered, or of a settled status. */
+  /** Sends the call. Also succeeds if the provider answers 404, 405, 501 or one of the `settled` statuses. */
   async ensure(
     call: JsonCall,
     signal: AbortSignal,
@@ -113,8 +113,8 @@ export class BatchWire {
   }
 
   /**
-   * The results in a file of lines, as they are read. A line that cannot be understood is passed over and fails the
-   * reading at its end, so that the others are read.
+   * Yields the results in a file of lines while reading it. A line that cannot be parsed is skipped; its error is
+   * thrown after the last line, so that the other results are read.
    */
   async *results<Options>(
     { ids, seen, prefix = "", ...file }: ResultsCall<Options>,
@@ -135,7 +135,7 @@ export class BatchWire {
     if (broken !== undefined) throw broken;
   }
 
-  /** The id that the first line of a file has; undefined where there is no line. */
+  /** Returns the id in the first line of a file, or undefined if the file is empty. */
   async firstId<Options>(
     file: LinesCall<Options>,
     signal: AbortSignal,
@@ -147,7 +147,7 @@ export class BatchWire {
     return undefined;
   }
 
-  /** A line is its failure where it makes no sense. */
+  /** Yields the lines of a file. A line that cannot be parsed is yielded as a failure. */
   async *#lines<Options>(
     { url, read, options }: LinesCall<Options>,
     requests: number,
@@ -171,7 +171,7 @@ export class BatchWire {
     }
   }
 
-  /** The bytes of a file. The time that its reader takes between them does not count. */
+  /** Yields the bytes of a file. The time that the caller takes between reads does not count towards the limits. */
   async *#content(url: string, requests: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const maxBytes = SPARE_RESULT_BYTES + requests * MAX_MEAN_RESULT_BYTES;
     const timed = new TimedCall(this.#clock, signal);
@@ -203,7 +203,7 @@ export class BatchWire {
   }
 
   async #sent(
-    request: Parameters<TypedWire["object"]>[0],
+    request: Parameters<HttpJsonProvider["object"]>[0],
     signal: AbortSignal,
     limitMs: number,
   ): Promise<Fields> {
@@ -219,7 +219,7 @@ export class BatchWire {
   }
 }
 
-/** A call that ends with a signal, or where a step of it takes too long. */
+/** Aborts a call if the signal aborts or if a step exceeds its time limit. */
 class TimedCall {
   readonly abort = new CallAbort();
   readonly #clock: Clock;
@@ -249,7 +249,7 @@ class TimedCall {
     }
   }
 
-  /** Drops the connection where the answer has not been read to its end. */
+  /** Closes the connection if the response body was not read to its end. */
   end(): void {
     this.#signal.removeEventListener("abort", this.#listener);
     this.abort.abort();
@@ -278,7 +278,7 @@ async function textOf(
   return writer.end();
 }
 
-/** The failure where the line makes no sense. */
+/** Returns the line, or the failure if the line cannot be parsed. */
 async function lineOf(
   read: () => ResultLine | Promise<ResultLine>,
 ): Promise<ResultLine | ProviderFailure> {
@@ -307,18 +307,18 @@ export function hasStatus(error: unknown, statuses: readonly number[]): boolean 
   return error instanceof ProviderFailure && statuses.includes(error.status ?? 0);
 }
 
-/** What names something at a provider: it goes into addresses and into the database. */
+/** Ids that a provider assigns. They are used in URLs and stored in the database. */
 const NAME = /^[\x21-\x7e]{1,256}$/;
 
-/** Throws BrokenAnswer where it is no name. */
+/** Returns a provider's id. Throws BrokenAnswer if the value is not a valid one. */
 export function nameIn(value: unknown, what: string): string {
   if (typeof value === "string" && NAME.test(value)) return value;
-  throw new BrokenAnswer(`what is no ${what}`);
+  throw new BrokenAnswer(`an invalid ${what}`);
 }
 
-/** The objects of a list. Throws BrokenAnswer where there is none. */
+/** Returns the objects of a list. Throws BrokenAnswer if the value is not a list. */
 export function objectsIn(list: unknown, what: string): readonly Fields[] {
-  if (!Array.isArray(list)) throw new BrokenAnswer(`what is no list of ${what}`);
+  if (!Array.isArray(list)) throw new BrokenAnswer(`an invalid list of ${what}`);
   return list.filter(isFields);
 }
 
@@ -327,7 +327,7 @@ export function countIn(counts: unknown, name: string): number {
   return typeof value === "number" && Number.isSafeInteger(value) ? value : 0;
 }
 
-/** Between the clocks of this machine and a provider. */
+/** Largest assumed difference between the clocks of this machine and a provider. */
 export const CLOCK_SKEW_MS = 3_600_000;
 
 export function withQuery(url: string, query: string): string {

@@ -2,60 +2,69 @@ import type { FemtoUsd } from "../lib/money.ts";
 import type { Provider, ProviderFailure } from "./interface.ts";
 
 /**
- * What a provider is to the gateway that answers many requests together, within a day and for less. Methods reject
- * with ProviderFailure for what is no answer, its kind `unavailable` where nothing is known of the outcome. Nothing is
- * tried again here. Besides `signal` each has time limits of its own.
+ * Batches at a provider: many requests that it answers together, within a day and at a lower price. Methods reject with
+ * ProviderFailure; its kind is `unavailable` if the outcome is unknown. They do not retry. Besides `signal`, each
+ * method has its own time limits.
  */
 export interface BatchInterface {
   readonly limits: BatchLimits;
-  /** Whether, and with which others, a request may stand in a batch; undefined where the provider takes none such. */
+  /**
+   * Returns which requests this one can share a batch with, and how much it counts. Returns undefined if the provider
+   * does not accept it in batches.
+   */
   placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined;
-  /** Creates a batch and resolves with its id. What `requests` throws is thrown as it is, and nothing is created. */
+  /** Creates a batch and returns its id. If reading `requests` throws, rethrows that error; no batch is created. */
   create(batch: NewBatch, signal: AbortSignal): Promise<string>;
   /**
-   * Looks for what a creator left that did not learn the outcome. Where there is no batch it removes the files that
-   * were meant for one.
+   * Searches for a batch whose creator did not learn the outcome. If there is none, deletes the files that were
+   * uploaded for it.
    */
   find(search: BatchSearch, signal: AbortSignal): Promise<FoundBatches>;
-  /** Fails with status 404 where the provider knows of no such batch. */
+  /** Reads the state of a batch. Fails with status 404 if the provider does not know it. */
   look(batchId: string, signal: AbortSignal): Promise<BatchState>;
   /**
-   * The results of a batch that has ended, in any order: each of the requests once at most, those that were not run
-   * never. They are read as they are taken; ids that the batch does not have are passed over. Throws BrokenAnswer where
-   * there are more lines than requests, or lines that are too long.
+   * Yields the results of an ended batch in any order and at most one for each request. Requests that were not run have
+   * no result. Results are read as the caller iterates. Results with unknown ids are skipped. Throws BrokenAnswer if
+   * there are far more lines than requests, or if a line is too long.
    */
   results(batch: BatchOfResults, signal: AbortSignal): AsyncIterable<BatchResult>;
-  /** Requests that run end, others are not run; it is no failure where the batch has ended, or is not there. */
+  /**
+   * Cancels a batch. Running requests finish, the others are not run. Succeeds if the batch has ended or does not
+   * exist.
+   */
   cancel(batchId: string, signal: AbortSignal): Promise<void>;
-  /** Deletes what the provider keeps of a batch that has ended; what is not there, or stays, is no failure. */
+  /** Deletes the provider's files of an ended batch. Succeeds if they do not exist or cannot be deleted. */
   remove(batchId: string, signal: AbortSignal): Promise<void>;
 }
 
-/** The same with the wire that the provider has for live calls, which makes the requests and reads the answers. */
+/** Batches of a provider, combined with its live calls: these build the requests and decode the results. */
 export interface ProviderBatches extends BatchInterface {
-  /** What of the usual prices its batches cost, as the operator has stated, in 1/10000. */
+  /** Price of batches as a share of the live prices, in 1/10,000. Set by the operator. */
   readonly priceShare: BasisPoints;
   /**
-   * What a live call would send. Undefined where the provider takes none such in batches. Rejects as the call does
-   * where it cannot be sent.
+   * Returns the request that a live call would send, or undefined if the provider does not accept it in batches.
+   * Rejects like the call if it cannot be sent.
    *
-   * @param call calls the provider that it is given once, for a whole answer
+   * @param call calls the given provider once, without streaming
    */
   request(call: (provider: Provider) => Promise<unknown>): Promise<BatchRequest | undefined>;
-  /** The provider, where the next call is answered with what a batch brought: decoded as if it had come live. */
+  /**
+   * Returns the provider with a transport that answers the next call with a batch result. The provider decodes the
+   * result like a live response.
+   */
   answering(answer: RecordedAnswer): Provider;
 }
 
 export type BasisPoints = number;
 
 export interface BatchLimits {
-  /** By `BatchRequest.count`. */
+  /** Requests in a batch, counted by `BatchRequest.count`. */
   readonly maxRequests: number;
-  /** Of all requests of a batch, by `BatchRequest.bytes`. */
+  /** Bytes of all requests in a batch, counted by `BatchRequest.bytes`. */
   readonly maxBytes: number;
 }
 
-/** A request of a live call that was written down in place of being sent. */
+/** The HTTP request of a live call, recorded and not sent. */
 export interface RecordedRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -64,46 +73,49 @@ export interface RecordedRequest {
 }
 
 export interface BatchRequest {
-  /** Those of one batch have one kind, and one model. */
+  /** Requests in one batch have the same kind and the same model. */
   readonly kind: string;
   /** JSON, as text or in UTF-8. */
   readonly body: string | Uint8Array;
-  /** What it takes of a batch, an upper bound. */
+  /** Upper bound of the bytes that it takes in a batch. */
   readonly bytes: number;
-  /** As how many requests it counts: of embeddings each input is one. */
+  /** The number of requests that it counts as. In an embeddings request, each input counts. */
   readonly count: number;
 }
 
 export interface NewBatch {
-  /** Names the batch, so that it can be found: at most 40 of `A-Z a-z 0-9 _ -`. No other batch ever has it. */
+  /** A unique name to find the batch by: 1 to 40 of `A-Z a-z 0-9 _ -`. */
   readonly mark: string;
   readonly kind: string;
-  /** Of all requests, by the name that the provider knows it by. */
+  /** The model of all requests, by the provider's name for it. */
   readonly model: string;
-  /** Read once. An id is at most 16 of the same characters, and no other request of the batch has it. */
+  /** Read once. An id has 1 to 16 of the characters of `mark` and is unique in the batch. */
   readonly requests: AsyncIterable<{ readonly id: string; readonly body: string | Uint8Array }>;
 }
 
 export interface BatchSearch {
   readonly mark: string;
-  /** How many requests it has. */
+  /** Number of requests in the batch. */
   readonly requests: number;
-  /** It was not created before: Unix milliseconds by this machine's clock. */
+  /** The batch was created no earlier than this: Unix milliseconds by this machine's clock. */
   readonly sinceMs: number;
-  /** Whether a batch of the provider is known to be another one. */
+  /** Returns true if the provider's batch is already assigned to another batch. */
   isOther(batchId: string): boolean;
 }
 
 export interface FoundBatches {
-  /** With the mark, oldest first; more than one where creating was tried again. */
+  /** Batches with the mark, oldest first. More than one if its creation was retried. */
   readonly batchIds: readonly string[];
-  /** False where a batch that has not ended may be one too, which only its results tell: to be looked for again. */
+  /** False if a batch that is still running could also match, which only its results show. Search again later. */
   readonly isCertain: boolean;
 }
 
 export interface BatchState {
   readonly hasEnded: boolean;
-  /** The batch as a whole, of which no request was run: `rejected`, or what may pass. Set where it has ended. */
+  /**
+   * The failure of the whole batch: no request was run. The kind is `rejected` or a retryable one. Only set if the
+   * batch has ended.
+   */
   readonly failure?: ProviderFailure | undefined;
 }
 
@@ -116,10 +128,10 @@ export interface BatchOfResults {
 
 export type BatchResult =
   | { readonly id: string; readonly answer: RecordedAnswer }
-  /** It was not answered. Nothing is billed by the provider. */
+  /** The request was not answered. The provider does not bill it. */
   | { readonly id: string; readonly failure: ProviderFailure };
 
-/** The response that a live call would have got; one that reports an error, too. It may be stored. */
+/** The response that a live call would have received, error responses included. It can be stored. */
 export interface RecordedAnswer {
   readonly status: number;
   /** JSON, in UTF-8. */
@@ -128,7 +140,7 @@ export interface RecordedAnswer {
 
 const BASIS_POINTS = 10_000n;
 
-/** Multiplies each price of a list by the share, and rounds it up to a femto-USD. */
+/** Multiplies each price of a list by the share and rounds up to a femto-USD. */
 export function pricesAtShare<Prices extends object>(prices: Prices, share: BasisPoints): Prices {
   return priceAtShare(prices, BigInt(share)) as Prices;
 }
@@ -137,9 +149,9 @@ function priceAtShare(value: unknown, share: bigint): unknown {
   if (typeof value === "bigint") {
     return ((value * share + BASIS_POINTS - 1n) / BASIS_POINTS) satisfies FemtoUsd;
   }
-  if (Array.isArray(value)) return value.map((one) => priceAtShare(one, share));
+  if (Array.isArray(value)) return value.map((item) => priceAtShare(item, share));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([name, one]) => [name, priceAtShare(one, share)]),
+    Object.entries(value).map(([name, item]) => [name, priceAtShare(item, share)]),
   );
 }

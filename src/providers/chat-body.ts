@@ -1,47 +1,47 @@
 import type { AbortNotice } from "./transport/call-abort.ts";
 
 /**
- * A validated chat request in OpenAI's words: without the gateway's own fields, with `model`, `stream` and, for
- * streams, `stream_options.include_usage` set; the limit of output tokens as `max_tokens`.
+ * A validated chat request in OpenAI's format, without the gateway's own fields. `model` and `stream` are set, in
+ * streams also `stream_options.include_usage`. The output limit is in `max_tokens`.
  */
 export type ChatRequestFields = Readonly<Record<string, unknown>> & {
   readonly [AS_ITEMS]?: ItemsRequest;
 };
 
 /**
- * The member of a request that has what chats have no words for, in the form of OpenAI's Responses interface. A
- * symbol, because clients name members of their requests as they like.
+ * The key of the parts of a request that chat completions cannot express, in the format of OpenAI's Responses API. A
+ * symbol, because clients can send members of any name.
  */
 export const AS_ITEMS: unique symbol = Symbol("as items");
 
 type Item = Readonly<Record<string, unknown>>;
 
-/** In the place of a chat's messages and tools. */
+/** Replaces the messages and tools of a chat. */
 export interface ItemsRequest {
-  /** The conversation; what continues reasoning stands in `details`, as chats have it. */
+  /** The conversation. Reasoning to continue from is in `details`, in the form that chats use. */
   readonly input: readonly Item[];
   readonly tools: readonly Item[];
   readonly toolChoice: unknown;
   readonly include: readonly string[];
-  /** Of tools that the provider runs. */
+  /** Limit for tools that the provider runs. */
   readonly maxToolCalls: number | undefined;
-  /** The model that operates a computer takes no conversation that must not be cut. */
+  /** "auto" lets the provider drop old items. Models that operate a computer require it. */
   readonly truncation: "auto" | undefined;
 }
 
 /**
- * What a wire makes of a chat request: a pure function, and the module that exports it. The event loop calls the
- * function for short bodies. Long ones lie in a work thread, which imports the module and calls it there, so the
- * module imports little (no client, no provider), and the render is its only export of this class.
+ * Builds a provider's request from a chat request: a pure function, and the module that exports it. The event loop
+ * calls the function for short bodies. A long body is in a work thread, which imports the module and calls it there.
+ * The module therefore imports little (no client, no provider), and has no other export of this class.
  *
  *     export const messagesBody = new BodyRender(import.meta.url, (fields, options: Options) => ({
  *       body: JSON.stringify(...),
  *     }));
  *
- * Options and result pass between threads as structured clones. A wire that needs more of the request than the
- * bytes it sends, for headers or to read the answer, returns that beside them. A member `body` of the result
- * that is a string comes back from the thread as its UTF-8 bytes. The function may throw ProviderFailure, which
- * arrives as such from the thread, without its cause.
+ * Options and result are passed between threads as structured clones. If a provider needs more of the request than the
+ * bytes to send, for headers or to read the response, the function returns that in other members. A string in the
+ * member `body` arrives from the thread as its UTF-8 bytes. The function can throw ProviderFailure, which arrives from
+ * the thread without its cause.
  */
 export class BodyRender<Options, Result> {
   readonly module: string;
@@ -53,19 +53,20 @@ export class BodyRender<Options, Result> {
   }
 }
 
-/** What a render for an HTTP request returns, at least. */
+/** The least that a function for an HTTP request returns. */
 export interface RenderedBody {
   readonly body: string | Uint8Array<ArrayBuffer>;
 }
 
 /**
- * The request of a chat call. Its fields are seen by renders alone, since those of a long body are not on the
- * event loop.
+ * The request of a chat call. Only BodyRender functions see its fields, because the fields of a long body are not on
+ * the event loop.
  */
 export interface ChatBody {
   /**
-   * At once for a short body. For a long one it rejects with GatewayError 503 where the thread cannot do it,
-   * which says nothing about the provider, and with the signal's reason where that aborts.
+   * Returns the rendered request: directly for a short body, else a promise. The promise rejects with GatewayError 503
+   * if the thread cannot render it, which says nothing about the provider. It rejects with the signal's reason if the
+   * signal aborts.
    */
   render<Options, Result>(
     render: BodyRender<Options, Result>,
@@ -74,7 +75,7 @@ export interface ChatBody {
   ): Result | Promise<Result>;
 }
 
-/** A body that the event loop holds. */
+/** A body that is held on the event loop. */
 export class ShortBody implements ChatBody {
   readonly #fields: ChatRequestFields;
 

@@ -1,15 +1,15 @@
 import { isSelfHosted } from "../platform/config/provider-types.ts";
 import type { ChatRequestFields } from "./chat-body.ts";
-import { speaksResponses, wireDialect } from "./openai/wire-dialects.ts";
+import { openAiVariant, speaksResponses } from "./openai/wire-dialects.ts";
 import { type PartKind, takesPart } from "./part-kinds.ts";
 
 /**
- * `answer`: the field changes what an answer is, so a candidate without it cannot serve the request.
- * `hint`: it bears on sampling, effort or bookkeeping, and is left out for a candidate without it.
+ * `answer`: the field changes the content of the answer, so a candidate without it cannot serve the request. `hint`:
+ * the field affects sampling, effort or bookkeeping; it is left out for a candidate without it.
  */
 export type FieldKind = "answer" | "hint";
 
-/** The model that a request is meant for: its name at the provider, and its id in the catalogue. */
+/** The model that a request is sent to: the provider's name for it, and its id in the catalogue. */
 export interface FieldModel {
   readonly model: string;
   readonly modelId: string;
@@ -17,20 +17,23 @@ export interface FieldModel {
 
 interface ChatField {
   readonly kind: FieldKind;
-  /** Provider types whose published interface lacks the field, or says that it has no effect. */
+  /** Provider types whose published API lacks the field, or states that it has no effect. */
   readonly lackedBy: ReadonlySet<string>;
-  /** The same for one value, or one model, of a type that otherwise has the field. */
+  /**
+   * Returns true if a type that has the field does not support this value, or does not support the field for this
+   * model.
+   */
   readonly isLacked?: (type: string, value: unknown, model: FieldModel) => boolean;
-  /** True for a value that asks for what happens without the field. */
-  readonly asksNothing?: (value: unknown) => boolean;
+  /** Returns true if the value means the same as leaving the field out. */
+  readonly isDefault?: (value: unknown) => boolean;
 }
 
 const lackedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
 
 /**
- * Types whose interface is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` stand
- * for many kinds, which differ by model: what they lack is not known, so they count as having
- * every field of this table, and their own answer says what they refuse.
+ * Types whose API is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` stand for many kinds
+ * that differ by model. Their fields are unknown, so they count as supporting every field of this table, and report
+ * themselves what they reject.
  */
 const DOCUMENTED = [
   "openai",
@@ -53,7 +56,7 @@ const DOCUMENTED = [
 const allBut = (...types: readonly (typeof DOCUMENTED)[number][]): ReadonlySet<string> =>
   new Set(DOCUMENTED.filter((type) => !types.includes(type)));
 
-/** Reasoning models of OpenAI that refuse sampling; from gpt-5.1 on they take it while not reasoning. */
+/** Reasoning models of OpenAI that reject sampling. From gpt-5.1 on they accept it if they do not reason. */
 const OPENAI_REASONING = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-5(?![.\d])(?!.*chat))/;
 const OPENAI_O3_O4 = /^(?:[^/]+\/)?(?:ft:)?o[34]/;
 const OPENAI_WITHOUT_REASONING = /^(?:[^/]+\/)?(?:ft:)?(?:gpt-[34]|chatgpt)/;
@@ -67,9 +70,9 @@ const ofOpenAi =
     (type === "openai" || type === "azure") && (pattern.test(model) || pattern.test(modelId));
 const ofXai: IsLacked = (type, _value, { model }) => type === "xai" && XAI_REASONING.test(model);
 const either =
-  (one: IsLacked, other: IsLacked): IsLacked =>
-  (...what) =>
-    one(...what) || other(...what);
+  (first: IsLacked, second: IsLacked): IsLacked =>
+  (...args) =>
+    first(...args) || second(...args);
 
 const is = (neutral: unknown) => (value: unknown) => value === neutral;
 const isEmpty = (value: unknown): boolean =>
@@ -78,7 +81,7 @@ const isEmpty = (value: unknown): boolean =>
   (typeof value === "object" && value !== null && Object.keys(value).length === 0);
 const typeOf = (value: unknown): unknown => (value as { type?: unknown } | null)?.type;
 
-/** Longer names of users are answered with 400, as reports say; no reference states it. */
+/** Longest `user` that the type accepts. Reports say that longer ones get status 400; no reference states it. */
 const MAX_USER_CHARACTERS: Readonly<Record<string, number>> = {
   openai: 64,
   azure: 64,
@@ -88,131 +91,131 @@ const MAX_USER_CHARACTERS: Readonly<Record<string, number>> = {
 const noSampling = ofOpenAi(OPENAI_REASONING);
 
 /**
- * Which provider types have which field of a chat request. From the providers' published API references;
- * a field that a reference does not mention, but servers of its kind take, counts as known to be there.
+ * The chat fields and the provider types that support them, from the providers' published API references. A field that
+ * a reference omits counts as supported if servers of this kind accept it.
  */
 const FIELDS: Readonly<Record<string, ChatField>> = {
-  tools: { kind: "answer", lackedBy: lackedBy("perplexity"), asksNothing: isEmpty },
+  tools: { kind: "answer", lackedBy: lackedBy("perplexity"), isDefault: isEmpty },
   tool_choice: {
     kind: "answer",
     lackedBy: lackedBy("perplexity"),
-    asksNothing: (value) => value === "none" || value === "auto",
+    isDefault: (value) => value === "none" || value === "auto",
   },
   parallel_tool_calls: {
     kind: "answer",
     lackedBy: lackedBy("deepseek", "perplexity", "zai"),
-    asksNothing: is(true),
+    isDefault: is(true),
   },
   // OpenAI's form before `tools`.
-  functions: { kind: "answer", lackedBy: allBut("openai", "azure", "groq"), asksNothing: isEmpty },
+  functions: { kind: "answer", lackedBy: allBut("openai", "azure", "groq"), isDefault: isEmpty },
   function_call: {
     kind: "answer",
     lackedBy: allBut("openai", "azure", "groq"),
-    asksNothing: (value) => value === "none" || value === "auto",
+    isDefault: (value) => value === "none" || value === "auto",
   },
   response_format: {
     kind: "answer",
     lackedBy: lackedBy(),
-    // https://api-docs.deepseek.com, https://docs.z.ai: text and json_object alone.
+    // https://api-docs.deepseek.com, https://docs.z.ai: only text and json_object.
     isLacked: (type, value) =>
       (type === "deepseek" || type === "zai") && typeOf(value) === "json_schema",
-    asksNothing: (value) => typeOf(value) === "text",
+    isDefault: (value) => typeOf(value) === "text",
   },
   n: {
     kind: "answer",
     lackedBy: lackedBy("groq", "deepseek", "openrouter", "cerebras", "perplexity", "zai"),
-    asksNothing: is(1),
+    isDefault: is(1),
   },
-  // Together has a `logprobs` of another type, and other answers to it.
+  // Together's `logprobs` has another type and gets another answer.
   logprobs: {
     kind: "answer",
     lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
     isLacked: noSampling,
-    asksNothing: is(false),
+    isDefault: is(false),
   },
   top_logprobs: {
     kind: "answer",
     lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
     isLacked: noSampling,
-    asksNothing: is(0),
+    isDefault: is(0),
   },
-  // Which models answer with images, their endpoints in the catalogue tell.
+  // The catalogue's endpoints state which models answer with images.
   modalities: {
     kind: "answer",
     lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
-    asksNothing: (value) => Array.isArray(value) && value.every((one) => one === "text"),
+    isDefault: (value) => Array.isArray(value) && value.every((one) => one === "text"),
   },
-  // How the answer is spoken that `modalities` asks for.
+  // The voice and format of the audio that `modalities` requests.
   audio: { kind: "answer", lackedBy: allBut("openai", "azure") },
-  image_config: { kind: "answer", lackedBy: allBut("openrouter"), asksNothing: isEmpty },
+  image_config: { kind: "answer", lackedBy: allBut("openrouter"), isDefault: isEmpty },
   stop: {
     kind: "answer",
     lackedBy: lackedBy(),
     isLacked: either(ofOpenAi(OPENAI_O3_O4), ofXai),
-    asksNothing: isEmpty,
+    isDefault: isEmpty,
   },
 
-  temperature: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, asksNothing: is(1) },
-  top_p: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, asksNothing: is(1) },
+  temperature: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, isDefault: is(1) },
+  top_p: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, isDefault: is(1) },
   top_k: {
     kind: "hint",
     lackedBy: allBut("openrouter", "together", "fireworks", "perplexity", "deepinfra", "sambanova"),
-    asksNothing: is(0),
+    isDefault: is(0),
   },
   min_p: {
     kind: "hint",
     lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra"),
-    asksNothing: is(0),
+    isDefault: is(0),
   },
-  top_a: { kind: "hint", lackedBy: allBut("openrouter"), asksNothing: is(0) },
+  top_a: { kind: "hint", lackedBy: allBut("openrouter"), isDefault: is(0) },
   repetition_penalty: {
     kind: "hint",
     lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra", "sambanova"),
-    asksNothing: is(1),
+    isDefault: is(1),
   },
   frequency_penalty: {
     kind: "hint",
     lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
     isLacked: either(noSampling, ofXai),
-    asksNothing: is(0),
+    isDefault: is(0),
   },
   presence_penalty: {
     kind: "hint",
     lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
     isLacked: either(noSampling, ofXai),
-    asksNothing: is(0),
+    isDefault: is(0),
   },
   seed: { kind: "hint", lackedBy: lackedBy("deepseek", "perplexity", "moonshot", "zai") },
   logit_bias: {
     kind: "hint",
     lackedBy: allBut("openai", "azure", "openrouter", "together", "fireworks"),
     isLacked: noSampling,
-    asksNothing: isEmpty,
+    isDefault: isEmpty,
   },
-  // Caching without breakpoints of the caller's; elsewhere it happens without being asked for.
+  // Caching without breakpoints in the request. Other types cache without this field.
   cache_control: {
     kind: "hint",
     lackedBy: lackedBy(),
     isLacked: (type) => type !== "openrouter",
   },
-  reasoning: { kind: "hint", lackedBy: lackedBy(), asksNothing: isEmpty },
+  reasoning: { kind: "hint", lackedBy: lackedBy(), isDefault: isEmpty },
   reasoning_effort: {
     kind: "hint",
     lackedBy: lackedBy("moonshot", "zai"),
     isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
   },
-  // Thinking between calls of tools, which other wires have no switch for.
+  // Thinking between tool calls. The types of this table have no switch for it.
   interleaved_thinking: {
     kind: "hint",
     lackedBy: lackedBy(),
     isLacked: () => true,
-    asksNothing: is(false),
+    isDefault: is(false),
   },
   verbosity: {
     kind: "hint",
     lackedBy: allBut("openai", "azure", "openrouter"),
     isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
-    asksNothing: is("medium"),
+    isDefault: is("medium"),
   },
   prediction: {
     kind: "hint",
@@ -230,15 +233,15 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
     lackedBy: allBut("openai", "azure", "xai", "openrouter", "fireworks", "moonshot", "deepinfra"),
   },
   prompt_cache_retention: { kind: "hint", lackedBy: allBut("openai", "azure") },
-  store: { kind: "hint", lackedBy: allBut("openai", "azure"), asksNothing: is(false) },
+  store: { kind: "hint", lackedBy: allBut("openai", "azure"), isDefault: is(false) },
   service_tier: {
     kind: "hint",
     lackedBy: allBut("openai", "azure", "groq", "openrouter", "fireworks", "cerebras"),
-    asksNothing: (value) => value === "auto" || value === "default",
+    isDefault: (value) => value === "auto" || value === "default",
   },
 };
 
-/** Fields of chats that OpenAI's Responses interface lacks, and sampling, which its models refuse. */
+/** Chat fields that OpenAI's Responses API lacks, and sampling, which its models reject. */
 const NOT_IN_RESPONSES: ReadonlySet<string> = new Set([
   "frequency_penalty",
   "function_call",
@@ -255,7 +258,7 @@ const NOT_IN_RESPONSES: ReadonlySet<string> = new Set([
   "top_p",
 ]);
 
-/** Fields that are one provider's own, and the types that have them, besides self-hosted servers. */
+/** Fields of single providers, and the types that support them besides self-hosted servers. */
 const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   chat_template_kwargs: ["together", "deepinfra", "sambanova", "nvidia", "hyperbolic"],
   citation_options: ["cohere"],
@@ -302,14 +305,14 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   user_id: ["zai"],
 };
 
-/** The fields of chat requests that the models of one provider have. */
+/** The chat fields that the models of one provider support. */
 export interface ChatFields {
-  /** The provider's type, or dialect. */
+  /** The provider's type, or its variant of OpenAI's API. */
   readonly type: string;
   /**
-   * The names of what the provider lacks of a field: the field itself, members of it, or nothing.
-   * `isSingleNode` says that all candidates of the call are of this type. `request` is all of it but, where it
-   * is long, its messages and what lies deep in its fields.
+   * Returns the names of the unsupported parts of a field: the field itself, some of its members, or none.
+   * `isSingleNode` means that all candidates of the call have this type. `request` is the request; if it is long, its
+   * messages and deeply nested values are missing.
    */
   missing(
     field: string,
@@ -318,41 +321,41 @@ export interface ChatFields {
     isSingleNode: boolean,
     request: ChatRequestFields,
   ): readonly string[];
-  /** Whether its models take content parts of a kind. */
+  /** Returns true if the model accepts content parts of this kind. */
   takesPart(kind: PartKind, model: FieldModel): boolean;
-  /** Whether its models take custom tools in chats; absent: none does. */
+  /** Returns true if the model accepts custom tools in chats. Absent: none does. */
   takesCustomTools?(model: FieldModel): boolean;
-  /** Whether its models take parts in base64 alone, and no web addresses of them. */
+  /** Returns true if the model accepts media only in base64, and no URLs. */
   lacksWebAddresses?(model: FieldModel): boolean;
 }
 
 /**
- * Whether the table or a provider's own list names the field. Of the others each provider has all or none
- * (`takesUnknown`).
+ * Returns true if the table or a provider's list names the field. Each provider supports all or none of the other
+ * fields (`takesUnknown`).
  */
 export function isNamedField(field: string): boolean {
   return Object.hasOwn(FIELDS, field) || Object.hasOwn(OWN_FIELDS, field);
 }
 
-/** What a field is to the answer; `hint` for one that nothing is known of. */
+/** Returns the kind of a field, `hint` for an unknown one. */
 export function fieldKind(field: string): FieldKind {
   return Object.hasOwn(FIELDS, field) ? FIELDS[field]!.kind : "hint";
 }
 
-/** True where a value asks for what happens without the field, so that leaving it out changes nothing. */
-export function asksNothing(field: string, value: unknown): boolean {
-  return Object.hasOwn(FIELDS, field) && FIELDS[field]!.asksNothing?.(value) === true;
+/** Returns true if the value means the same as leaving the field out. */
+export function isDefault(field: string, value: unknown): boolean {
+  return Object.hasOwn(FIELDS, field) && FIELDS[field]!.isDefault?.(value) === true;
 }
 
 const NOTHING: readonly string[] = [];
 
 /**
- * The fields of a provider type. A field that is in neither table is meant for a server that the operator
- * runs, or, where all candidates of a call are of one type, for that one, which then says itself what it does
- * not know. The sandbox has the fields of the table and no others.
+ * Returns the fields of a provider type. A field in neither table is meant for a server that the operator runs. If all
+ * candidates of a call have one type, it is meant for that type, which then reports unknown fields itself. The sandbox
+ * supports the fields of the table and no others.
  */
 export function chatFieldsOf(type: string): ChatFields {
-  const { reasoning } = wireDialect(type);
+  const { reasoning } = openAiVariant(type);
   return {
     type,
     missing(field, value, model, isSingleNode) {
@@ -390,7 +393,7 @@ function takesUnknown(type: string, field: string, isSingleNode: boolean): boole
 
 const RESPONSES_REASONING: ReadonlySet<string> = new Set(["effort", "summary", "exclude"]);
 
-/** Members of `reasoning` that OpenAI's Responses interface lacks; its models always reason. */
+/** Returns the members of `reasoning` that OpenAI's Responses API lacks. Its models always reason. */
 function missingOfResponses(value: unknown): readonly string[] {
   return Object.entries(value as Readonly<Record<string, unknown>>)
     .filter(([name, member]) => member !== null && !RESPONSES_REASONING.has(name))
@@ -398,7 +401,9 @@ function missingOfResponses(value: unknown): readonly string[] {
     .map(([name]) => `reasoning.${name}`);
 }
 
-/** Members of `reasoning` that a provider without the object lacks; the gateway itself does `exclude`. */
+/**
+ * Returns the members of `reasoning` that a provider without the object lacks. The gateway implements `exclude` itself.
+ */
 function missingReasoning(value: unknown, takesEffort: boolean): readonly string[] {
   const members = Object.entries(value as Readonly<Record<string, unknown>>).filter(
     ([name, member]) => name !== "exclude" && member !== null,

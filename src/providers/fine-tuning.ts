@@ -1,41 +1,44 @@
 import { ProviderFailure } from "./interface.ts";
 
 /**
- * What a provider that trains models is to the gateway. Every method throws ProviderFailure for what is
- * no answer, its kind `unavailable` where nothing is known of the outcome; a status of success with a
- * body that cannot be understood is a BrokenAnswer. Nothing is tried again here.
+ * A provider that trains models. Every method throws ProviderFailure if there is no valid answer; its kind is
+ * `unavailable` if the outcome is unknown. If the status is a success but the body cannot be parsed, it is a
+ * BrokenAnswer. Methods do not retry.
  */
 export interface FineTuningProvider {
-  /** Resolves with the provider's id of the file. */
+  /** Uploads a file and returns the provider's id of it. */
   uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string>;
   /**
-   * The newest file of that name, as left by an upload whose answer was lost; none where the provider
-   * lists no files.
+   * Returns the id of the newest file of that name, which an upload without an answer may have left. Returns undefined
+   * if there is none, or if the provider does not list files.
    */
   findFile(name: string, signal: AbortSignal): Promise<string | undefined>;
-  /** Deletes a file; one that is not there, or that cannot be deleted there, is no failure. */
+  /** Deletes a file. Succeeds if the file does not exist, or if the provider does not delete files. */
   deleteFile(fileId: string, signal: AbortSignal): Promise<void>;
   createJob(request: TrainingRequest, signal: AbortSignal): Promise<ProviderJob>;
   /**
-   * Jobs that were created with this tag, oldest first, including those whose creation was not confirmed. Fails
-   * with what `isNotOffered` tells where the provider lists no jobs.
+   * Returns the jobs with this tag, oldest first, including those whose creation was not confirmed. Fails with an error
+   * that `isNotOffered` recognizes if the provider does not list jobs.
    */
   findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]>;
-  /** Fails with status 404 where the provider knows of no such job. */
+  /** Reads a job. Fails with status 404 if the provider does not know it. */
   readJob(jobId: string, signal: AbortSignal): Promise<ProviderJob>;
-  /** What the job has told, oldest first, at most MAX_READ_EVENTS of the newest. */
+  /** Returns the newest events of a job, at most MAX_READ_EVENTS, oldest first. */
   readEvents(jobId: string, signal: AbortSignal): Promise<ProviderJobEvent[]>;
-  /** Cancels a job; one that has ended, or is not there, is no failure. */
+  /** Cancels a job. Succeeds if it has ended or does not exist. */
   cancelJob(jobId: string, signal: AbortSignal): Promise<void>;
-  /** Deletes a tuned model; one that is not there, or that cannot be deleted there, is no failure. */
+  /** Deletes a tuned model. Succeeds if it does not exist, or if the provider does not delete models. */
   deleteModel(model: string, signal: AbortSignal): Promise<void>;
-  /** Tokens of a text as the provider's models count them, no further than is needed to pass `limit`. */
+  /**
+   * Returns the number of tokens of a text as the provider's models count them. Stops counting once `limit` is
+   * exceeded.
+   */
   countTokens(text: string, limit: number): Promise<number>;
 }
 
 export const MAX_READ_EVENTS = 100;
 
-/** Not found, not allowed, not implemented: what a provider says of endpoints that it does not have. */
+/** Not found, not allowed, not implemented: statuses that providers return for endpoints that they do not have. */
 const NOT_OFFERED = [404, 405, 501];
 
 export function isNotOffered(error: unknown): boolean {
@@ -43,20 +46,20 @@ export function isNotOffered(error: unknown): boolean {
 }
 
 export interface TrainingUpload {
-  /** Names the file at the provider, so that it can be found again. */
+  /** The file's name at the provider, by which it can be found again. */
   readonly name: string;
-  /** The organization whose file it is. */
+  /** The organization that owns the file. */
   readonly owner: string;
   /** Read once. */
   readonly content: ReadableStream<Uint8Array>;
 }
 
 export interface TrainingRequest {
-  /** The name the provider knows the base model by. */
+  /** The provider's name of the base model. */
   readonly model: string;
   readonly trainingFileId: string;
   readonly validationFileId: string | undefined;
-  /** Told to the provider with the job, so that it can be found again. */
+  /** Sent to the provider with the job, so that the job can be found again. */
   readonly tag: string;
   readonly suffix: string | undefined;
   readonly seed: number;
@@ -71,11 +74,11 @@ export interface TrainingHyperparameters {
 
 export interface ProviderJob {
   readonly id: string;
-  /** `waiting` is everything before training, and everything that is not known. */
+  /** `waiting` is every state before training, and every unknown state. */
   readonly status: "waiting" | "running" | "succeeded" | "failed" | "cancelled";
   /** Set with `succeeded`. */
   readonly tunedModel: string | undefined;
-  /** Tokens that the provider bills, over all epochs; undefined where it does not tell. */
+  /** Tokens that the provider bills, over all epochs. Undefined if the provider does not report them. */
   readonly trainedTokens: number | undefined;
   /** Unix seconds. */
   readonly estimatedFinish: number | undefined;
@@ -97,7 +100,7 @@ export interface ProviderJobEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** An answer with a status of success whose body makes no sense. */
+/** A response with a success status whose body cannot be understood. */
 export class BrokenAnswer extends ProviderFailure {
   constructor(what: string) {
     super("unavailable", `the provider answered with ${what}`);

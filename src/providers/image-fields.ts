@@ -3,42 +3,46 @@ import type { FieldKind, FieldModel } from "./chat-fields.ts";
 import { hasImageForms, type ImageForm, imageFormOf } from "./image-models.ts";
 import type { ImageCall } from "./media.ts";
 
-/** What an image request asks for, as far as models differ in it. */
-export interface AskedImages {
+/** The parts of an image request in which models differ. */
+export interface RequestedImages {
   readonly task: ImageCall["task"];
   /** How many images it brings. */
   readonly inputs: number;
   readonly hasMask: boolean;
-  /** The other fields that it states, by their names in the request; none of them is null. */
+  /** The other fields in the request, by their names in the request. No value is null. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** What a model lacks of a request, by the names of its fields; `model` where it has no such task. */
+/** The fields of an image request that a model does not support. `model` stands for a task that it does not support. */
 export interface LackedImageFields {
-  /** The field without which the request is another one; the model cannot serve it. */
+  /** The field because of which the model cannot serve the request. */
   readonly barrier: string | undefined;
-  /** Fields that are not to be in the ImageCall. */
+  /** Fields to leave out of the ImageCall. */
   readonly leftOut: readonly string[];
-  /** Those of them that asked for something: they are reported to the caller. */
+  /** The fields of `leftOut` that differ from the default. They are reported to the caller. */
   readonly listed: readonly string[];
 }
 
-/** The fields of image requests that the models of one provider have. */
+/** The image fields that the models of one provider support. */
 export interface ImageFields {
   /** The provider's type. */
   readonly type: string;
-  /** @param requiresAll as `provider.require_parameters` says: hints count as fields that change the answer */
-  lackOf(asked: AskedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
-  /** The longest prompt that the model takes; undefined where its provider states none. */
+  /**
+   * Returns the fields that the model does not support.
+   *
+   * @param requiresAll `provider.require_parameters` is set: hints count like fields that change the answer
+   */
+  lackOf(asked: RequestedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
+  /** Returns the longest prompt that the model accepts, in characters. Undefined if the provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
-  /** Whether the model's own provider answers in base64 alone, so that its clients read nothing else. */
+  /** Returns true if the model's original provider only answers in base64, so that its clients read nothing else. */
   answersInBase64(model: FieldModel): boolean;
 }
 
 interface ImageField {
   readonly kind: FieldKind;
-  /** True for a value that asks for what happens without the field. */
-  readonly asksNothing?: (value: unknown) => boolean;
+  /** Returns true if the value means the same as leaving the field out. */
+  readonly isDefault?: (value: unknown) => boolean;
 }
 
 const is =
@@ -47,27 +51,27 @@ const is =
     neutral.includes(value);
 
 const FIELDS: Readonly<Record<string, ImageField>> = {
-  n: { kind: "answer", asksNothing: is(1) },
-  size: { kind: "answer", asksNothing: is("auto") },
-  aspect_ratio: { kind: "answer", asksNothing: is("auto") },
-  quality: { kind: "answer", asksNothing: is("auto", "standard") },
-  // The usual style of the models that have some.
-  style: { kind: "answer", asksNothing: is("vivid") },
-  negative_prompt: { kind: "answer", asksNothing: is("") },
-  background: { kind: "answer", asksNothing: is("auto", "opaque") },
+  n: { kind: "answer", isDefault: is(1) },
+  size: { kind: "answer", isDefault: is("auto") },
+  aspect_ratio: { kind: "answer", isDefault: is("auto") },
+  quality: { kind: "answer", isDefault: is("auto", "standard") },
+  // The default style of the models that have styles.
+  style: { kind: "answer", isDefault: is("vivid") },
+  negative_prompt: { kind: "answer", isDefault: is("") },
+  background: { kind: "answer", isDefault: is("auto", "opaque") },
   output_format: { kind: "answer" },
-  stream: { kind: "answer", asksNothing: is(false) },
-  partial_images: { kind: "hint", asksNothing: is(0) },
+  stream: { kind: "answer", isDefault: is(false) },
+  partial_images: { kind: "hint", isDefault: is(0) },
   seed: { kind: "hint" },
-  output_compression: { kind: "hint", asksNothing: is(100) },
-  moderation: { kind: "hint", asksNothing: is("auto") },
-  input_fidelity: { kind: "hint", asksNothing: is("low") },
+  output_compression: { kind: "hint", isDefault: is(100) },
+  moderation: { kind: "hint", isDefault: is("auto") },
+  input_fidelity: { kind: "hint", isDefault: is("low") },
   user: { kind: "hint" },
 };
 
 /**
- * Names by which some servers take how many images to make, how large, or with how much effort: what the hold
- * was not made for. The value is the field to use.
+ * Names that some servers use for the number of images, their size or the effort. The hold would not cover such fields.
+ * The value is the field to use.
  */
 export const IMAGE_SYNONYMS: Readonly<Record<string, string>> = {
   num_images: "n",
@@ -90,8 +94,8 @@ export const IMAGE_SYNONYMS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Fields that are one provider's own, none of which changes what an image costs, and the types that have them.
- * Servers of the operator's own get every field.
+ * Fields of single providers, and the types that support them. None changes the price of an image. Servers that the
+ * operator runs get every field.
  */
 const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   cfg_scale: ["stability"],
@@ -106,7 +110,7 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   style_preset: ["stability"],
 };
 
-/** The fields of a provider type's models, by the table of image-models.ts. */
+/** Returns the fields of a provider type's models, from the table in image-models.ts. */
 export function imageFieldsOf(type: string): ImageFields {
   const isOwnServer = isSelfHosted(type);
   return {
@@ -119,7 +123,7 @@ export function imageFieldsOf(type: string): ImageFields {
   };
 }
 
-/** Whether a provider of the type is known to make images, or may do so because the operator runs it. */
+/** Returns true if providers of the type make images, or if the operator runs them, so that they could. */
 export function makesImages(type: string): boolean {
   return isSelfHosted(type) || hasImageForms(type);
 }
@@ -129,7 +133,7 @@ const NOTHING: LackedImageFields = { barrier: undefined, leftOut: [], listed: []
 function lackOf(
   form: ImageForm | undefined,
   type: string,
-  asked: AskedImages,
+  asked: RequestedImages,
   requiresAll: boolean,
 ): LackedImageFields {
   const { task, inputs, hasMask, fields } = asked;
@@ -144,7 +148,7 @@ function lackOf(
     const value = fields[field];
     if (has(form, type, field, value, task)) continue;
     leftOut.push(field);
-    if (FIELDS[field]?.asksNothing?.(value) === true) continue;
+    if (FIELDS[field]?.isDefault?.(value) === true) continue;
     if (requiresAll || FIELDS[field]?.kind === "answer") barrier ??= field;
     listed.push(field);
   }

@@ -4,16 +4,16 @@ import type { ImageCall } from "./media.ts";
 type Task = ImageCall["task"];
 type Takes = (value: unknown, task: Task) => boolean;
 
-/** What a model of images takes. */
+/** What an image model supports. */
 export interface ImageForm {
   readonly tasks: readonly Task[];
-  /** Images that it edits at once; absent: 1. */
+  /** Most input images in one edit. Absent: 1. */
   readonly maxInputs?: number;
   readonly hasMask?: true;
   readonly maxPromptCharacters?: number;
-  /** The provider has no links: clients of the model read base64. */
+  /** The provider returns no links, so clients of the model read base64. */
   readonly answersInBase64?: true;
-  /** Fields of the request, by name, with the values that it has. */
+  /** The supported fields of the request, each with a check of its values. */
   readonly takes: Readonly<Record<string, Takes>>;
 }
 
@@ -31,7 +31,7 @@ const whenGenerating: Takes = (_value, task) => task === "generate";
 const formats = oneOf("png", "jpeg", "webp");
 const seed32: Takes = (value) => (value as number) >= 0 && (value as number) < 2 ** 32;
 
-/** A field of `aspect_ratio`, and sizes of exactly such a ratio. */
+/** Returns a check for `aspect_ratio`, and one for sizes of exactly such a ratio. */
 function ratios(...list: readonly string[]): Pick<ImageForm["takes"], "aspect_ratio" | "size"> {
   return {
     aspect_ratio: oneOf(...list),
@@ -41,7 +41,7 @@ function ratios(...list: readonly string[]): Pick<ImageForm["takes"], "aspect_ra
 
 const SIZE = /^(\d{1,5})x(\d{1,5})$/;
 
-/** `{ width: 1536, height: 1024 }` of `1536x1024`; undefined for any other text. */
+/** Returns `{ width: 1536, height: 1024 }` for `1536x1024`, and undefined for any other text. */
 export function dimensionsOf(
   size: string | undefined,
 ): { readonly width: number; readonly height: number } | undefined {
@@ -49,7 +49,7 @@ export function dimensionsOf(
   return width && height ? { width, height } : undefined;
 }
 
-/** `3:2` of `1536x1024`; undefined for what is no size. */
+/** Returns `3:2` for `1536x1024`, and undefined for any text that is not a size. */
 export function ratioOfSize(size: string | undefined): string | undefined {
   const sides = dimensionsOf(size);
   if (sides === undefined) return undefined;
@@ -58,16 +58,16 @@ export function ratioOfSize(size: string | undefined): string | undefined {
   return `${sides.width / divisor}:${sides.height / divisor}`;
 }
 
-/** Sizes whose sides are multiples of a number, within bounds. */
+/** Returns a check for sizes whose sides are multiples of a number and within bounds. */
 function sides(step: number, least: number, most: number): Takes {
   const fits = (side: number) => side >= least && side <= most && side % step === 0;
   return (value) => {
-    const found = dimensionsOf(value as string);
-    return found !== undefined && fits(found.width) && fits(found.height);
+    const dimensions = dimensionsOf(value as string);
+    return dimensions !== undefined && fits(dimensions.width) && fits(dimensions.height);
   };
 }
 
-/** https://platform.openai.com/docs/api-reference/images: what each of OpenAI's models takes. */
+/** OpenAI's models, see https://platform.openai.com/docs/api-reference/images. */
 const DALL_E_2: ImageForm = {
   tasks: ["generate", "edit", "vary"],
   hasMask: true,
@@ -85,7 +85,7 @@ const DALL_E_3: ImageForm = {
     user: any,
   },
 };
-/** The ratios that have a size of their own at GPT Image. */
+/** The aspect ratios that GPT Image has a size for. */
 export const GPT_IMAGE_SIZES: Readonly<Record<string, string>> = {
   "1:1": "1024x1024",
   "3:2": "1536x1024",
@@ -99,7 +99,7 @@ const GPT_IMAGE: ImageForm = {
   answersInBase64: true,
   takes: {
     n: upTo(10),
-    // Later ones take more sizes, and say so themselves.
+    // Newer models accept more sizes, and reject others themselves.
     size: any,
     aspect_ratio: oneOf(...Object.keys(GPT_IMAGE_SIZES)),
     quality: oneOf("low", "medium", "high", "auto"),
@@ -124,7 +124,7 @@ function openAiForm(name: string): ImageForm {
   return name.includes("mini") ? GPT_IMAGE_MINI : GPT_IMAGE;
 }
 
-/** https://docs.x.ai/docs/guides/image-generations; `resolution` costs more, and is not passed on. */
+/** https://docs.x.ai/docs/guides/image-generations. `resolution` raises the price and is not passed on. */
 const GROK: ImageForm = {
   tasks: ["generate", "edit"],
   maxInputs: 3,
@@ -147,7 +147,7 @@ const TOGETHER: ImageForm = {
   },
 };
 
-/** https://deepinfra.com/docs/inference_api/openai-images: OpenAI's form, without most of its fields. */
+/** https://deepinfra.com/docs/inference_api/openai-images: OpenAI's form without most of its fields. */
 const DEEPINFRA: ImageForm = {
   tasks: ["generate"],
   takes: { n: upTo(4), size: sides(8, 128, 2_048), user: any },
@@ -162,8 +162,8 @@ const GEMINI_2_5_IMAGE: ImageForm = {
 };
 const GEMINI_IMAGE: ImageForm = { ...GEMINI_2_5_IMAGE, maxInputs: 14 };
 /**
- * https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api; the Gemini API has no
- * Imagen any more.
+ * https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api. The Gemini API no longer has
+ * Imagen.
  */
 const IMAGEN: ImageForm = {
   tasks: ["generate"],
@@ -213,7 +213,7 @@ function stabilityForm(name: string): ImageForm {
 
 const BFL_RATIOS = ["21:9", "16:9", "3:2", "4:3", "1:1", "3:4", "2:3", "9:16", "9:21"];
 const ofBfl = { n: oneOf(1), seed: any, output_format: oneOf("png", "jpeg") };
-/** https://docs.bfl.ai: by model, how its size is said, and whether it edits. */
+/** https://docs.bfl.ai. Models differ in how they state the size, and in whether they edit. */
 const FLUX_SIZED: ImageForm = {
   tasks: ["generate"],
   takes: { ...ofBfl, size: sides(32, 256, 1_440) },
@@ -238,7 +238,7 @@ function fluxForm(name: string): ImageForm {
   return name.includes("flux-2") ? FLUX_2 : FLUX_SIZED;
 }
 
-/** https://fal.ai/models: each model's page; most of them are of one of two kinds. */
+/** https://fal.ai/models, one page for each model. Most models are of one of two kinds. */
 const FAL_SIZED: ImageForm = {
   tasks: ["generate"],
   takes: {
@@ -254,7 +254,7 @@ const FAL_BY_RATIO: ImageForm = {
 };
 const FAL_EDIT: ImageForm = { ...FAL_BY_RATIO, tasks: ["edit"], maxInputs: 4 };
 
-/** Whether a model of fal's takes a ratio in place of a size. */
+/** Returns true if a model at fal takes a ratio instead of a size. */
 function isByRatioAtFal(name: string): boolean {
   return /ultra|kontext|nano-banana|gemini|imagen/.test(name);
 }
@@ -264,7 +264,7 @@ function falForm(name: string): ImageForm {
   return isByRatioAtFal(name) ? FAL_BY_RATIO : FAL_SIZED;
 }
 
-/** The sandbox draws whatever is asked for; the limit of its prompts is that of the specification (8). */
+/** The sandbox draws anything. The limit of its prompts is that of the specification (8). */
 const SANDBOX: ImageForm = {
   tasks: ["generate", "edit", "vary"],
   maxInputs: 16,
@@ -303,15 +303,15 @@ const FORMS: Readonly<Record<string, (name: string) => ImageForm>> = {
   sandbox: () => SANDBOX,
 };
 
-/** Whether models of images are known at a provider of that type. */
+/** Returns true if the type is known to have image models. */
 export function hasImageForms(type: string): boolean {
   return Object.hasOwn(FORMS, type);
 }
 
-/** What a model takes at a provider of that type; undefined for a type that makes no images. */
+/** Returns what a model supports at a provider type. Undefined for a type that makes no images. */
 export function imageFormOf(type: string, { model, modelId }: FieldModel): ImageForm | undefined {
   if (!hasImageForms(type)) return undefined;
-  // Deployments have names of the operator's choice.
+  // The operator chooses the names of deployments.
   const name = type === "azure" ? modelId : model;
   return FORMS[type]!(name.toLowerCase());
 }

@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { AudioFields } from "./audio/fields.ts";
 import type { BasisPoints, ProviderBatches } from "./batches.ts";
@@ -279,7 +279,7 @@ export interface RawStream {
   /** Reads the body in its place; where it can, without a stream in between. */
   reader(): PieceReader;
   /** What turns the pieces into the gateway's answer, on bytes, and reads the events from them in passing. */
-  rewriter(options: AnswerOptions, output: GrowingBytes): StreamedAnswer<Uint8Array>;
+  rewriter(options: AnswerOptions, output: ByteBuffer): StreamedAnswer<Uint8Array>;
 }
 
 /**
@@ -505,7 +505,7 @@ export interface ProviderSettings {
   /** Vertex AI: where the machine's metadata server is asked for tokens, if not at its usual name. */
   readonly metadataHost?: string | undefined;
   /** The key is an organization's; what it says of addresses is not followed. */
-  readonly ownKey?: { readonly atOperatorsAddress: boolean } | undefined;
+  readonly byokKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
   /** What its batches cost of the usual prices; absent: they are not used. */
   readonly batchPriceShare?: BasisPoints | undefined;

@@ -6,10 +6,10 @@ import {
 import { modelListUrl as coheresListUrl } from "./cohere/model-list.ts";
 import { MODEL_LIST_QUERY as GOOGLES_QUERY } from "./gemini/model-list.ts";
 import { ollamaAddresses } from "./ollama/addresses.ts";
-import { openAiKeyHeader, wireDialect } from "./openai/wire-dialects.ts";
+import { openAiKeyHeader, openAiVariant } from "./openai/wire-dialects.ts";
 import { endpointUrl } from "./transport/request-head.ts";
 
-/** Where a provider of that type has its list of models. */
+/** Returns the URL of the model list of a provider. */
 export function modelListUrl(type: string, baseUrl: string): string {
   if (wireOf(type) === "cohere") return coheresListUrl(baseUrl);
   if (wireOf(type) === "ollama") return ollamaAddresses(baseUrl).models;
@@ -25,8 +25,8 @@ const LIST_QUERIES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The headers that show a provider of that type its key, for its list of models. Throws an Error that does not
- * quote the key where no header can carry it.
+ * Returns the headers that authenticate a request for the model list. If no header can carry the key, throws an Error
+ * that does not quote it.
  */
 export function keyHeaders(type: string, apiKey: string | undefined): Record<string, string> {
   if (apiKey === undefined) return {};
@@ -35,7 +35,7 @@ export function keyHeaders(type: string, apiKey: string | undefined): Record<str
   }
   if (wireOf(type) === "anthropic") return requestHeaders({ id: type, apiKey });
   if (wireOf(type) === "gemini") return { "x-goog-api-key": apiKey };
-  return openAiKeyHeader(wireDialect(type), apiKey);
+  return openAiKeyHeader(openAiVariant(type), apiKey);
 }
 
 function wireOf(type: string): string | undefined {

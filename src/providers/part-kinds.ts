@@ -1,11 +1,10 @@
 /**
- * What a content part of a message is, as far as wires differ in what they take. `binary_file` is a file of a
- * type that is neither PDF, text nor a medium; `file_id` names a file at one provider; `other` is a part of a
- * type that is not known here.
+ * The kind of a message's content part, as far as providers differ in support. `binary_file` is a file that is neither
+ * PDF, text nor media; `file_id` names a file at one provider; `other` is a part of an unknown type.
  */
 export type PartKind = "image" | "audio" | "video" | "file" | "binary_file" | "file_id" | "other";
 
-/** By the type of a part; a file is one of several kinds. */
+/** Kinds by the type of a part. The kind of a file depends on its content. */
 const KINDS: ReadonlyMap<string, PartKind | "text"> = new Map<string, PartKind | "text">([
   ["text", "text"],
   ["refusal", "text"],
@@ -20,16 +19,16 @@ const KINDS: ReadonlyMap<string, PartKind | "text"> = new Map<string, PartKind |
   ["input_video", "video"],
 ]);
 
-/** Of data URLs, and of the parameters behind it nothing. */
+/** Matches the media type of a data URL, without its parameters. */
 const MEDIA_TYPE = /^data:([\w.+-]+)\/([\w.+-]+)/i;
 
-/** The kind of a part; undefined for text. */
+/** Returns the kind of a part. Undefined for text. */
 export function kindOfPart(part: {
   readonly type: string;
   readonly file?: unknown;
   readonly file_id?: unknown;
 }): PartKind | undefined {
-  // Mistral has the id in the part itself.
+  // Mistral's parts contain the id themselves.
   if (typeof part.file_id === "string") return "file_id";
   if (part.type === "file") return kindOfFile(part.file);
   const kind = KINDS.get(part.type) ?? "other";
@@ -38,16 +37,19 @@ export function kindOfPart(part: {
 
 const WEB_ADDRESS = /^https?:\/\//i;
 
-/** Whether the provider is to fetch what a part stands for, in place of its bytes. */
+/** Returns true if the provider has to fetch the part's content from a URL. */
 export function isAtWebAddress(part: Readonly<Record<string, unknown>>): boolean {
   const { type, file } = part;
-  const held = type === "file" ? file : part[type as string];
-  const members = (held ?? {}) as Readonly<Record<string, unknown>>;
-  const url = typeof held === "string" ? held : (members.url ?? members.file_data);
+  const content = type === "file" ? file : part[type as string];
+  const members = (content ?? {}) as Readonly<Record<string, unknown>>;
+  const url = typeof content === "string" ? content : (members.url ?? members.file_data);
   return typeof url === "string" && WEB_ADDRESS.test(url.slice(0, "https://".length));
 }
 
-/** OpenAI's form: `{file_data, filename}` with a data URL or, as at OpenRouter, an address; or `{file_id}`. */
+/**
+ * Returns the kind of a file in OpenAI's form: `{file_data, filename}` with a data URL or, as at OpenRouter, a web
+ * address; or `{file_id}`.
+ */
 function kindOfFile(file: unknown): PartKind {
   const { file_data: data, file_id: id } = (file ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof id === "string") return "file_id";
@@ -67,11 +69,11 @@ function kindOfFile(file: unknown): PartKind {
 
 const MAX_TYPE_CHARACTERS = 200;
 
-/** By provider type of OpenAI's wire, kinds that its published interface says it lacks. */
+/** Kinds that a provider's published API does not support, by provider types that use OpenAI's API. */
 const LACKED: Readonly<Record<string, ReadonlySet<PartKind>>> = {
   openai: new Set(["video"]),
   azure: new Set(["video"]),
-  // Text alone.
+  // Text only.
   deepseek: new Set(["image", "audio", "video", "file", "binary_file", "file_id"]),
   groq: new Set(["audio", "video", "file", "binary_file", "file_id"]),
   xai: new Set(["audio", "video"]),
@@ -79,7 +81,10 @@ const LACKED: Readonly<Record<string, ReadonlySet<PartKind>>> = {
   perplexity: new Set(["audio", "video"]),
 };
 
-/** Whether models behind OpenAI's wire take parts of a kind; for what is not known the provider answers. */
+/**
+ * Returns true if models behind OpenAI's API accept parts of a kind. Unknown types count as accepting all; the provider
+ * rejects the rest itself.
+ */
 export function takesPart(type: string, kind: PartKind): boolean {
   return !(Object.hasOwn(LACKED, type) && LACKED[type]!.has(kind));
 }

@@ -3,22 +3,21 @@ import type { Ranking } from "./interface.ts";
 import { brokenAnswer } from "./transport/call-failures.ts";
 
 /**
- * The ranking of so many documents, in the forms of Cohere (https://docs.cohere.com/v2/reference/rerank), Jina and
- * those who follow them, and Voyage, whose list is `data`. Throws ProviderFailure where one of the documents has no
- * score.
+ * Returns the ranking of `documents` documents, in the forms of Cohere (https://docs.cohere.com/v2/reference/rerank),
+ * Jina and compatible servers, and Voyage, whose list is `data`. Throws ProviderFailure if a document has no score.
  */
 export function rankingOf(answer: Readonly<Record<string, unknown>>, documents: number): Ranking {
   const list = answer.results ?? answer.data;
   if (!Array.isArray(list) || list.length !== documents) {
-    throw brokenAnswer("another number of results than of documents");
+    throw brokenAnswer("a number of results that differs from the number of documents");
   }
   const scores: number[] = new Array(documents);
   for (const result of list) {
     const { index, relevance_score: relevance, score = relevance } = isFields(result) ? result : {};
     if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= documents) {
-      throw brokenAnswer("a result of no document");
+      throw brokenAnswer("a result for an unknown document");
     }
-    if (scores[index as number] !== undefined) throw brokenAnswer("two results of one document");
+    if (scores[index as number] !== undefined) throw brokenAnswer("two results for one document");
     if (!Number.isFinite(score)) throw brokenAnswer("a result without a score");
     scores[index as number] = score as number;
   }
@@ -36,7 +35,7 @@ export function rankingOf(answer: Readonly<Record<string, unknown>>, documents: 
   };
 }
 
-/** Nothing is ranked for nothing. */
+/** Returns a count, or undefined if it is not a positive integer: no ranking costs 0 units. */
 function countOf(holder: unknown, name: string): number | undefined {
   const value = isFields(holder) ? holder[name] : undefined;
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;

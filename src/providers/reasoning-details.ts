@@ -3,8 +3,8 @@ import type { ReasoningDetail } from "./interface.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * Joins the pieces of details that a stream brings: those of the same place, type and id are one. A signature
- * ends its detail where details have no place.
+ * Appends a piece of reasoning details from a stream. Pieces with the same index, type and id form one detail. If
+ * details have no index, a signature ends a detail.
  */
 export function addDetail(details: ReasoningDetail[], piece: ReasoningDetail): void {
   const last = details.at(-1);
@@ -26,7 +26,7 @@ function continues(last: ReasoningDetail, piece: ReasoningDetail): boolean {
   return !isSigned || piece.index !== undefined;
 }
 
-/** Of a summary in several parts, which one. */
+/** Returns the index of a part within a summary. */
 export function partOf(detail: ReasoningDetail): number {
   return detail.type === "reasoning.summary" ? (detail.part ?? 0) : 0;
 }

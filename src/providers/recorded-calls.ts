@@ -2,13 +2,13 @@ import type { BatchInterface, BatchRequest, RecordedAnswer, RecordedRequest } fr
 import type { Provider } from "./interface.ts";
 import type { HttpClient, ProviderResponse } from "./transport/provider-response.ts";
 
-/** Of what surrounds a request in a batch: its id, its address and the names of members. */
+/** Allowance for the envelope of a request in a batch: its id, its URL and the names of members. */
 const ENVELOPE_BYTES = 256;
 
-/** Makes a provider that sends its calls by a client. */
+/** Creates a provider that sends its calls with the given client. */
 export type MakeProvider = (httpClient: HttpClient) => Provider;
 
-/** What a call would send; undefined where no batch takes it. */
+/** Returns the request that a call would send, or undefined if batches cannot contain it. */
 export async function recordedRequest(
   make: MakeProvider,
   batches: Pick<BatchInterface, "placeOf">,
@@ -30,23 +30,23 @@ function bytesOf(body: string | Uint8Array): number {
   return typeof body === "string" ? Buffer.byteLength(body) : body.byteLength;
 }
 
-/** Keeps the first request in place of sending it, and fails all. */
+/** Records the first request instead of sending it, and fails every request. */
 class Recorder implements HttpClient {
   request: RecordedRequest | undefined;
 
   send(...[url, { headers, body }, receiver]: Parameters<HttpClient["send"]>): void {
-    // Files go in streams, and no batch takes them.
+    // Files are sent as streams, which batches do not accept.
     if (body instanceof ReadableStream) body.cancel().catch(() => undefined);
     else this.request ??= { url, headers, body };
     receiver.failed(new Error("the request was written down"));
   }
 }
 
-/** Answers every request with what was recorded. */
+/** Returns a client that answers every request with the recorded response. */
 export function answeringClient({ status, body }: RecordedAnswer): HttpClient {
   return {
-    send(_url, { body: sent }, receiver) {
-      if (sent instanceof ReadableStream) sent.cancel().catch(() => undefined);
+    send(_url, { body: requestBody }, receiver) {
+      if (requestBody instanceof ReadableStream) requestBody.cancel().catch(() => undefined);
       receiver.responded(responseOf(status, body));
     },
   };

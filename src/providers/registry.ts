@@ -1,4 +1,9 @@
 import { type ProviderType, providerType } from "../platform/config/provider-types.ts";
+import { createSandboxProvider } from "../sandbox/chat-provider.ts";
+import {
+  SandboxFineTuning,
+  type SandboxTuningDependencies,
+} from "../sandbox/tuning/fine-tuning-provider.ts";
 import { MessageBatches } from "./anthropic/batches/message-batches.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import { withAudioFields } from "./audio/fields.ts";
@@ -20,13 +25,8 @@ import { createOllamaProvider } from "./ollama/ollama-provider.ts";
 import { OpenAiBatches } from "./openai/batches/openai-batches.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
-import { takesItems, wireDialect } from "./openai/wire-dialects.ts";
+import { openAiVariant, takesItems } from "./openai/wire-dialects.ts";
 import { answeringClient, recordedRequest } from "./recorded-calls.ts";
-import { createSandboxProvider } from "../sandbox/chat-provider.ts";
-import {
-  SandboxFineTuning,
-  type SandboxTuningDependencies,
-} from "../sandbox/tuning/fine-tuning-provider.ts";
 import { createStabilityProvider } from "./stability/stability-provider.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
@@ -37,14 +37,17 @@ import { xaiAudio } from "./xai/audio.ts";
 export interface ProviderDependencies extends SandboxTuningDependencies {
   /** Shared between providers. */
   readonly httpClient: HttpClient;
-  /** By provider type, wire formats that stand in the place of the built-in one. */
-  readonly wires?: Readonly<Record<string, Wire>> | undefined;
+  /** Factories that replace the built-in ones, by provider type. */
+  readonly providerFactories?: Readonly<Record<string, ProviderFactory>> | undefined;
 }
 
-/** A wire format: makes the capabilities of a provider that speaks it. */
-export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
+/** Creates the capabilities of a provider that speaks one API. */
+export type ProviderFactory = (
+  settings: ProviderSettings,
+  dependencies: ProviderDependencies,
+) => Provider;
 
-/** Of types whose chats are in OpenAI's form, and whose sound is not. */
+/** Audio capabilities of provider types whose chats use OpenAI's API, but whose audio does not. */
 const AUDIO_APART: Readonly<
   Record<
     string,
@@ -52,7 +55,7 @@ const AUDIO_APART: Readonly<
   >
 > = { mistral: mistralAudio, xai: xaiAudio };
 
-/** Interfaces for batches, by `batches` of the provider's type. */
+/** Batch APIs, by `batches` of the provider's type. */
 const BATCHES: Readonly<
   Record<
     NonNullable<ProviderType["batches"]>,
@@ -64,7 +67,7 @@ const BATCHES: Readonly<
   openai: (settings, dependencies) => new OpenAiBatches(settings, dependencies),
 };
 
-const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+const PROVIDER_FACTORIES: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
   anthropic: createAnthropicProvider,
   azure: createAzureProvider,
   bedrock: createBedrockProvider,
@@ -77,11 +80,11 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
   ollama: createOllamaProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
-    // What others of the wire format answer to training is not known.
+    // Other providers with OpenAI's API are not known to train models.
     const trains = providerType(settings.type)?.trains === true;
     return {
       fields: provider.fields,
-      // Of others it is not known whether their usage has tokens of sound.
+      // The usage of other types is not known to count audio tokens.
       ...(settings.type === "openai" && {
         metersMedia: true as const,
         takesItems: (model: string, modelId?: string) => takesItems("openai", model, modelId),
@@ -100,7 +103,7 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
         checkKeyByModelList(
           dependencies.httpClient,
           endpointUrl(settings.baseUrl, "/models"),
-          requestHeaders(settings, wireDialect(settings.type)),
+          requestHeaders(settings, openAiVariant(settings.type)),
         ),
       ...AUDIO_APART[settings.type]?.(settings, dependencies),
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
@@ -114,8 +117,8 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
 };
 
 /**
- * Builds the providers of a configuration, by id. Throws an Error with one line that names the
- * provider when its type is unknown, its id is taken, or its key cannot be sent.
+ * Builds the providers of a configuration, by id. Throws an Error with one line that names the provider if its type is
+ * unknown, its id is used twice, or its key cannot be sent.
  */
 export function createProviders(
   settings: readonly ProviderSettings[],
@@ -128,14 +131,14 @@ export function createProviders(
       throw new Error(`provider "${entry.id}" has the unknown type "${entry.type}"`);
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
-    const wire = dependencies.wires?.[entry.type] ?? WIRES[type.wire];
+    const wire = dependencies.providerFactories?.[entry.type] ?? PROVIDER_FACTORIES[type.wire];
     providers.set(entry.id, withKeys(wire, entry, dependencies));
   }
   return providers;
 }
 
 function withKeys(
-  wire: Wire,
+  wire: ProviderFactory,
   entry: ProviderSettings,
   dependencies: ProviderDependencies,
 ): Provider {
@@ -165,10 +168,10 @@ function batchesOf(
   dependencies: ProviderDependencies,
   make: (httpClient: HttpClient) => Provider,
 ): ProviderBatches | undefined {
-  const { type, batchPriceShare: priceShare, ownKey } = settings;
+  const { type, batchPriceShare: priceShare, byokKey } = settings;
   const name = providerType(type)?.batches;
   // What a server at an organization's own address has is not known.
-  const isKnown = ownKey === undefined || ownKey.atOperatorsAddress;
+  const isKnown = byokKey === undefined || byokKey.atOperatorsAddress;
   if (name === undefined || priceShare === undefined || !isKnown) return undefined;
   const batches = BATCHES[name](settings, dependencies);
   return {

@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../lib/token-estimate.ts";
 import type { Usage } from "../lib/usage.ts";
 import { ProviderFailure } from "./interface.ts";
@@ -27,7 +27,7 @@ function tokensOfSound(bytes: number): number {
  * only its usage is still read.
  */
 export abstract class StreamedAnswer<Piece = unknown> {
-  protected readonly output: GrowingBytes;
+  protected readonly output: ByteBuffer;
   protected createdSeconds: number;
   protected startedChoices = 0;
   protected finishedChoices = 0;
@@ -48,7 +48,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
   /** The provider reported an error, and more may follow it. */
   #mayGoOn = false;
 
-  constructor(output: GrowingBytes, nowSeconds: number) {
+  constructor(output: ByteBuffer, nowSeconds: number) {
     this.output = output;
     this.createdSeconds = nowSeconds;
   }

@@ -4,8 +4,9 @@ import type { AbortNotice } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
 
 /**
- * What work threads do for wires: they import a module that a wire names and call the pure function that it
- * exports. Of the errors only GatewayError passes between threads as itself, so ProviderFailure is sent apart.
+ * Work that a work thread does for a provider: it imports a module that the provider names and calls the pure function
+ * that the module exports. GatewayError is the only error that passes between threads unchanged, so ProviderFailure is
+ * sent in its own form.
  */
 export type ThreadOutcome =
   | { readonly result: unknown }
@@ -21,7 +22,7 @@ const PASSED_ON = [
   "details",
 ] as const;
 
-/** In the thread: what a function returns or fails with. */
+/** Runs a function in the thread and returns its result or its ProviderFailure. */
 export function threadOutcome(run: () => unknown): ThreadOutcome {
   try {
     return { result: withBytes(run()) };
@@ -31,7 +32,7 @@ export function threadOutcome(run: () => unknown): ThreadOutcome {
   }
 }
 
-/** On the event loop: the result, or throws the ProviderFailure. */
+/** Returns the result on the event loop, or throws the ProviderFailure. */
 export function resultOf<Result>(outcome: ThreadOutcome): Result {
   if ("result" in outcome) return outcome.result as Result;
   const { kind, message, status, retryAfterMs, ...details } = outcome.failure;
@@ -42,14 +43,14 @@ export function resultOf<Result>(outcome: ThreadOutcome): Result {
   });
 }
 
-/** A text is encoded in the thread, and its bytes are handed over uncopied. */
+/** Encodes a text in the thread, so that its bytes can be transferred without a copy. */
 function withBytes(result: unknown): unknown {
   const { body } = result as { body?: unknown };
   if (typeof body !== "string") return result;
   return { ...(result as object), body: new TextEncoder().encode(body) };
 }
 
-/** What the thread hands over of an outcome instead of copying it. */
+/** Returns the buffers that the thread transfers instead of copying them. */
 export function transferOfOutcome(outcome: unknown): Transferable[] {
   const { result } = outcome as { result?: { body?: unknown } };
   return result?.body instanceof Uint8Array ? [result.body.buffer as ArrayBuffer] : [];
@@ -57,20 +58,20 @@ export function transferOfOutcome(outcome: unknown): Transferable[] {
 
 type Kind<Instance> = abstract new (...from: never[]) => Instance;
 
-/** In the thread: the one export of a module that is of a class. */
+/** Returns a module's only export of a class. Runs in the thread. */
 export async function exportOf<Instance>(module: string, kind: Kind<Instance>): Promise<Instance> {
   const exported: unknown[] = Object.values(await import(module));
-  const found = exported.filter((one): one is Instance => one instanceof kind);
-  if (found.length !== 1) throw new Error(`${module} exports ${found.length} of ${kind.name}`);
-  return found[0]!;
+  const matches = exported.filter((value): value is Instance => value instanceof kind);
+  if (matches.length !== 1) throw new Error(`${module} exports ${matches.length} of ${kind.name}`);
+  return matches[0]!;
 }
 
-/** The text of an answer, or its bytes where it is too long for the event loop. */
+/** The text of a response, or its bytes if it is too long for the event loop. */
 export type AnswerText = string | SharedBytes;
 
 /**
- * What a wire reads from the text of a whole answer: a pure function, and the module that exports it. As with
- * BodyRender, options and result are structured clones, but for a member `body` of bytes, which is handed over.
+ * Reads the text of a whole response: a pure function, and the module that exports it. As with BodyRender, options and
+ * result are structured clones, except for bytes in the member `body`, which are transferred.
  */
 export class AnswerRead<Options, Result> {
   readonly module: string;
@@ -83,8 +84,8 @@ export class AnswerRead<Options, Result> {
 }
 
 /**
- * What an endpoint makes of a typed answer, in the form of AnswerRead: where the thread reads a long one, it
- * goes on with this, so that no long text passes between the threads but in the member `body`.
+ * Builds an endpoint's response from a typed answer; made like AnswerRead. The thread that reads a long answer also
+ * calls this function, so that long texts only pass between threads in the member `body`.
  */
 export class CompletionRender<Options, Result> {
   readonly module: string;
@@ -101,7 +102,7 @@ export interface ReadAnswerCall {
   readonly module: string;
   readonly bytes: SharedBytes;
   readonly options: unknown;
-  /** What is made of the answer in the same go: the module of a CompletionRender, and its options. */
+  /** Applied to the answer in the same call: the module of a CompletionRender, and its options. */
   readonly next?: { readonly module: string; readonly options: unknown };
 }
 
@@ -110,17 +111,17 @@ export interface AnswerThread {
   call<Result>(owner: string, call: ReadAnswerCall, signal: AbortNotice): Promise<Result>;
 }
 
-/** How a provider's long answers are read. */
+/** The thread that reads a provider's long answers. */
 export interface AnswerReading {
-  /** Without one the event loop reads them. */
+  /** Undefined: the event loop reads them. */
   readonly thread: AnswerThread | undefined;
-  /** The provider: each gets its turn. */
+  /** The provider. Owners are served in turn. */
   readonly owner: string;
 }
 
 /**
- * Reads an answer: short ones at once, long ones in the thread. Rejects with GatewayError 503 where the thread
- * has too much to do.
+ * Reads an answer: short ones directly, long ones in the thread. Rejects with GatewayError 503 if the thread is
+ * overloaded.
  */
 export function readAnswerText<Options, Result>(
   { thread, owner }: AnswerReading,
@@ -136,8 +137,8 @@ export function readAnswerText<Options, Result>(
 }
 
 /**
- * A chat's whole answer in typed form: a short one is read at once, and throws ProviderFailure where it is
- * none; a long one is read when it is rendered.
+ * Reads a whole chat answer in typed form. A short one is read directly, which throws ProviderFailure if it is invalid.
+ * A long one is read when it is rendered.
  */
 export function typedAnswer<Options>(
   { thread, owner }: AnswerReading,
@@ -169,7 +170,7 @@ export function typedAnswer<Options>(
   };
 }
 
-/** In the thread. */
+/** Reads an answer in the thread. */
 export async function doReadAnswer(call: ReadAnswerCall): Promise<ThreadOutcome> {
   const { module, bytes, options, next } = call;
   const { read } = await exportOf<AnswerRead<unknown, unknown>>(module, AnswerRead);

@@ -1,5 +1,5 @@
 import { EventSplitter, textOfLatin1 } from "../lib/event-splitter.ts";
-import { GrowingBytes } from "../lib/growing-bytes.ts";
+import { ByteBuffer } from "../lib/growing-bytes.ts";
 import { isFields } from "../lib/json.ts";
 import type { Usage } from "../lib/usage.ts";
 import type {
@@ -69,7 +69,7 @@ const DRAIN_MS = 1_000;
 /** Reads a raw stream as typed events. */
 export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   readonly #bytes: PieceReader;
-  readonly #frames = new GrowingBytes();
+  readonly #frames = new ByteBuffer();
   /** Brings the provider's stream into frames of the gateway's own form. */
   readonly #rewriter: StreamedAnswer<Uint8Array>;
   readonly #splitter = new EventSplitter(MAX_FRAME_BYTES);

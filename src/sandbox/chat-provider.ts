@@ -7,7 +7,11 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../providers/interface.ts";
-import { OpenAiCompletion, OpenAiStream, parseCompletion } from "../providers/openai/chat/raw-answers.ts";
+import {
+  OpenAiCompletion,
+  OpenAiStream,
+  parseCompletion,
+} from "../providers/openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
 import { type AnswerPlan, sandboxModel, unknownModel } from "./drills.ts";
 import { sandboxEmbed } from "./embeddings.ts";

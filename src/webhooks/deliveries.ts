@@ -5,11 +5,11 @@ import type { WebhookState } from "../../actors/webhook/state.ts";
 import type { Database } from "../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
-import type { Wakes } from "../platform/cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/deadlines.ts";
+import { finishesWithin } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
-import { DeliveryLoop } from "./delivery-loop.ts";
+import type { Wakes } from "../platform/cluster/interface.ts";
+import { WebhookWorker } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
@@ -54,12 +54,12 @@ export const MAX_WEBHOOKS_ACTED_FOR = 8_000;
 const FEW_WEBHOOKS = 4;
 
 /** Delivers events to webhooks: finds those with something to do, and acts for those that it owns. */
-export class Deliveries implements OwnedKind {
+export class WebhookDispatcher implements OwnedKind {
   readonly kind = "webhook";
   readonly #dependencies: DeliveriesDependencies;
   readonly #loops = new Map<
     string,
-    { readonly loop: DeliveryLoop; readonly ended: Promise<void> }
+    { readonly loop: WebhookWorker; readonly ended: Promise<void> }
   >();
   /** Loops of each organization. */
   readonly #loopCounts = new Map<string, number>();
@@ -191,7 +191,7 @@ export class Deliveries implements OwnedKind {
     before?.loop.stop();
     const organizationId = this.#found.get(lease.id) ?? before?.loop.organizationId ?? "";
     const webhook = { lease, organizationId };
-    const loop = new DeliveryLoop(webhook, actors.get(lease.id), this.#dependencies);
+    const loop = new WebhookWorker(webhook, actors.get(lease.id), this.#dependencies);
     const ended = (before?.ended ?? Promise.resolve())
       .then(() => loop.run())
       .then(
@@ -210,7 +210,7 @@ export class Deliveries implements OwnedKind {
     const loops = [...this.#loops.values()];
     for (const { loop } of loops) loop.stop();
     const ended = Promise.all(loops.map((one) => one.ended));
-    await doneInTime(ended, this.#dependencies.clock, withinMs);
+    await finishesWithin(ended, this.#dependencies.clock, withinMs);
   }
 
   #tell(webhookId: string): void {
@@ -228,18 +228,18 @@ export class Deliveries implements OwnedKind {
     });
   }
 
-  #count({ organizationId }: DeliveryLoop, change: 1 | -1): void {
+  #count({ organizationId }: WebhookWorker, change: 1 | -1): void {
     const count = (this.#loopCounts.get(organizationId) ?? 0) + change;
     if (count === 0) this.#loopCounts.delete(organizationId);
     else this.#loopCounts.set(organizationId, count);
   }
 
-  #loopOf(lease: Lease): DeliveryLoop | undefined {
+  #loopOf(lease: Lease): WebhookWorker | undefined {
     const loop = this.#loops.get(lease.id)?.loop;
     return loop?.lease.epoch === lease.epoch ? loop : undefined;
   }
 
-  async #ended(loop: DeliveryLoop, error: unknown): Promise<void> {
+  async #ended(loop: WebhookWorker, error: unknown): Promise<void> {
     const { lease } = loop;
     const { clock, onError } = this.#dependencies;
     if (error !== undefined && !(error instanceof LeaseLostError)) {

@@ -35,7 +35,7 @@ const MAX_UNWRITTEN_SUCCESSES = 16;
  * Acts for one webhook while its lease is held: sends the first delivery, writes what became of it, and so
  * on; with nothing left to do it ends. It never has more than one attempt under way.
  */
-export class DeliveryLoop {
+export class WebhookWorker {
   readonly lease: Lease;
   readonly organizationId: string;
   readonly #cell: WebhookCell;
@@ -88,7 +88,7 @@ export class DeliveryLoop {
     this.#cell.forget();
     try {
       // A loop before this one may have come to its end without being able to load.
-      await this.#callOff();
+      await this.#cancelAttempt();
       let isDone = false;
       while (!isDone && this.#mayGoOn()) isDone = await this.#turn();
     } finally {
@@ -130,7 +130,7 @@ export class DeliveryLoop {
     const slot = this.#takeSlot(place);
     if (slot instanceof Promise) {
       // Thousands may wait for receivers that are slow: meanwhile what they are to send is not kept.
-      this.#cell.turn("callOff", undefined);
+      this.#cell.turn("cancelAttempt", undefined);
       this.#cell.turn("unload", undefined);
       this.#slot = await slot;
       return;
@@ -138,7 +138,7 @@ export class DeliveryLoop {
     let attempt: AttemptRecord;
     try {
       // Nothing may come between this look and the sending.
-      if (!this.#mayGoOn() || !this.#cell.isActive) return await this.#callOff();
+      if (!this.#mayGoOn() || !this.#cell.isActive) return await this.#cancelAttempt();
       const keys = secrets.signing(setting.sealed, clock.nowMs());
       attempt = await sendEvent({ url: setting.url, secrets: keys }, delivery);
     } finally {
@@ -158,9 +158,9 @@ export class DeliveryLoop {
     return this.#dependencies.slots.take(place);
   }
 
-  async #callOff(): Promise<void> {
+  async #cancelAttempt(): Promise<void> {
     await this.#activate();
-    if (this.#cell.isActive) this.#cell.turn("callOff", undefined);
+    if (this.#cell.isActive) this.#cell.turn("cancelAttempt", undefined);
   }
 
   async #writeBehind(written: Promise<unknown>): Promise<void> {

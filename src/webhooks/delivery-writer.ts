@@ -14,7 +14,7 @@ import {
   deliveryChange,
 } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/deadlines.ts";
+import { finishesWithin } from "../lib/deadlines.ts";
 import { FairQueue } from "../lib/fair-share.ts";
 
 export interface DeliveryWriterDependencies {
@@ -69,7 +69,7 @@ export class DeliveryWriter {
 
   /** Writes what is queued. What a database out of reach does not take is sent again by the next owner. */
   async close(withinMs: number): Promise<void> {
-    if (this.#running) await doneInTime(this.#running, systemClock, withinMs);
+    if (this.#running) await finishesWithin(this.#running, systemClock, withinMs);
     this.#isClosed = true;
   }
 
@@ -91,9 +91,9 @@ export class DeliveryWriter {
         return;
       } catch (error) {
         const isUnable = isServerUnable(error);
-        const isPassing =
+        const isRetryable =
           isUnable || isOutcomeUnknown(error) || TRANSIENT_STATES.has(stateOf(error));
-        if (!isPassing || this.#isClosed) {
+        if (!isRetryable || this.#isClosed) {
           if (batch.length === 1 || this.#isClosed) {
             for (const waiting of batch) waiting.reject(error);
             return;

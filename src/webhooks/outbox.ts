@@ -12,11 +12,11 @@ import {
   type DeliveryBacklog,
   deliveryBacklog,
   insertOutboxEvents,
-  numberEvents,
   type OutboxEvent,
+  sequenceEvents,
 } from "../../db/queries/outbox.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/deadlines.ts";
+import { finishesWithin } from "../lib/deadlines.ts";
 import type { Telemetry } from "../platform/telemetry/interface.ts";
 
 interface EventWriterDependencies {
@@ -56,7 +56,7 @@ export class EventWriter {
 
   /** Writes what is queued, unless that takes too long. */
   async close(withinMs: number): Promise<void> {
-    if (this.#running) await doneInTime(this.#running, systemClock, withinMs);
+    if (this.#running) await finishesWithin(this.#running, systemClock, withinMs);
     this.#isClosed = true;
   }
 
@@ -162,7 +162,7 @@ const MIN_ROWS = 32;
  * one turn of it. Any instance may do it at any time; the database lets one at a time number for an
  * organization.
  */
-export class Numbering {
+export class EventSequencer {
   readonly #dependencies: NumberingDependencies;
   #running: Promise<void> | undefined;
   #isDue = false;
@@ -199,7 +199,7 @@ export class Numbering {
     this.#isDue = false;
     this.#cancel?.();
     this.#endPause?.();
-    if (this.#running) await doneInTime(this.#running, this.#dependencies.clock, withinMs);
+    if (this.#running) await finishesWithin(this.#running, this.#dependencies.clock, withinMs);
   }
 
   async #run(): Promise<void> {
@@ -243,7 +243,7 @@ export class Numbering {
     const { sql, instance } = this.#dependencies;
     const bounds = { maxOrganizations: MAX_ORGANIZATIONS, maxRows: this.#maxRows };
     try {
-      const turn = await numberEvents(sql, instance, after, bounds);
+      const turn = await sequenceEvents(sql, instance, after, bounds);
       this.#maxRows = Math.min(MAX_ROWS, this.#maxRows * 2);
       return turn;
     } catch (error) {

@@ -1,5 +1,4 @@
 import { Type } from "typebox";
-import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../lib/events/event-types.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,
@@ -9,6 +8,7 @@ import {
   type RequestContext,
   type RouteDefinition,
 } from "../http/route.ts";
+import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../lib/events/event-types.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type {
   AttemptRecord,

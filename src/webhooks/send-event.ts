@@ -1,10 +1,10 @@
 import { createHmac } from "node:crypto";
 import type { EventToSend } from "../../db/queries/deliveries.ts";
-import type { EgressSend } from "../platform/egress/client.ts";
-import { EgressRefused, NameNotResolved } from "../platform/egress/guard.ts";
 import type { Clock } from "../lib/clock.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
+import type { EgressSend } from "../platform/egress/client.ts";
+import { EgressRefused, NameNotResolved } from "../platform/egress/guard.ts";
 
 /** Spec 6.1, delivery rule 1. */
 const ATTEMPT_TIMEOUT_MS = 10_000;

@@ -20,12 +20,11 @@ import {
   TooManyWebhooksError,
   updateWebhook,
 } from "../../db/queries/webhooks.ts";
-import { type EgressGuard, EgressRefused } from "../platform/egress/guard.ts";
-import { EVENT_TYPES, type EventType, sampleData } from "../lib/events/event-types.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/deadlines.ts";
+import { finishesWithin } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { EVENT_TYPES, type EventType, sampleData } from "../lib/events/event-types.ts";
 import { newId } from "../lib/ids.ts";
 import type {
   AttemptRecord,
@@ -33,6 +32,7 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
+import { type EgressGuard, EgressRefused } from "../platform/egress/guard.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";
@@ -267,7 +267,7 @@ export class Webhooks {
   async #assertReachable(url: string): Promise<void> {
     const { guard, clock } = this.#dependencies;
     try {
-      await doneInTime(guard.check(url), clock, URL_CHECK_MS);
+      await finishesWithin(guard.check(url), clock, URL_CHECK_MS);
     } catch (error) {
       if (!(error instanceof EgressRefused)) return;
       throw new GatewayError("invalid_body", `url ${error.message}.`, {

@@ -70,16 +70,16 @@ describe("a key's headroom", () => {
           kind: "day",
           periodStart: "2026-03-14",
           budgetNano: 1_000n,
-          unspentNano: 700n,
-          freeNano: 500n,
+          remainingNano: 700n,
+          availableNano: 500n,
         },
         {
           accountId: "month:key_1:2026-03-01",
           kind: "month",
           periodStart: "2026-03-01",
           budgetNano: 5_000n,
-          unspentNano: 4_700n,
-          freeNano: 4_500n,
+          remainingNano: 4_700n,
+          availableNano: 4_500n,
         },
       ],
     });
@@ -88,7 +88,7 @@ describe("a key's headroom", () => {
   test("has no limit where there is no budget, and one of zero where the budget is zero", () => {
     expect(headroom(state({ dailyBudgetNano: null, monthlyBudgetNano: null })).limits).toEqual([]);
     const none = headroom(state({ dailyBudgetNano: 0n, monthlyBudgetNano: null })).limits;
-    expect(none).toMatchObject([{ kind: "day", freeNano: 0n }]);
+    expect(none).toMatchObject([{ kind: "day", availableNano: 0n }]);
   });
 
   test("says where the key was switched off, and where it is gone", () => {
@@ -128,7 +128,7 @@ describe("a key's headroom", () => {
           now = rollPeriods(now, nowMs);
           const { dayAccount, monthAccount, limits } = headroom(now);
           const held = BigInt(wanted);
-          const fits = held === 0n || limits.every(({ freeNano }) => held <= freeNano);
+          const fits = held === 0n || limits.every(({ availableNano }) => held <= availableNano);
           const after = hold(now, held);
           expect(after !== undefined).toBe(fits);
           if (after !== undefined) {
@@ -137,7 +137,7 @@ describe("a key's headroom", () => {
             running.push({ dayAccount, monthAccount, hold: held, charge: charged });
           }
           for (const limit of headroom(now).limits) {
-            expect(limit.freeNano).toBeGreaterThanOrEqual(0n);
+            expect(limit.availableNano).toBeGreaterThanOrEqual(0n);
           }
           for (let i = 0; i < ends && running.length > 0; i++) finish();
         }

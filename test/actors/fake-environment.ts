@@ -2,13 +2,13 @@ import { turnContextOf } from "../../actors/runtime/definition.ts";
 import type { ActorEnvironment } from "../../actors/runtime/registry.ts";
 import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import type { Abandonment } from "../../db/ledger/group-commit.ts";
+import type { CancellationToken } from "../../db/ledger/group-commit.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 /** A commit that the test decides about. */
 export interface PendingCommit {
   readonly names: readonly string[];
-  readonly lineage: Abandonment;
+  readonly commitChain: CancellationToken;
   succeed(): Promise<void>;
   fail(error: unknown): Promise<void>;
 }
@@ -46,7 +46,7 @@ export function fakeEnvironment(): FakeEnvironment {
       immediate = answer;
     },
     context: turnContextOf(clock, () => 0.5),
-    commit(effects, lineage) {
+    commit(effects, commitChain) {
       return new Promise<void>((resolve, reject) => {
         const end = (settle: () => void) => {
           commits.splice(commits.indexOf(commit), 1);
@@ -55,7 +55,7 @@ export function fakeEnvironment(): FakeEnvironment {
         };
         const commit: PendingCommit = {
           names: effects.map((effect) => (effect.kind === "statement" ? effect.name : effect.kind)),
-          lineage,
+          commitChain,
           succeed: () => end(resolve),
           fail: (error) => end(() => reject(error)),
         };

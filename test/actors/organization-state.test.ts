@@ -30,15 +30,15 @@ const change = (from: OrganizationState, byNano: bigint) =>
 
 describe("an organization's headroom", () => {
   test("is less by what is held for longer than a process lives", () => {
-    expect(headroom(state({ heldNano: 200n, longHeldNano: 300n })).freeNano).toBe(500n);
+    expect(headroom(state({ heldNano: 200n, longHeldNano: 300n })).availableNano).toBe(500n);
   });
 
   test("is its credit without its spend, and without what is held", () => {
     expect(headroom(state({ postedNano: 300n, heldNano: 200n }))).toEqual({
       plan: "free",
       creditLimitNano: 0n,
-      unspentNano: 700n,
-      freeNano: 500n,
+      remainingNano: 700n,
+      availableNano: 500n,
       unheldNano: 500n,
     });
     expect(headroom(state({ record: undefined })).plan).toBeUndefined();
@@ -47,8 +47,8 @@ describe("an organization's headroom", () => {
   test("counts the credit limit, and has no end without one", () => {
     const facts = { postedNano: 1_300n, heldNano: 200n };
     expect(headroom(state({ ...facts, creditLimitNano: 600n }))).toMatchObject({
-      unspentNano: 300n,
-      freeNano: 100n,
+      remainingNano: 300n,
+      availableNano: 100n,
       unheldNano: -500n,
     });
     const unlimited = state({ ...facts, creditLimitNano: null });
@@ -75,7 +75,7 @@ describe("an organization's headroom", () => {
         };
         for (const request of requests) {
           const holdNano = BigInt(request.hold);
-          const fits = holdNano === 0n || holdNano <= headroom(now).freeNano;
+          const fits = holdNano === 0n || holdNano <= headroom(now).availableNano;
           const after = hold(now, holdNano);
           expect(after !== undefined).toBe(fits);
           if (after !== undefined) {
@@ -83,13 +83,13 @@ describe("an organization's headroom", () => {
             const chargeNano = BigInt(Math.min(request.charge, request.hold));
             running.push({ holdNano, chargeNano });
           }
-          expect(headroom(now).freeNano).toBeGreaterThanOrEqual(0n);
-          expect(headroom(now).unspentNano).toBe(balance);
+          expect(headroom(now).availableNano).toBeGreaterThanOrEqual(0n);
+          expect(headroom(now).remainingNano).toBe(balance);
           if (running.length > 0 && coins.next().value) finish();
         }
         while (running.length > 0) finish();
         expect(now.heldNano).toBe(0n);
-        expect(headroom(now).freeNano).toBe(balance);
+        expect(headroom(now).availableNano).toBe(balance);
       }),
     );
   });

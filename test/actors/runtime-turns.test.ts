@@ -155,11 +155,11 @@ describe("a failed commit", () => {
     const seen = counter.ask("total", undefined);
     const behind = counter.ask("add", 10);
     const [first, second] = [...world.commits];
-    expect(second!.lineage).toBe(first!.lineage);
+    expect(second!.commitChain).toBe(first!.commitChain);
     failing.catch(() => {});
     await first!.fail(broken);
     // What hands in later effects of the same lineage learns from it that they must not be written.
-    expect(second!.lineage.isAbandoned).toBe(true);
+    expect(second!.commitChain.isCancelled).toBe(true);
     expect(await Promise.all([failing, seen, behind].map(stateOf))).toEqual([
       "failed",
       "pending",
@@ -168,7 +168,7 @@ describe("a failed commit", () => {
     await second!.fail(new Error("given up"));
     await world.reads[0]!.answer(5);
     expect(world.commits.map(({ names }) => names[0])).toEqual(["set 15"]);
-    expect(world.commits[0]!.lineage.isAbandoned).toBe(false);
+    expect(world.commits[0]!.commitChain.isCancelled).toBe(false);
     await world.commits[0]!.succeed();
     expect(await behind).toBe(15);
     expect(await seen).toBe(5);
@@ -179,7 +179,7 @@ describe("a failed commit", () => {
     const asked = Array.from({ length: 20 }, (_, i) => counter.ask("add", i));
     const outcomes = Promise.allSettled(asked);
     for (const commit of [...world.commits]) {
-      if (commit.names[0] === "set 1" || commit.lineage.isAbandoned) await commit.fail(broken);
+      if (commit.names[0] === "set 1" || commit.commitChain.isCancelled) await commit.fail(broken);
       else await commit.succeed();
     }
     await settled();
@@ -216,7 +216,7 @@ describe("a failed commit", () => {
     failing.catch(() => {});
     const [first, second] = [...world.commits];
     await first!.fail(broken);
-    expect(second!.lineage.isAbandoned).toBe(true);
+    expect(second!.commitChain.isCancelled).toBe(true);
     await second!.fail(new Error("given up"));
     await world.reads[0]!.answer(5);
     await world.commits[0]!.succeed();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import {
   begin,
-  callOff,
+  cancelAttempt,
   end,
   keepSending,
   MAX_ATTEMPTS,
@@ -62,7 +62,7 @@ const attempt = (status: number | null): AttemptRecord => ({
 
 const TRIGGERS = {
   begin: (state: WebhookState) => begin(state, NOW).state,
-  "call off": callOff,
+  "call off": cancelAttempt,
   "a 2xx": (state: WebhookState) => end(state, attempt(204), DELAYS_MS, NOW).state,
   "a 4xx": (state: WebhookState) => end(state, attempt(404), DELAYS_MS, NOW).state,
   "a 5xx": (state: WebhookState) => end(state, attempt(500), DELAYS_MS, NOW).state,

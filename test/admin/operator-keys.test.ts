@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { revokeOperatorKey } from "../../db/queries/operator-keys.ts";
-import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { addOperatorKey } from "../../src/accounts/organizations/organizations.ts";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 

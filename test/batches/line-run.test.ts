@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readContents } from "../../db/queries/batch-lines.ts";
 import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
+import type { RouteDefinition } from "../../src/http/route.ts";
 import { LineCalls } from "../../src/jobs/batches/line-call.ts";
 import { LineRun } from "../../src/jobs/batches/line-run.ts";
-import type { RouteDefinition } from "../../src/http/route.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";

@@ -222,7 +222,7 @@ async function vectorStore(target: SoakTarget): Promise<void> {
   await remove(target, `files/${fileId}`);
 }
 
-async function ownKey(target: SoakTarget): Promise<void> {
+async function byokKey(target: SoakTarget): Promise<void> {
   const { managementKey } = target;
   const body = { name: `Soak ${crypto.randomUUID()}`, rate_limit_rpm: 100, daily_budget_usd: 1 };
   const { id, key } = await ask<{ id: string; key: string }>(target, "keys", {
@@ -314,7 +314,7 @@ export const SOAK_CALLS: readonly SoakCall[] = [
   { name: "ranking and moderation", weight: 1, run: ranking },
   { name: "file", weight: 2, run: file },
   { name: "vector store", weight: 0.3, run: vectorStore },
-  { name: "key of its own", weight: 1, run: ownKey },
+  { name: "key of its own", weight: 1, run: byokKey },
   { name: "reads", weight: 1, run: reads },
   { name: "batch", weight: 0.1, run: batch },
   { name: "fine-tuning", weight: 0.05, run: fineTuning },

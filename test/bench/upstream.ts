@@ -75,15 +75,15 @@ type Socket = Bun.Socket<Client>;
 let openStreams = 0;
 
 function answer(socket: Socket, path: string, body: Buffer): void {
-  const asksForUsage = body.indexOf('"include_usage":true') < 0 ? 0 : 1;
+  const wantsUsage = body.indexOf('"include_usage":true') < 0 ? 0 : 1;
   if (path === OPEN_STREAMS_PATH) send(socket, jsonAnswer(JSON.stringify({ openStreams })));
   else if (path === MESSAGES_PATH) answerMessages(socket, body);
   else if (body.indexOf(MODELS.delayed) >= 0)
     setTimeout(send, DELAY_MS, socket, delayed.completion);
   else if (body.indexOf('"stream":true') < 0) send(socket, instant.completion);
-  else if (body.indexOf(MODELS.live) >= 0) writeLive(socket, live.streams[asksForUsage]);
-  else if (body.indexOf(MODELS.endless) >= 0) writeEndless(socket, endless.streams[asksForUsage]);
-  else send(socket, bursts[asksForUsage]);
+  else if (body.indexOf(MODELS.live) >= 0) writeLive(socket, live.streams[wantsUsage]);
+  else if (body.indexOf(MODELS.endless) >= 0) writeEndless(socket, endless.streams[wantsUsage]);
+  else send(socket, bursts[wantsUsage]);
 }
 
 function answerMessages(socket: Socket, body: Buffer): void {

@@ -25,7 +25,7 @@ function candidateWith(options: { isOwn: boolean; runsHere: boolean }): Candidat
     model: { id: "test/model" },
     terms: { prices },
     providerId: "house",
-    ...(isOwn && { ownKeyId: "pk_1" }),
+    ...(isOwn && { byokKeyId: "pk_1" }),
     ...(runsHere && { toolPrices: TOOL_PRICES }),
   } as unknown as Candidate;
 }
@@ -35,7 +35,7 @@ function chargeWith(holdNano: bigint, budgetNano?: bigint) {
   const extended: bigint[] = [];
   const call = {
     hold: { holdNano, budgetNano },
-    fees: { of: ({ ownKeyId }: Candidate) => (ownKeyId ? 0n : 400n), highest: 400n },
+    fees: { of: ({ byokKeyId }: Candidate) => (byokKeyId ? 0n : 400n), highest: 400n },
     route: "POST /v1/test",
     title: "Test",
     details: null,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { CallTokens } from "../../src/inference/call/call-tokens.ts";
+import { TokenReservation } from "../../src/inference/call/call-tokens.ts";
 import type { CostBound } from "../../src/inference/call/endpoint.ts";
-import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 
 const WINDOW_MS = 60_100;
 
@@ -11,10 +11,10 @@ function keyOf1000() {
   const clock = new VirtualClock();
   const rates = new MemoryRateWindows(clock);
   const key = { id: "key", rateLimitTpm: 1_000 };
-  const take = (bound: Partial<CostBound>, isLimitExplicit = true, givesWay = false) =>
-    CallTokens.take(
+  const take = (bound: Partial<CostBound>, isLimitExplicit = true, isLowPriority = false) =>
+    TokenReservation.take(
       { rates, clock },
-      { ...key, givesWay },
+      { ...key, isLowPriority },
       {
         ...{ fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 1 },
         ...bound,
@@ -99,12 +99,12 @@ describe("a call of several steps", () => {
     const { take, left, clock } = keyOf1000();
     const call = (await take({ fixedTokens: 100, units: 200 }))!;
     await clock.advance(10_000);
-    expect(await call.coverStep(150, 400)).toBe(true);
+    expect(await call.reserveStep(150, 400)).toBe(true);
     expect(left()).toBe(450);
     await clock.advance(WINDOW_MS - 10_000);
     // The first step has left the window, the second one has not.
     expect(left()).toBe(600);
-    expect(await call.coverStep(150 + 90, 910)).toBe(true);
+    expect(await call.reserveStep(150 + 90, 910)).toBe(true);
     expect(left()).toBe(0);
     call.end(150 + 90 + 10);
     expect(left()).toBe(900);
@@ -113,11 +113,11 @@ describe("a call of several steps", () => {
   test("is refused a step that does not fit, and keeps what the steps before have used", async () => {
     const { take, left } = keyOf1000();
     const call = (await take({ fixedTokens: 500 }))!;
-    expect(await call.coverStep(200, 801)).toBe(false);
-    expect(await call.coverStep(200, 600)).toBe(true);
-    expect(await call.coverStep(200, 300)).toBe(true);
+    expect(await call.reserveStep(200, 801)).toBe(false);
+    expect(await call.reserveStep(200, 600)).toBe(true);
+    expect(await call.reserveStep(200, 300)).toBe(true);
     expect(left()).toBe(500);
-    expect(await call.coverStep(200, 450)).toBe(true);
+    expect(await call.reserveStep(200, 450)).toBe(true);
     expect(left()).toBe(350);
     call.end(200 + 320);
     expect(left()).toBe(480);
@@ -126,9 +126,9 @@ describe("a call of several steps", () => {
   test("whose first step turns out to be longer takes the rest, and is refused with 429", async () => {
     const { take, left } = keyOf1000();
     const call = (await take({ fixedTokens: 300 }))!;
-    expect(await call.coverStep(0, 500)).toBe(true);
+    expect(await call.reserveStep(0, 500)).toBe(true);
     expect(left()).toBe(500);
-    await expect(call.coverStep(0, 1_001)).rejects.toMatchObject({ code: "rate_limit_exceeded" });
+    await expect(call.reserveStep(0, 1_001)).rejects.toMatchObject({ code: "rate_limit_exceeded" });
     call.end(0);
     expect(left()).toBe(1_000);
   });

@@ -128,7 +128,7 @@ test("a form without words for a failure has its connection cut, behind the char
       () => "an end",
       () => "a cut",
     );
-    if (end === "the process stops") stream.cutShort();
+    if (end === "the process stops") stream.abort();
     else provider.breakOff();
     expect(await next).toBe("a cut");
     expect(await bill()).toHaveLength(1);

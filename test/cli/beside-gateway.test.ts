@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { adjustCredit } from "../../src/main/cli/actions/organizations.ts";
 import { usdText } from "../../src/lib/money.ts";
+import { adjustCredit } from "../../src/main/cli/actions/organizations.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import type { CommandContext } from "../../src/main/cli/command.ts";
 import { COMMANDS, runCli } from "../../src/main/cli/run-cli.ts";
 import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
-import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
 const context: CommandContext = {
@@ -193,9 +193,9 @@ test("models built-in counts the models of every type of provider, and says why 
   for (const { type, total, models, left_out: leftOut } of data) {
     expect(Object.values(models).reduce((sum, count) => sum + count, 0)).toBe(total);
     for (const { reason } of leftOut) expect(reason).toMatch(/\S/);
-    const { genaiPricesId, bringsNone, isSelfHosted } = PROVIDER_TYPES[type]!;
+    const { genaiPricesId, noBuiltInModelsReason, isSelfHosted } = PROVIDER_TYPES[type]!;
     // A type that brings none says why.
-    const isExplained = leftOut.length > 0 || (bringsNone ?? isSelfHosted) !== undefined;
+    const isExplained = leftOut.length > 0 || (noBuiltInModelsReason ?? isSelfHosted) !== undefined;
     expect({ type, isExplained: total > 0 || isExplained }).toEqual({ type, isExplained: true });
     if (total === 0) expect(genaiPricesId === undefined || leftOut.length > 0).toBeTrue();
   }

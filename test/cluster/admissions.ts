@@ -1,5 +1,5 @@
-import type { Coordination } from "../../src/platform/cluster/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
+import type { Coordination } from "../../src/platform/cluster/interface.ts";
 
 /** An admission happened at some moment between asking and the answer. */
 export interface Admission {

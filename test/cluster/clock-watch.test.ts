@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
-import { ClockWatch } from "../../src/platform/cluster/clock-watch.ts";
 import { type Clock, systemClock, VirtualClock } from "../../src/lib/clock.ts";
+import { ClockWatch } from "../../src/platform/cluster/clock-watch.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestGateway } from "../support/gateway.ts";
 

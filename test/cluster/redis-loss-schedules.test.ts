@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Redis } from "ioredis";
-import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { busiestWindows, type Trouble } from "./admissions.ts";

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
+import { steadyClock } from "../../src/lib/clock.ts";
 import { createCoordination } from "../../src/platform/cluster/create-coordination.ts";
 import type { Coordination } from "../../src/platform/cluster/interface.ts";
-import { steadyClock } from "../../src/lib/clock.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";

@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
+import { type Clock, steadyClock } from "../../src/lib/clock.ts";
 import { RedisSlots } from "../../src/platform/cluster/redis/parallel-slots.ts";
 import { type SlotExchange, SlotScript } from "../../src/platform/cluster/redis/slot-script.ts";
-import { type Clock, steadyClock } from "../../src/lib/clock.ts";
 
 /** A script behind a network that can be cut, or lose answers. */
 class CuttableScript extends SlotScript {

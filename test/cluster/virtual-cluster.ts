@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
 import { RedisRateWindows } from "../../src/platform/cluster/redis/rate-windows.ts";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Admission } from "./admissions.ts";
 
 const WINDOW_MS = 60_000;

@@ -1,7 +1,7 @@
 import { guardLease, type Lease } from "../../actors/runtime/ownership.ts";
+import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
-import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
 /*

@@ -2,8 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readConfig } from "../../src/platform/config.ts";
 import { credentialDocument, credentialText } from "../../src/lib/credential-document.ts";
+import { readConfig } from "../../src/platform/config.ts";
 
 /** What Vertex AI and Azure are configured with. */
 

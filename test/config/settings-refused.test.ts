@@ -3,10 +3,10 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { ConfigError } from "../../src/platform/config/config-error.ts";
 import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
 import { readConfig } from "../../src/platform/config.ts";
-import { generateApiKey } from "../../src/lib/api-key-format.ts";
 
 const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));
 const MASTER_KEY = Buffer.from(new Uint8Array(32).fill(7)).toString("base64");

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
 import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
-import { generateApiKey } from "../../src/lib/api-key-format.ts";
 
 const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));
 const MASTER_KEY = Buffer.from(new Uint8Array(32).fill(7)).toString("base64");

@@ -8,10 +8,10 @@ import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
-import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import { ClusteredMoney } from "../../src/billing/ledger/clustered.ts";
 import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
 import type { IsHeldBySilent } from "../../src/billing/ledger/hold-queue.ts";
+import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import { type Books, giveCredit, openBooks } from "../ledger/books.ts";
 import type { OwnedMoney } from "./money/owned-money.ts";
 import { payerChanges } from "./money/payer-changes.ts";
@@ -40,7 +40,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const environment: ActorEnvironment = {
     clock,
     context: turnContextOf(clock, Math.random),
-    commit: (effects, lineage) => ledger.submit(effects, lineage),
+    commit: (effects, commitChain) => ledger.submit(effects, commitChain),
     read,
   };
   const keys = new ActorRegistry(apiKeyActor, environment);

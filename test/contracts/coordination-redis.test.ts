@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
+import { steadyClock } from "../../src/lib/clock.ts";
 import { createCoordination } from "../../src/platform/cluster/create-coordination.ts";
 import type { Coordination, Wakes } from "../../src/platform/cluster/interface.ts";
-import { steadyClock } from "../../src/lib/clock.ts";
 import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";

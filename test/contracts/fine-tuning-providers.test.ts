@@ -1,16 +1,16 @@
 import { expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
-import { createWorkThread } from "../../src/main/compose/endpoints.ts";
 import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
+import { createWorkThread } from "../../src/main/compose/endpoints.ts";
 import { BrokenAnswer } from "../../src/providers/fine-tuning.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
 import { OpenAiFineTuning } from "../../src/providers/openai/fine-tuning-provider.ts";
+import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import {
   SANDBOX_TRAINING_MS,
   SandboxFineTuning,
 } from "../../src/sandbox/tuning/fine-tuning-provider.ts";
 import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
-import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { describeFineTuningProvider, requestOf, textStream } from "./fine-tuning-providers.ts";

@@ -103,7 +103,7 @@ describe("an answer whose charge does not become durable in time", () => {
     const kept: StatementEffect = {
       ...{ kind: "statement", name: "keep", tables: [], events: [] },
       run: async () => {},
-      keepsAnswer: () => true,
+      storesAnswer: () => true,
     };
     const settling = codeOf(owned.money.settle(held, figures(10n), kept));
     await untilWaiting(owned.sql);
@@ -211,7 +211,7 @@ describe("an operator's orders", () => {
     await owned.sql`UPDATE instances SET alive = false`;
     await owned.orders.carryOut();
     expect(owned.backgroundErrors.length).toBeGreaterThan(0);
-    expect(await organization.ask("headroom", undefined)).toMatchObject({ freeNano: 1_000n });
+    expect(await organization.ask("headroom", undefined)).toMatchObject({ availableNano: 1_000n });
     expect(await transactionsOf(payer)).toEqual([]);
   });
 });

@@ -32,7 +32,7 @@ export function describeParallelSlots(open: () => Promise<ParallelSlots>): void 
     test("are left free by half to others by a call that spares them, whatever else is asked for in the same turn", async () => {
       const slots = await open();
       const four = limit(4);
-      const sparing = { ...four, sparesHalf: true };
+      const sparing = { ...four, reservesHalf: true };
       const asked = [sparing, four, sparing, sparing, four, sparing];
       const taken = await Promise.all(asked.map((one) => slots.take([one])));
       expect(taken).toEqual([true, true, false, false, true, false]);
@@ -43,7 +43,7 @@ export function describeParallelSlots(open: () => Promise<ParallelSlots>): void 
       slots.release([sparing]);
       expect(await slots.take([sparing])).toBeTrue();
       const single = limit(1);
-      expect(await slots.take([{ ...single, sparesHalf: true }])).toBeTrue();
+      expect(await slots.take([{ ...single, reservesHalf: true }])).toBeTrue();
     });
 
     test("that are given back are reported", async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
+import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 import { countWithin, describeRateWindows } from "./rate-windows.ts";
 
 const WINDOW_MS = 60_000;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { Redis } from "ioredis";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { RateScripts } from "../../src/platform/cluster/redis/rate-scripts.ts";
 import { RedisRateWindows } from "../../src/platform/cluster/redis/rate-windows.ts";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { describeRateWindows } from "./rate-windows.ts";
 

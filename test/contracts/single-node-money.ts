@@ -10,9 +10,9 @@ import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import type { Query } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
 import { SingleNodeMoney } from "../../src/billing/ledger/single-node.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { giveCredit, openBooks } from "../ledger/books.ts";
 import type { OwnedMoney } from "./money/owned-money.ts";
 import { payerChanges } from "./money/payer-changes.ts";
@@ -38,7 +38,7 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
   const environment: ActorEnvironment = {
     clock,
     context: turnContextOf(clock, Math.random),
-    commit: (effects, lineage) => ledger.submit(effects, lineage),
+    commit: (effects, commitChain) => ledger.submit(effects, commitChain),
     read,
   };
   const keys = new ActorRegistry(apiKeyActor, environment, options.passivation);

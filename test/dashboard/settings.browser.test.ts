@@ -221,7 +221,7 @@ browserTest("a provider key is in its field alone, and nowhere once it is saved"
   expect(await secret.getAttribute("type")).toBe("password");
   await secret.fill("sk-own-0123456789-refused");
   await pressInDialog("Add");
-  await dialog().getByText("The provider refuses the key.").waitFor();
+  await dialog().getByText("The provider rejected the key.").waitFor();
   expect(await secret.inputValue()).toBe("");
   await secret.fill(SECRET);
   await dialog().getByLabel("Name").fill(HOSTILE);

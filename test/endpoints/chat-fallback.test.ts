@@ -38,7 +38,7 @@ const contentOf = async (response: Response) =>
   ((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]!.message
     .content;
 
-const PASSING_FAILURES: Behaviour[] = [
+const RETRYABLE_CODES: Behaviour[] = [
   { do: "refuse" },
   { do: "error", status: 500 },
   { do: "error", status: 401 },
@@ -50,7 +50,7 @@ const PASSING_FAILURES: Behaviour[] = [
 ];
 
 describe("another endpoint of the same model answers at once", () => {
-  test.each(PASSING_FAILURES)("where the first does %j", async (failure) => {
+  test.each(RETRYABLE_CODES)("where the first does %j", async (failure) => {
     const slug = pairThat(failure, { do: "complete", content: "from b" });
     const response = await gateway.chat(slug, { route_explain: true });
     expect(response.status).toBe(200);

@@ -1,5 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { shareByProvider, withinLimit } from "../../src/inference/endpoints/chat-completions/middle-out.ts";
+import {
+  shareByProvider,
+  withinLimit,
+} from "../../src/inference/endpoints/chat-completions/middle-out.ts";
 import type { ChatMessage } from "../../src/inference/endpoints/chat-completions/request.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";

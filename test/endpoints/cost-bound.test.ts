@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import { highestBound } from "../../src/inference/call/admission.ts";
 import {
   costBound,
@@ -8,7 +9,6 @@ import {
   promptTokenBound,
 } from "../../src/inference/endpoints/chat-completions/cost-bound.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
-import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 
 const CONTEXT_LENGTH = 128_000;
 const model = { contextLength: CONTEXT_LENGTH } as CatalogueModel;

@@ -1,12 +1,15 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import { imagesBound, imagesUsage } from "../../src/inference/endpoints/images/cost-bound.ts";
 import { factsOf } from "../../src/inference/endpoints/images/made-images.ts";
-import { type AcceptedImages, acceptGeneration } from "../../src/inference/endpoints/images/request.ts";
+import {
+  type AcceptedImages,
+  acceptGeneration,
+} from "../../src/inference/endpoints/images/request.ts";
 import type { ModelPrices, ModelTerms } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { NO_TOKENS, type Usage } from "../../src/lib/usage.ts";
-import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import type { ImageFacts } from "../../src/providers/media.ts";
 import { mediaFile } from "../support/image-upstream.ts";
 

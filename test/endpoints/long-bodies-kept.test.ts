@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { KnownDefinitions } from "../../src/inference/definitions/known-definitions.ts";
+import { DefinitionCache } from "../../src/inference/definitions/known-definitions.ts";
 import { readLongChat } from "../../src/inference/endpoints/chat-completions/long-chat.ts";
 import { providerBody } from "../../src/inference/endpoints/chat-completions/provider-body.ts";
 import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/inference/endpoints/long-bodies.ts";
@@ -38,7 +38,7 @@ const bodyOf = (content: string) =>
   JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
 const candidate = { upstreamModel: "upstream", model: { id: "m" } } as never;
 
-const NO_DEFINITIONS = new KnownDefinitions(
+const NO_DEFINITIONS = new DefinitionCache(
   async () => ({ definitions: [], defaults: new Map() }) as never,
 );
 type Read = Awaited<ReturnType<typeof readLongChat>>;

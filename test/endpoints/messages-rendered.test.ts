@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { MessageRenderer } from "../../src/inference/endpoints/messages/message-renderer.ts";
-import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import {
   type ChatEvent,
@@ -19,7 +19,7 @@ const USAGE = { ...estimatedUsage(30, 9), cachedPromptTokens: 10, estimated: fal
 
 /** What a client gets of these events, each a batch of its own. */
 function rendered(events: readonly ChatEvent[]): Fields[] {
-  const output = new GrowingBytes();
+  const output = new ByteBuffer();
   const renderer = new MessageRenderer(
     { ...options, estimatedInput: estimatedUsage(5, 0) },
     output,
@@ -145,7 +145,7 @@ describe("typed events as those of the Messages API", () => {
   });
 
   test("send each piece of a call at once while it is the only one", () => {
-    const output = new GrowingBytes();
+    const output = new ByteBuffer();
     const renderer = new MessageRenderer({ ...options, estimatedInput: USAGE }, output);
     renderer.push([call(0, { id: "a", name: "look" }), call(0, { arguments: '{"a' })]);
     expect(Buffer.from(output.take()).toString()).toContain('"partial_json":"{\\"a"');

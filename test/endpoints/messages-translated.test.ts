@@ -1,6 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { chatRequestOf } from "../../src/inference/endpoints/messages/chat-request.ts";
-import { passedFields, unpricedFields } from "../../src/inference/endpoints/messages/passed-request.ts";
+import {
+  passedFields,
+  unpricedFields,
+} from "../../src/inference/endpoints/messages/passed-request.ts";
 import type { MessagesBody } from "../../src/inference/endpoints/messages/request.ts";
 import { assertMessages } from "../../src/inference/endpoints/messages/request-checks.ts";
 import { factsOf } from "../../src/inference/endpoints/messages/request-facts.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { JsonLinesCheck } from "../../src/jobs/files/json-lines-check.ts";
 import { PieceMemory } from "../../src/http/multipart.ts";
+import { JsonLinesCheck } from "../../src/jobs/files/json-lines-check.ts";
 
 describe("the memory of a piece", () => {
   test("is free when all its bytes were used, in whatever parts and order, and not before", () => {

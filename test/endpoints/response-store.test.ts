@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createOrganization } from "../../db/queries/organizations.ts";
 import { removeOldResponses } from "../../db/queries/responses.ts";
-import { ResponseStore, type StoredItems } from "../../src/inference/endpoints/responses/response-store.ts";
-import type { Keyring } from "../../src/lib/keyring.ts";
 import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
+import {
+  ResponseStore,
+  type StoredItems,
+} from "../../src/inference/endpoints/responses/response-store.ts";
+import type { Keyring } from "../../src/lib/keyring.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";
 import { testKeyring } from "../support/master-key.ts";

@@ -4,7 +4,7 @@ import { echoOf } from "../../src/inference/endpoints/responses/response-json.ts
 import { ResponseRenderer } from "../../src/inference/endpoints/responses/response-renderer.ts";
 import { outputOf } from "../../src/inference/endpoints/responses/whole-response.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import type { ChatEvent, ReasoningDetail } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
@@ -21,7 +21,7 @@ interface Asked {
   readonly customTools?: readonly string[];
 }
 
-function rendererOf({ showsSummary = false, customTools = [] }: Asked, output: GrowingBytes) {
+function rendererOf({ showsSummary = false, customTools = [] }: Asked, output: ByteBuffer) {
   const options = {
     name: NAME,
     showsSummary,
@@ -34,7 +34,7 @@ function rendererOf({ showsSummary = false, customTools = [] }: Asked, output: G
 
 /** What a client gets of these events, each a batch of its own. */
 function rendered(events: readonly ChatEvent[], asked: Asked = {}): Fields[] {
-  const output = new GrowingBytes();
+  const output = new ByteBuffer();
   const renderer = rendererOf(asked, output);
   for (const event of events) renderer.push([event]);
   output.add(renderer.closing(renderer.whole(renderer.usage ?? USAGE, 0.5, 2)));
@@ -268,7 +268,7 @@ describe("typed events as those of the Responses API", () => {
   });
 
   test("of a custom tool the call's text", () => {
-    const output = new GrowingBytes();
+    const output = new ByteBuffer();
     const renderer = rendererOf({ customTools: ["patch"] }, output);
     renderer.push([
       call(0, { id: "c", name: "patch", arguments: '{"inp' }),
@@ -288,7 +288,7 @@ describe("typed events as those of the Responses API", () => {
   });
 
   test("a failure on the way is the response's, and the error of all streams", () => {
-    const output = new GrowingBytes();
+    const output = new ByteBuffer();
     const renderer = rendererOf({}, output);
     renderer.push([text("a")]);
     const error = new GatewayError("provider_error", "It broke.");

@@ -1,5 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { type ChatRequest, ITEM_FORM } from "../../src/inference/endpoints/chat-completions/request.ts";
+import {
+  type ChatRequest,
+  ITEM_FORM,
+} from "../../src/inference/endpoints/chat-completions/request.ts";
 import { chatRequestOf } from "../../src/inference/endpoints/responses/chat-request.ts";
 import { encryptedContent } from "../../src/inference/endpoints/responses/reasoning-content.ts";
 import type { Item, ResponsesBody } from "../../src/inference/endpoints/responses/request.ts";

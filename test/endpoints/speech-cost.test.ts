@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import { speechBound, speechSize, speechUsage } from "../../src/inference/endpoints/speech/cost.ts";
 import { SoundLength } from "../../src/inference/endpoints/speech/sound-length.ts";
 import type { ModelPrices, ModelTerms } from "../../src/lib/catalogue-model.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
-import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import type { SpeechFormat } from "../../src/providers/media.ts";
 import { waveHeading } from "../support/speech-upstream.ts";
 

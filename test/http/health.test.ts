@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { version } from "../../package.json";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { healthRoutes, type Readiness } from "../../src/http/system/monitoring.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { callPublic } from "./public-context.ts";
 
 function ready(readiness: Readiness) {

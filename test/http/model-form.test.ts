@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Type } from "typebox";
 import { createFormReader, type ModelForm } from "../../src/http/model-form.ts";
-import { PassingFiles } from "../../src/http/passing-files.ts";
+import { SpooledUploads } from "../../src/http/passing-files.ts";
 import { optional } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
@@ -47,7 +47,7 @@ const FORM: ModelForm = {
 
 const folder = mkdtempSync(join(tmpdir(), "passing-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-const files = new PassingFiles(folder);
+const files = new SpooledUploads(folder);
 const readForm = createFormReader(FORM);
 const pace = { clock: systemClock, minBytesPerSecond: 1 };
 
@@ -320,7 +320,7 @@ describe("files of a form", () => {
   });
 
   test("on a disk that takes none are a 503", async () => {
-    const unwritable = new PassingFiles("/dev/null/passing");
+    const unwritable = new SpooledUploads("/dev/null/passing");
     const connection = { owner: "o", keepOpenForBody() {}, async admitLongBody() {} };
     const request = new Request("http://localhost/", { method: "POST", body: withImage() });
     const reading = readForm(request, connection, { files: unwritable, ...pace });

@@ -23,7 +23,7 @@ export async function callPublic(
     admitAgain: () => Promise.reject(new Error("nobody called")),
     body: undefined,
     bodyText: "",
-    takenRate: undefined,
+    admittedRateHeaders: undefined,
     log: {},
     respond: (body, headers, status = 200) => new Response(body, { status, headers }),
     keepOpen: () => () => {},

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
-import { chatCompletionBody } from "../../src/inference/endpoints/chat-completions/schema.ts";
-import { createCheck, findValidationError } from "../../src/http/validate.ts";
 import { createKeyBody } from "../../src/accounts/keys/routes.ts";
+import { createCheck, findValidationError } from "../../src/http/validate.ts";
+import { chatCompletionBody } from "../../src/inference/endpoints/chat-completions/schema.ts";
 
 const messages = [{ role: "user", content: "hi" }];
 

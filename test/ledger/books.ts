@@ -12,10 +12,10 @@ import { insertKey } from "../../db/queries/api-keys.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
 import { newKey } from "../../src/accounts/keys/api-keys.ts";
+import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 export interface Payer {

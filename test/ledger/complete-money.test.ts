@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import { wholeAnswer } from "../../src/inference/call/whole-answer.ts";
 import {
   AcceptedChat,
@@ -10,7 +11,6 @@ import {
 } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
-import type { Hold } from "../../src/billing/ledger/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
@@ -92,9 +92,9 @@ async function ask(
     claim: options.failsToStore ? { keyId: payer.keyId } : undefined,
   } as unknown as AdmittedChat;
   const deadlines = new DeadlineQueue(owned.clock, TOTAL_TIMEOUT_MS);
-  let isCutShort = false;
+  let isAborting = false;
   const cutShort = () => {
-    isCutShort = true;
+    isAborting = true;
     deadlines.expireAll();
   };
   const completing = wholeAnswer(
@@ -115,7 +115,7 @@ async function ask(
         },
       } as never,
       deadlines,
-      isCutShort: () => isCutShort,
+      isAborting: () => isAborting,
     },
     new ChatEndpoint(owned.clock, noTools),
     admitted,

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { GroupCommit, MAX_QUEUED_UNITS } from "../../db/ledger/group-commit.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { SubmittedUnit } from "../../db/ledger/units.ts";
-import { GatewayError } from "../../src/lib/errors.ts";
 import { refundEffect } from "../../src/billing/ledger/undelivered.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
 import { type Books, openBooks, postedOf, settlement } from "./books.ts";
 import { recordingLedger, traceEffect, tracesOf } from "./recording-ledger.ts";
 import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
@@ -36,7 +36,7 @@ describe("bounds", () => {
     const release = await lockAccount(books.sql, orgAccountId(payer.organizationId));
     const first = ledger.submit([settle(settlement(payer))]);
     await untilWaiting(books.sql);
-    const given = { isAbandoned: false };
+    const given = { isCancelled: false };
     const one = [settle(settlement(payer))];
     const waiting = Array.from({ length: MAX_QUEUED_UNITS }, () => ledger.submit(one, given));
     const refused = await ledger.submit(one).catch((error) => error as GatewayError);
@@ -44,7 +44,7 @@ describe("bounds", () => {
     expect(refused).toMatchObject({ code: "overloaded", retryAfterSeconds: 1 });
     const owed = settlement(payer, { hasAttempt: true });
     const charged = ledger.submit([settle(owed)]);
-    given.isAbandoned = true;
+    given.isCancelled = true;
     const outcomes = statuses(waiting);
     await release();
     await Promise.all([first, charged]);
@@ -61,12 +61,12 @@ describe("bounds", () => {
     const { ledger } = recording;
     let refund: Promise<void> | undefined;
     const release = await lockAccount(books.sql, orgAccountId(payer.organizationId));
-    const patience = { isAbandoned: false };
+    const patience = { isCancelled: false };
     const charged = ledger.submit([settle(settlement(payer))], patience);
     await untilWaiting(books.sql);
     // Its caller got an error while the commit was under way.
-    patience.isAbandoned = true;
-    const given = { isAbandoned: true };
+    patience.isCancelled = true;
+    const given = { isCancelled: true };
     const one = [settle(settlement(payer))];
     const waiting = Array.from({ length: MAX_QUEUED_UNITS }, () => ledger.submit(one, given));
     const outcomes = statuses(waiting);
@@ -86,12 +86,12 @@ describe("bounds", () => {
     });
     const { ledger } = recording;
     let refund: Promise<void> | undefined;
-    const abandonment = { isAbandoned: false };
+    const abandonment = { isCancelled: false };
     const given = ledger.submit([settle(settlement(payer))], abandonment);
     await untilWaiting(books.sql);
     const queued = settlement(payer);
     const last = ledger.submit([settle(queued)]);
-    abandonment.isAbandoned = true;
+    abandonment.isCancelled = true;
     const closed = ledger.close();
     await release();
     await closed;
@@ -108,12 +108,12 @@ describe("bounds", () => {
     const payer = await books.addOrganization(1_000_000n);
     const owed = settlement(payer, { hasAttempt: true });
     const unit = new SubmittedUnit([settle(owed)], undefined);
-    ledger.postLater(unit);
+    ledger.postAfterDelay(unit);
     await ledger.close();
     await unit.written;
     expect(await postedOf(books.sql, [owed.requestId])).toHaveLength(1);
     const late = new SubmittedUnit([settle(settlement(payer))], undefined);
-    ledger.postLater(late);
+    ledger.postAfterDelay(late);
     expect(late.written).rejects.toMatchObject({ code: "overloaded" });
   });
 

@@ -189,14 +189,14 @@ describe("what its submitter gave up", () => {
       Settlement,
       Settlement,
     ];
-    const abandonments = [{ isAbandoned: false }, { isAbandoned: false }];
+    const abandonments = [{ isCancelled: false }, { isCancelled: false }];
     const first = ledger.submit([settle(running)], abandonments[0]);
     await untilWaiting(books.sql);
     const second = ledger.submit([settle(waiting)], abandonments[1]);
-    const statement = { isAbandoned: false };
+    const statement = { isCancelled: false };
     const third = ledger.submit([traceEffect("given up")], statement);
     const fourth = ledger.submit([settle(kept)]);
-    for (const abandonment of [...abandonments, statement]) abandonment.isAbandoned = true;
+    for (const abandonment of [...abandonments, statement]) abandonment.isCancelled = true;
     const outcomes = statuses([first, second, third, fourth]);
     await release();
     expect(await outcomes).toEqual(["fulfilled", "rejected", "rejected", "fulfilled"]);
@@ -228,7 +228,7 @@ describe("actors on the ledger", () => {
     const registry = new ActorRegistry(actor, {
       clock: systemClock,
       context: turnContextOf(systemClock, () => 0),
-      commit: (effects, lineage) => ledger.submit(effects, lineage),
+      commit: (effects, commitChain) => ledger.submit(effects, commitChain),
       read: () => Promise.reject(new Error("reads nothing")),
     });
     const names = ["a", "bad", "b", "bad", "c", "d"];

@@ -29,7 +29,7 @@ describe.each([
       keyring: await testKeyring(owned.sql),
       clock: systemClock,
       maxWaitMs: 0,
-      isCutShort: () => false,
+      isAborting: () => false,
     });
   });
   afterAll(async () => {

@@ -22,7 +22,7 @@ beforeAll(async () => {
     keyring: await testKeyring(books.sql),
     clock: systemClock,
     maxWaitMs: 0,
-    isCutShort: () => false,
+    isAborting: () => false,
   });
 });
 afterAll(async () => {
@@ -100,7 +100,7 @@ test("a call that comes while its key is being freed waits for it, whatever its 
     keyring: await testKeyring(books.sql),
     clock,
     maxWaitMs: 0,
-    isCutShort: () => false,
+    isAborting: () => false,
   });
   const failed = claimOf("being freed");
   expect(await slow.claim(failed, NEVER)).toBeUndefined();

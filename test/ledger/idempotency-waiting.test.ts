@@ -15,7 +15,7 @@ let books: Books;
 let sql: Database;
 let idempotency: Idempotency;
 let statements = 0;
-let isCutShort = false;
+let isAborting = false;
 const clock = new VirtualClock();
 beforeAll(async () => {
   books = await openBooks();
@@ -34,7 +34,7 @@ beforeAll(async () => {
     keyring: await testKeyring(books.sql),
     clock,
     maxWaitMs: Number.MAX_SAFE_INTEGER,
-    isCutShort: () => isCutShort,
+    isAborting: () => isAborting,
   });
 });
 afterAll(async () => {
@@ -107,13 +107,13 @@ test("who waits is told that the gateway stops, though the other call runs on", 
     (error: { code?: string }) => error.code,
   );
   await until("it waits", () => statements >= 2);
-  isCutShort = true;
+  isAborting = true;
   await until("it looks again", () => {
     clock.advance(50);
     return statements >= 3;
   });
   expect(await refused).toBe("overloaded");
-  isCutShort = false;
+  isAborting = false;
   await idempotency.free(first);
 });
 

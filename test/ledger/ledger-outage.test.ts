@@ -69,12 +69,12 @@ describe.each(TROUBLES)("where the connection breaks, %s", (trouble) => {
     const { ledger, postedAbandoned } = openLedger();
     const payer = await books.addOrganization(1_000_000n);
     const given = settlement(payer);
-    const abandonment = { isAbandoned: false };
+    const abandonment = { isCancelled: false };
     proxy.arm(trouble, given.requestId);
     const submitted = ledger.submit([settle(given)], abandonment);
     const cuts = proxy.cuts;
     await until("the connection is cut", () => proxy.cuts > cuts);
-    abandonment.isAbandoned = true;
+    abandonment.isCancelled = true;
     await submitted;
     expect(await postedOf(books.sql, [given.requestId])).toHaveLength(1);
     expect(postedAbandoned).toEqual([given]);

@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
-import { ClusterMembership, MAX_WAITING_REQUESTS, OwnLease } from "../../src/platform/cluster/membership.ts";
+import {
+  ClusterMembership,
+  MAX_WAITING_REQUESTS,
+  OwnLease,
+} from "../../src/platform/cluster/membership.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
 import { type Books, openBooks } from "./books.ts";

@@ -1,6 +1,7 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Hold } from "../../src/billing/ledger/interface.ts";
 import type { StreamForm } from "../../src/inference/call/endpoint.ts";
 import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
 import { StreamRun } from "../../src/inference/call/stream/streamed-answer.ts";
@@ -13,7 +14,6 @@ import {
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
-import type { Hold } from "../../src/billing/ledger/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";

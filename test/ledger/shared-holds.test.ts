@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";
 import { checkpointOf, holdsOf, type Payer, settlement } from "./books.ts";

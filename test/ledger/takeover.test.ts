@@ -7,8 +7,8 @@ import {
   subjectMonthAccountId,
 } from "../../db/ledger/rows.ts";
 import { FENCED, type InstanceIdentity, newAccountRow } from "../../db/ledger/settle-batch.ts";
-import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { join, takeOver } from "../../src/platform/cluster/clean-up.ts";
 import {
   attemptsOf,
   type Books,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { HoldQueue } from "../../src/billing/ledger/hold-queue.ts";
 import { PendingHold } from "../../src/billing/ledger/pending-hold.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
 
-interface Item extends Aged<Item> {
+interface Item extends ListNode<Item> {
   readonly name: number;
 }
 
-function namesOf(order: AgeOrder<Item>): number[] {
+function namesOf(order: IntrusiveList<Item>): number[] {
   const names: number[] = [];
   for (let item = order.oldest; item !== undefined; item = item.newer) names.push(item.name);
   return names;
@@ -16,7 +16,7 @@ test("items stand in the order of their last use, whatever is put in, used and t
   const step = fc.tuple(fc.constantFrom("use", "use", "remove"), fc.integer({ min: 0, max: 5 }));
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      const order = new AgeOrder<Item>();
+      const order = new IntrusiveList<Item>();
       const items = new Map<number, Item>();
       let expected: number[] = [];
       for (const [what, name] of steps) {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ChurningMap } from "../../src/lib/churning-map.ts";
+import { GcFriendlyMap } from "../../src/lib/churning-map.ts";
 
 test("holds what a Map holds, whatever is put in, replaced and taken out", () => {
   const step = fc.tuple(
@@ -9,7 +9,7 @@ test("holds what a Map holds, whatever is put in, replaced and taken out", () =>
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      const map = new ChurningMap<{ at: number }>();
+      const map = new GcFriendlyMap<{ at: number }>();
       const expected = new Map<string, { at: number }>();
       for (const [at, [what, key]] of steps.entries()) {
         if (what === "set") {

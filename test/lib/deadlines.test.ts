@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { DeadlineQueue, doneBeforeDeadline, doneInTime } from "../../src/lib/deadlines.ts";
+import { DeadlineQueue, finishesBeforeDeadline, finishesWithin } from "../../src/lib/deadlines.ts";
 
 const DELAY_MS = 1_000;
 
@@ -158,7 +158,7 @@ class CountingClock extends VirtualClock {
 test("work that is done in its time leaves no timer behind", async () => {
   const clock = new CountingClock();
   const { promise, resolve } = Promise.withResolvers<void>();
-  const inTime = doneInTime(promise, clock, 100);
+  const inTime = finishesWithin(promise, clock, 100);
   clock.advance(99);
   resolve();
   expect(await inTime).toBeTrue();
@@ -168,7 +168,7 @@ test("work that is done in its time leaves no timer behind", async () => {
 test("work is not waited for longer than its time, and may fail behind it", async () => {
   const clock = new CountingClock();
   const { promise, reject } = Promise.withResolvers<void>();
-  const inTime = doneInTime(promise, clock, 100);
+  const inTime = finishesWithin(promise, clock, 100);
   clock.advance(100);
   expect(await inTime).toBeFalse();
   reject(new Error("late"));
@@ -177,7 +177,9 @@ test("work is not waited for longer than its time, and may fail behind it", asyn
 
 test("work that fails in its time is told of", async () => {
   const clock = new CountingClock();
-  await expect(doneInTime(Promise.reject(new Error("early")), clock, 100)).rejects.toThrow("early");
+  await expect(finishesWithin(Promise.reject(new Error("early")), clock, 100)).rejects.toThrow(
+    "early",
+  );
   expect(clock.timers).toBe(0);
 });
 
@@ -186,9 +188,9 @@ test("the same holds within the delay of a queue, which keeps nothing of it", as
   const queue = new DeadlineQueue(clock, 100);
   const quick = Promise.withResolvers<void>();
   const slow = Promise.withResolvers<void>();
-  const inTime = doneBeforeDeadline(quick.promise, queue);
-  const late = doneBeforeDeadline(slow.promise, queue);
-  const failing = doneBeforeDeadline(Promise.reject(new Error("early")), queue);
+  const inTime = finishesBeforeDeadline(quick.promise, queue);
+  const late = finishesBeforeDeadline(slow.promise, queue);
+  const failing = finishesBeforeDeadline(Promise.reject(new Error("early")), queue);
   await expect(failing).rejects.toThrow("early");
   clock.advance(99);
   quick.resolve();

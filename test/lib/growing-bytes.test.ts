@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
 
 const bytes = fc.uint8Array({ maxLength: 3_000 });
 const step = fc.oneof(
@@ -12,7 +12,7 @@ const step = fc.oneof(
 test("what is put together is what was added, however it was, and what was taken stays as it was", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
-      const growing = new GrowingBytes();
+      const growing = new ByteBuffer();
       let pending: Uint8Array[] = [];
       const taken: { bytes: Uint8Array; expected: Buffer }[] = [];
       for (const one of steps) {

@@ -1,7 +1,7 @@
 import { edenGC, fullGC } from "bun:jsc";
 import { expect, test } from "bun:test";
-import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
-import { ChurningMap } from "../../src/lib/churning-map.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
+import { GcFriendlyMap } from "../../src/lib/churning-map.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../../src/lib/deadlines.ts";
 
@@ -10,7 +10,7 @@ const ROUNDS = 40;
 const A_ROUND = 25;
 
 /** What is put in and taken out again. */
-class Passing implements Aged<Passing> {
+class Passing implements ListNode<Passing> {
   older: Passing | undefined;
   newer: Passing | undefined;
   readonly name: string;
@@ -67,7 +67,7 @@ async function survivors<Item extends object>(
 const MOST = 3 * AT_A_TIME;
 
 test("what left an order of age is garbage of the young", async () => {
-  const order = new AgeOrder<Passing>();
+  const order = new IntrusiveList<Passing>();
   const left = await survivors(
     (number) => new Passing(`item ${number}`),
     (item) => order.add(item),
@@ -78,7 +78,7 @@ test("what left an order of age is garbage of the young", async () => {
 });
 
 test("so is what left a map of what comes and goes", async () => {
-  const map = new ChurningMap<Passing>();
+  const map = new GcFriendlyMap<Passing>();
   const left = await survivors(
     (number) => new Passing(`item ${number}`),
     (item) => map.set(item.name, item),

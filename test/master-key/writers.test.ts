@@ -137,14 +137,14 @@ test("a stored result too, once, and its writer knows from then on", async () =>
     isClaimNeeded: false,
   });
   await sql.begin((transaction) => effect.run(transaction));
-  expect(effect.keepsAnswer!()).toBe(true);
+  expect(effect.storesAnswer!()).toBe(true);
   expect(sealedUnder).toEqual([oldId, keyring.sealingId]);
   expect(keyring.sealingKey).toEqual(NEW);
   expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
   // Whoever was freed meanwhile keeps nothing.
   await sql`UPDATE idempotency_records SET request_id = 'another'`;
   await sql.begin((transaction) => effect.run(transaction));
-  expect(effect.keepsAnswer!()).toBe(false);
+  expect(effect.storesAnswer!()).toBe(false);
 });
 
 test("an instance that joins during a rotation without the new key is turned away, and leaves", async () => {

@@ -2,11 +2,15 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { claimFileFolder, readFileFolderId } from "../../db/queries/files.ts";
 import { deleteExpiredMediaLinks } from "../../db/queries/media-links.ts";
+import { MediaLinks } from "../../src/inference/media-links/media-links.ts";
 import { FileCleaning } from "../../src/jobs/files/file-cleaning.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { MediaLinks } from "../../src/inference/media-links/media-links.ts";
 import { DiskStorage } from "../../src/platform/storage/disk.ts";
-import { type FileStorage, StorageError, type StorageWriter } from "../../src/platform/storage/interface.ts";
+import {
+  type FileStorage,
+  StorageError,
+  type StorageWriter,
+} from "../../src/platform/storage/interface.ts";
 import { S3Storage } from "../../src/platform/storage/s3.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { searchCatalogue } from "../../db/queries/catalogue-search.ts";
-import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { publishSearch } from "../../src/inference/models/model-catalogue.ts";
+import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import { sandboxModels } from "../../src/providers/catalogue/sandbox-models.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";

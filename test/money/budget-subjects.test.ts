@@ -4,8 +4,8 @@ import {
   insertSubjectBudget,
   TooManySubjectBudgetsError,
 } from "../../db/queries/subject-budgets.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { BudgetSubjects } from "../../src/billing/ledger/budget-subjects.ts";
+import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 
 let books: Books;

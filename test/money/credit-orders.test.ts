@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 
 /** Orders of a database whose first looks fail. */
 function ordersBehind(failingLooks: number) {

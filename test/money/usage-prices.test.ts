@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
-import { NO_TOKENS, quantitiesOf, usageOfCalls } from "../../src/lib/usage.ts";
 import {
   dearestImageFemto,
   imagePriceFemto,
   mostImageTokens,
 } from "../../src/billing/ledger/image-prices.ts";
 import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/billing/ledger/usage.ts";
+import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
+import { NO_TOKENS, quantitiesOf, usageOfCalls } from "../../src/lib/usage.ts";
 
 const TEXT = {
   inputTokenFemto: 100n,

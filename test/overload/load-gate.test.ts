@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import Type from "typebox";
-import { receiveUpload } from "../../src/jobs/files/routes.ts";
-import { eventStream } from "../../src/jobs/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import {
   createReadSemaphore,
@@ -11,6 +9,8 @@ import {
 } from "../../src/http/call-bounds.ts";
 import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
+import { receiveUpload } from "../../src/jobs/files/routes.ts";
+import { eventStream } from "../../src/jobs/fine-tuning/routes.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { EventLoopLag } from "../../src/platform/telemetry/process-metrics.ts";

@@ -89,7 +89,7 @@ async function memoryBytes(pid: number, field: "VmRSS" | "VmHWM"): Promise<numbe
   return Number(new RegExp(`${field}:\\s+(\\d+)`).exec(status)![1]) * 1_024;
 }
 
-async function passingFiles(pid: number, folder: string): Promise<number> {
+async function spooledUploads(pid: number, folder: string): Promise<number> {
   const names = await readdir(`/proc/${pid}/fd`);
   const links = await Promise.all(
     names.map((name) => readlink(`/proc/${pid}/fd/${name}`).catch(() => "")),
@@ -119,11 +119,11 @@ onLinux(
     const leaving = new AbortController();
     const left = upload(UPLOAD_BYTES, leaving.signal).catch(() => undefined);
     await until("its provider reads", () => received.bytes > 0 && received.bytes < UPLOAD_BYTES);
-    expect(await passingFiles(pid, passing)).toBe(1);
+    expect(await spooledUploads(pid, passing)).toBe(1);
     expect(await readdir(passing)).toEqual([]);
     leaving.abort();
     await left;
-    await until("the file is gone", async () => (await passingFiles(pid, passing)) === 0);
+    await until("the file is gone", async () => (await spooledUploads(pid, passing)) === 0);
     await stop();
   },
   90_000,

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { claimIdempotencyKey } from "../../db/queries/idempotency.ts";
-import { Cleaning } from "../../src/platform/cluster/clean-up.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { Cleaning } from "../../src/platform/cluster/clean-up.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 import { untilWaiting } from "../ledger/standing-in-the-way.ts";
 import { claimOf } from "../support/idempotency-claim.ts";

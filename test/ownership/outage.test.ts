@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { openConnections } from "../../src/main/compose/base.ts";
-import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { openConnections } from "../../src/main/compose/base.ts";
+import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";

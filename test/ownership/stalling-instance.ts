@@ -1,7 +1,7 @@
-import { HeartbeatThread } from "../../src/platform/cluster/heartbeat-thread.ts";
+import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
-import { systemClock } from "../../src/lib/clock.ts";
+import { HeartbeatThread } from "../../src/platform/cluster/heartbeat-thread.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
 /*

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { postCredit } from "../../db/ledger/credits.ts";
 import { claimReplenishment } from "../../db/queries/auto-replenish.ts";
-import { systemClock } from "../../src/lib/clock.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { AutoReplenish } from "../../src/billing/payments/auto-replenish.ts";
 import { PaymentMethods } from "../../src/billing/payments/payment-methods.ts";
 import { Payments } from "../../src/billing/payments/payments.ts";
 import { TestProcessor } from "../../src/billing/payments/test-processor.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { newId } from "../../src/lib/ids.ts";
 import { type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";

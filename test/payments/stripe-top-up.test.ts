@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { systemClock } from "../../src/lib/clock.ts";
 import type { Charge } from "../../src/billing/payments/interface.ts";
 import { createStripe, StripeProcessor } from "../../src/billing/payments/stripe-processor.ts";
+import { systemClock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { StripeServer } from "../support/stripe-server.ts";
 import { until } from "../support/until.ts";

@@ -184,13 +184,13 @@ describe("credentials", () => {
 
   test("an organization's own are sent to Entra ID itself, whatever they say", async () => {
     const urls: string[] = [];
-    const ownKey = { atOperatorsAddress: true };
+    const byokKey = { atOperatorsAddress: true };
     const settings = {
       id: "azure",
       type: "azure",
       baseUrl: azure.origin,
       apiKey: application(),
-      ownKey,
+      byokKey,
       connectTimeoutMs: 1_000,
     };
     const client = {

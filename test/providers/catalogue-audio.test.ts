@@ -1,7 +1,10 @@
 import { expect, test } from "bun:test";
-import { transcriptBound, transcriptUsage } from "../../src/inference/endpoints/transcriptions/cost.ts";
-import { NO_TOKENS, type Usage } from "../../src/lib/usage.ts";
 import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
+import {
+  transcriptBound,
+  transcriptUsage,
+} from "../../src/inference/endpoints/transcriptions/cost.ts";
+import { NO_TOKENS, type Usage } from "../../src/lib/usage.ts";
 import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";
 
 const NOW = new Date("2026-11-23");

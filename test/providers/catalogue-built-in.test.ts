@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { calcPrice, findProvider } from "@pydantic/genai-prices";
 import fc from "fast-check";
-import { isSelfHosted, PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
+import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import type { CatalogueModel, ModelEndpoint } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
-import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
+import { isSelfHosted, PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { buildCatalogue, type Catalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { femtoFromUsd } from "../../src/lib/money.ts";
 import type { ModelConfig } from "../../src/platform/config/file.ts";
 import { isSelfHosted, PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../src/platform/config/providers.ts";
-import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { canonicalName, commonSpelling } from "../../src/providers/catalogue/canonical-name.ts";
 import { createModelIndex, type ModelIndex } from "../../src/providers/catalogue/model-index.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import type { ProviderConfig } from "../../src/platform/config/providers.ts";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
+import type { ProviderConfig } from "../../src/platform/config/providers.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 
 /** What Vertex AI and Azure bring to the catalogue. */

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import { femtoFromUsd } from "../../src/lib/money.ts";
 import { ConfigError } from "../../src/platform/config/config-error.ts";
 import type { ModelConfig } from "../../src/platform/config/file.ts";
 import type { ProviderConfig } from "../../src/platform/config/providers.ts";
-import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
-import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");

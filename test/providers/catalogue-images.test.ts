@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
-import { femtoFromUsd } from "../../src/lib/money.ts";
 import { dearestImageFemto, mostImageTokens } from "../../src/billing/ledger/image-prices.ts";
+import { femtoFromUsd } from "../../src/lib/money.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { describeModel } from "../../src/providers/catalogue/describe-model.ts";
 import { fileModel } from "../../src/providers/catalogue/file-model.ts";
 import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
-import { asksNothing, chatFieldsOf, fieldKind } from "../../src/providers/chat-fields.ts";
+import { chatFieldsOf, fieldKind, isDefault } from "../../src/providers/chat-fields.ts";
 
 const MODEL = { model: "m", modelId: "test/m" };
 
@@ -120,9 +120,9 @@ test("values that ask for what happens anyway", () => {
     ["modalities", ["text"]],
     ["store", false],
   ] as const) {
-    expect(asksNothing(field, value)).toBeTrue();
+    expect(isDefault(field, value)).toBeTrue();
   }
-  expect(asksNothing("n", 2)).toBeFalse();
-  expect(asksNothing("x_custom", false)).toBeFalse();
+  expect(isDefault("n", 2)).toBeFalse();
+  expect(isDefault("x_custom", false)).toBeFalse();
   expect(chatFieldsOf("groq").missing("n", 1, MODEL, true, {})).toEqual(["n"]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { connect as connectTcp, createServer, type Socket } from "node:net";
-import { readOutboundProxies } from "../../src/platform/config/outbound-proxies.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { readOutboundProxies } from "../../src/platform/config/outbound-proxies.ts";
 import { proxyFor } from "../../src/providers/transport/request-head.ts";
 import {
   answerOf,

@@ -1,11 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import {
-  type AskedImages,
   IMAGE_SYNONYMS,
   imageFieldsOf,
+  type RequestedImages,
 } from "../../src/providers/image-fields.ts";
 
-const asked = (fields: Record<string, unknown>, more: Partial<AskedImages> = {}): AskedImages => ({
+const asked = (
+  fields: Record<string, unknown>,
+  more: Partial<RequestedImages> = {},
+): RequestedImages => ({
   task: "generate",
   inputs: 0,
   hasMask: false,
@@ -13,7 +16,7 @@ const asked = (fields: Record<string, unknown>, more: Partial<AskedImages> = {})
   ...more,
 });
 
-const lackOf = (type: string, model: string, request: AskedImages, requiresAll = false) =>
+const lackOf = (type: string, model: string, request: RequestedImages, requiresAll = false) =>
   imageFieldsOf(type).lackOf(request, { model, modelId: `author/${model}` }, requiresAll);
 
 const NOTHING = { barrier: undefined, leftOut: [], listed: [] };
@@ -81,7 +84,7 @@ describe("the table of image fields", () => {
   });
 
   test("a model without the task, the mask or so many images is none for it", () => {
-    const edit = (more: Partial<AskedImages> = {}) =>
+    const edit = (more: Partial<RequestedImages> = {}) =>
       asked({}, { task: "edit", inputs: 1, ...more });
     expect(lackOf("openai", "dall-e-3", edit()).barrier).toBe("model");
     expect(lackOf("openai", "gpt-image-1", asked({}, { task: "vary", inputs: 1 })).barrier).toBe(

@@ -51,7 +51,7 @@ const settings = (type: string) => ({
   connectTimeoutMs: 1_000,
 });
 const dependencies = { clock: systemClock, httpClient, workThread };
-const WIRES: readonly (readonly [string, Provider, object])[] = [
+const PROVIDER_FACTORIES: readonly (readonly [string, Provider, object])[] = [
   [
     "Anthropic's",
     createAnthropicProvider(settings("anthropic"), dependencies),
@@ -143,7 +143,7 @@ const failure = (made: Promise<unknown>) =>
     },
   );
 
-describe.each(WIRES)("%s", (_name, provider, whole) => {
+describe.each(PROVIDER_FACTORIES)("%s", (_name, provider, whole) => {
   test.each([false, true])(
     "an answer is the same to the client, long or short (reasoning hidden: %p)",
     async (hidesReasoning) => {
@@ -196,10 +196,10 @@ describe.each(WIRES)("%s", (_name, provider, whole) => {
 });
 
 test.each([
-  ["Anthropic's", WIRES[0]![1], framed([start(), ...said("half")])],
+  ["Anthropic's", PROVIDER_FACTORIES[0]![1], framed([start(), ...said("half")])],
   [
     "Google's",
-    WIRES[1]![1],
+    PROVIDER_FACTORIES[1]![1],
     `data: ${JSON.stringify({ candidates: [{ content: { parts: [{ text: "half" }] } }] })}\n\n`,
   ],
 ])(
@@ -234,7 +234,7 @@ async function eventsOf(answered: Promise<ChatAnswer>): Promise<ChatEvent[]> {
 }
 
 test("embeddings over Google's wire are the same, long or short", async () => {
-  const provider = WIRES[1]![1];
+  const provider = PROVIDER_FACTORIES[1]![1];
   const embed = (text: string) => {
     answer = text;
     return provider.embed!({

@@ -360,10 +360,10 @@ test("a long result is read in a work thread, as it came", async () => {
 });
 
 test("an organization's own server is sent no batches", () => {
-  const ownKey = { atOperatorsAddress: false };
-  expect(() => batchesAt("openai", upstream.baseUrl, { ownKey })).toThrow("no batches");
+  const byokKey = { atOperatorsAddress: false };
+  expect(() => batchesAt("openai", upstream.baseUrl, { byokKey })).toThrow("no batches");
   expect(
-    batchesAt("openai", upstream.baseUrl, { ownKey: { atOperatorsAddress: true } }),
+    batchesAt("openai", upstream.baseUrl, { byokKey: { atOperatorsAddress: true } }),
   ).toBeDefined();
 });
 

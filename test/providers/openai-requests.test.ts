@@ -1,19 +1,19 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import type { ProviderSettings } from "../../src/providers/interface.ts";
 import { keyHeaders } from "../../src/providers/model-list-request.ts";
 import { requestHeaders } from "../../src/providers/openai/chat/chat-provider.ts";
 import { openAiBody } from "../../src/providers/openai/chat/shape-body.ts";
 import {
+  type OpenAiVariant,
   openAiKeyHeader,
-  type WireDialect,
-  wireDialect,
+  openAiVariant,
 } from "../../src/providers/openai/wire-dialects.ts";
 import { createProviders } from "../../src/providers/registry.ts";
-import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { endpointUrl } from "../../src/providers/transport/request-head.ts";
+import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf } from "./openai-adapter.ts";
 
@@ -288,7 +288,7 @@ test("reasoning goes back under the name by which the provider gave it", () => {
 
 test("calls and the list of models show a key in the same header, whichever a provider has", () => {
   for (const keyHeader of ["authorization", "api-key", "x-third-key"] as const) {
-    const dialect = { ...wireDialect("openai"), keyHeader } as WireDialect;
+    const dialect = { ...openAiVariant("openai"), keyHeader } as OpenAiVariant;
     const value = keyHeader === "authorization" ? "Bearer k" : "k";
     const settings = { id: "p", apiKey: "k" } as ProviderSettings;
     const {
@@ -300,7 +300,7 @@ test("calls and the list of models show a key in the same header, whichever a pr
     expect(openAiKeyHeader(dialect, "k")).toEqual(shown);
   }
   for (const type of ["openai", "azure"]) {
-    const { keyHeader } = wireDialect(type);
+    const { keyHeader } = openAiVariant(type);
     expect(Object.keys(keyHeaders(type, "k"))).toEqual([keyHeader]);
   }
 });

@@ -1,10 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import {
-  MEDIA_PART_TOKENS,
-  MESSAGE_OVERHEAD_TOKENS,
-} from "../../src/sandbox/answer-shape.ts";
+import { MEDIA_PART_TOKENS, MESSAGE_OVERHEAD_TOKENS } from "../../src/sandbox/answer-shape.ts";
 import { DEFAULT_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS } from "../../src/sandbox/request.ts";
 import { countTokens, splitTokens } from "../../src/sandbox/tokens.ts";
 import { startStopwatch } from "../support/stopwatch.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
 import { StreamRewriter } from "../../src/providers/openai/chat/stream-rewriter.ts";
 
 /** What means something to a pattern, to JSON, or to a stream of events. */
@@ -24,7 +24,7 @@ const word = fc.oneof(
 const text = fc.array(word, { maxLength: 4 }).map((words) => words.join(""));
 
 function rewriter(model: string) {
-  const output = new GrowingBytes();
+  const output = new ByteBuffer();
   const options = { id: "chatcmpl-$&", model, hidesReasoning: false, nowSeconds: 5 };
   const its = new StreamRewriter(options, output);
   return {

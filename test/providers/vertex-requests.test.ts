@@ -492,13 +492,13 @@ describe("an organization's own credentials", () => {
 
   test("are sent to Google's own token endpoint, whatever they say", async () => {
     const { urls, client } = noted();
-    const ownKey = { atOperatorsAddress: false };
-    await failure(vertex({ ownKey }, client).checkKey!());
+    const byokKey = { atOperatorsAddress: false };
+    await failure(vertex({ byokKey }, client).checkKey!());
     expect(urls).toEqual(["https://oauth2.googleapis.com/token"]);
   });
 
   test("are used with their project where they come without an address", async () => {
-    const ownKey = { atOperatorsAddress: true };
+    const byokKey = { atOperatorsAddress: true };
     const client: HttpClient = {
       send: (url, request, receiver) =>
         httpClient.send(
@@ -514,9 +514,9 @@ describe("an organization's own credentials", () => {
       refresh_token: "r",
       project_id: "theirs",
     });
-    await vertex({ ownKey, apiKey }, client).chat!(callOf("gemini-2.5-pro"));
+    await vertex({ byokKey, apiKey }, client).chat!(callOf("gemini-2.5-pro"));
     expect(google.asked[0]!.path).toStartWith("/v1/projects/theirs/locations/us-central1/");
-    await vertex({ ownKey, apiKey: "AQ.TheirKey0123456789" }).chat!(callOf("gemini-2.5-pro"));
+    await vertex({ byokKey, apiKey: "AQ.TheirKey0123456789" }).chat!(callOf("gemini-2.5-pro"));
     expect(google.asked[1]!.path).toStartWith("/v1/publishers/google/models/");
   });
 
@@ -530,8 +530,8 @@ describe("an organization's own credentials", () => {
         refresh_token: "r",
         project_id: project,
       });
-      const ownKey = { atOperatorsAddress: true };
-      expect(() => vertex({ ownKey, apiKey })).toThrow("name no project of Google Cloud");
+      const byokKey = { atOperatorsAddress: true };
+      expect(() => vertex({ byokKey, apiKey })).toThrow("name no project of Google Cloud");
     },
   );
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import { FailedRequests } from "../../src/billing/requests/failed-requests.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 

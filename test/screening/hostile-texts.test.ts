@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import { GuardedEvents } from "../../src/inference/call/guard/guarded-events.ts";
 import { screenCompletion } from "../../src/inference/call/guard/screen-completion.ts";
-import type { ChatEvent } from "../../src/providers/interface.ts";
 import { Pattern, PatternError } from "../../src/inference/guardrails/screening/patterns.ts";
 import { screenJson } from "../../src/inference/guardrails/screening/screen-json.ts";
 import type { ScreeningRule } from "../../src/inference/guardrails/screening/text-window.ts";
+import type { ChatEvent } from "../../src/providers/interface.ts";
 
 const rule = (action: ScreeningRule["action"]): ScreeningRule => ({
   ...{ guardrail: "g", type: "pattern", action, detector: new Pattern("nightfall") },

@@ -5,7 +5,11 @@ import { Pattern } from "../../src/inference/guardrails/screening/patterns.ts";
 import { PersonalData } from "../../src/inference/guardrails/screening/personal-data.ts";
 import { plainText } from "../../src/inference/guardrails/screening/plain-text.ts";
 import { JsonScreen, screenJson } from "../../src/inference/guardrails/screening/screen-json.ts";
-import { type ScreeningRule, screenedText, TextWindow } from "../../src/inference/guardrails/screening/text-window.ts";
+import {
+  type ScreeningRule,
+  screenedText,
+  TextWindow,
+} from "../../src/inference/guardrails/screening/text-window.ts";
 import { SPELLINGS } from "../support/spellings.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 

@@ -3,9 +3,17 @@ import { join } from "node:path";
 import fc from "fast-check";
 import type { Detector } from "../../src/inference/guardrails/screening/detector.ts";
 import { Injection } from "../../src/inference/guardrails/screening/injection.ts";
-import { MAX_MATCH_CHARACTERS, Pattern, PatternError } from "../../src/inference/guardrails/screening/patterns.ts";
+import {
+  MAX_MATCH_CHARACTERS,
+  Pattern,
+  PatternError,
+} from "../../src/inference/guardrails/screening/patterns.ts";
 import { PersonalData } from "../../src/inference/guardrails/screening/personal-data.ts";
-import { type ScreeningRule, screenedText, TextWindow } from "../../src/inference/guardrails/screening/text-window.ts";
+import {
+  type ScreeningRule,
+  screenedText,
+  TextWindow,
+} from "../../src/inference/guardrails/screening/text-window.ts";
 
 const ruleOf = (detector: Detector, action: ScreeningRule["action"]): ScreeningRule => ({
   ...{ guardrail: "g", type: "pii", action, detector },

@@ -1,7 +1,7 @@
+import type { Hold, HoldRequest, SettlementFigures } from "../../src/billing/ledger/interface.ts";
 import { StreamCheckpoints } from "../../src/inference/call/stream/charge.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
-import type { Hold, HoldRequest, SettlementFigures } from "../../src/billing/ledger/interface.ts";
 import type { SimulatedGateway } from "./gateway.ts";
 import type { RequestPlan } from "./plan.ts";
 import type { RequestRecord } from "./request-record.ts";

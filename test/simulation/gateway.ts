@@ -1,12 +1,12 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import { LEDGER_SETTINGS, type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
+import type { MoneyPort } from "../../src/billing/ledger/interface.ts";
 import { createActorWorld } from "../../src/main/compose/actor-world.ts";
 import type { Connections } from "../../src/main/compose/base.ts";
 import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { createMoney } from "../../src/main/compose/money.ts";
-import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
-import type { MoneyPort } from "../../src/billing/ledger/interface.ts";
 import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
 import { Link } from "./link.ts";
 import type { Connection } from "./postgres/connection.ts";
@@ -78,8 +78,8 @@ export class SimulatedGateway {
     const actors = createActorWorld({
       clock,
       read,
-      commit(effects, lineage) {
-        const durable = ledger.submit(effects, lineage);
+      commit(effects, commitChain) {
+        const durable = ledger.submit(effects, commitChain);
         if (guards.outputGate) return durable;
         durable.catch(() => {});
         return Promise.resolve();

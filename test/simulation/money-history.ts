@@ -4,8 +4,8 @@ import type { Change } from "./postgres/transaction.ts";
 interface Moment {
   readonly atMs: number;
   /** Null where there is no limit. */
-  readonly freeNano: bigint | null;
-  readonly unspentNano: bigint | null;
+  readonly availableNano: bigint | null;
+  readonly remainingNano: bigint | null;
 }
 
 interface Budgets {
@@ -47,29 +47,30 @@ export class MoneyHistory {
     organizationId: string | undefined,
     spenders: readonly string[],
     sinceMs: number,
-  ): { readonly freeNano: bigint; readonly unspentNano: bigint } {
-    let freeNano = NO_LIMIT;
-    let unspentNano = NO_LIMIT;
+  ): { readonly availableNano: bigint; readonly remainingNano: bigint } {
+    let availableNano = NO_LIMIT;
+    let remainingNano = NO_LIMIT;
     for (const [id, moments] of this.#accounts) {
       const isIts =
         id === `org:${organizationId}` || spenders.some((spender) => id.includes(`:${spender}:`));
       if (!isIts) continue;
       for (const moment of within(moments, sinceMs - NEWS_MS)) {
-        if (moment.freeNano !== null && moment.freeNano < freeNano) freeNano = moment.freeNano;
-        const { unspentNano: unspent } = moment;
-        if (unspent !== null && unspent < unspentNano) unspentNano = unspent;
+        if (moment.availableNano !== null && moment.availableNano < availableNano)
+          availableNano = moment.availableNano;
+        const { remainingNano: unspent } = moment;
+        if (unspent !== null && unspent < remainingNano) remainingNano = unspent;
       }
     }
     for (const spender of spenders) {
       for (const budgets of within(this.#budgets.get(spender) ?? [], sinceMs - NEWS_MS)) {
         for (const budget of [budgets.daily, budgets.monthly]) {
           if (budget === null) continue;
-          if (budget < freeNano) freeNano = budget;
-          if (budget < unspentNano) unspentNano = budget;
+          if (budget < availableNano) availableNano = budget;
+          if (budget < remainingNano) remainingNano = budget;
         }
       }
     }
-    return { freeNano, unspentNano };
+    return { availableNano, remainingNano };
   }
 
   /** The highest budget of the account that was in force since; undefined where it had none for a moment. */
@@ -91,9 +92,9 @@ export class MoneyHistory {
       this.#accounts.set(row.id, moments);
     }
     const limit = this.#limitOf(row);
-    const unspentNano = limit === null ? null : limit - row.posted_nano;
-    const freeNano = unspentNano === null ? null : unspentNano - row.held_nano;
-    moments.push({ atMs: this.#nowMs(), freeNano, unspentNano });
+    const remainingNano = limit === null ? null : limit - row.posted_nano;
+    const availableNano = remainingNano === null ? null : remainingNano - row.held_nano;
+    moments.push({ atMs: this.#nowMs(), availableNano, remainingNano });
   }
 
   #noteBudgets(row: ApiKeyRow | SubjectBudgetRow): void {

@@ -147,13 +147,13 @@ export class Promises implements Observer, ClientSide {
     const organizationId = paysNothing ? undefined : plan.organizationId;
     const spenders = [plan.keyId, ...plan.subjects];
     const least = this.history.leastSince(organizationId, spenders, arrivedMs);
-    if (least.freeNano >= need && !hasHoldsInMemory()) {
+    if (least.availableNano >= need && !hasHoldsInMemory()) {
       broken(
         "M5",
-        `${plan.requestId} needs ${need} and is refused while ${least.freeNano} is free`,
+        `${plan.requestId} needs ${need} and is refused while ${least.availableNano} is free`,
       );
     }
-    if (least.unspentNano >= need && this.#nowMs() - arrivedMs < MAX_WAIT_MS) {
+    if (least.remainingNano >= need && this.#nowMs() - arrivedMs < MAX_WAIT_MS) {
       broken("M5", `${plan.requestId} is short of what is held only, and did not wait for it`);
     }
   }

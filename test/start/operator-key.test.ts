@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findOperatorKey, revokeOperatorKey } from "../../db/queries/operator-keys.ts";
-import { readConfig } from "../../src/platform/config.ts";
 import { generateApiKey, hashApiKey } from "../../src/lib/api-key-format.ts";
 import { createFirstKeys } from "../../src/main/start/first-keys.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { openTestDatabase } from "../support/database.ts";
 import { MASTER_KEY } from "../support/master-key.ts";
 

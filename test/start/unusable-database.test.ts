@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
-import { readConfig } from "../../src/platform/config.ts";
 import { prepareDatabase } from "../../src/main/start/database.ts";
+import { readConfig } from "../../src/platform/config.ts";
 import { runCliProcess } from "../cli/cli-runs.ts";
 import { exitOf, Grounds } from "../crash/gateway-process.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";

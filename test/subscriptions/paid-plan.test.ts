@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { hashApiKey } from "../../src/lib/api-key-format.ts";
-import { type Clock, systemClock } from "../../src/lib/clock.ts";
-import { addUtcMonths } from "../../src/lib/utc-time.ts";
 import { PaymentMethods } from "../../src/billing/payments/payment-methods.ts";
 import { PlanBilling } from "../../src/billing/payments/plan-billing.ts";
 import { TestPlans } from "../../src/billing/payments/plan-processor.ts";
 import { StripePlans } from "../../src/billing/payments/stripe-plans.ts";
 import { createStripe, StripeProcessor } from "../../src/billing/payments/stripe-processor.ts";
 import { TestProcessor } from "../../src/billing/payments/test-processor.ts";
+import { hashApiKey } from "../../src/lib/api-key-format.ts";
+import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import { addUtcMonths } from "../../src/lib/utc-time.ts";
 import { addMethod, refused } from "../payments/payment-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

@@ -52,7 +52,7 @@ const textDelta = (text: string) => ({
 const input_tokens = USAGE.anthropic.prompt;
 const output_tokens = USAGE.anthropic.completion;
 
-const WIRES: Readonly<Record<WireName, FakeWire>> = {
+const PROVIDER_FACTORIES: Readonly<Record<WireName, FakeWire>> = {
   openai: {
     path: "/chat/completions",
     whole: {
@@ -126,7 +126,7 @@ export function startFailingProviders(): FailingProviders {
     idleTimeout: 0,
     async fetch(request) {
       const { pathname } = new URL(request.url);
-      const wire = Object.values(WIRES).find(({ path }) => pathname.endsWith(path));
+      const wire = Object.values(PROVIDER_FACTORIES).find(({ path }) => pathname.endsWith(path));
       if (wire === undefined) return new Response(null, { status: 404 });
       const { model, stream } = (await request.json()) as { model: string; stream?: boolean };
       calls.set(model, (calls.get(model) ?? 0) + 1);

@@ -3,16 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
-import { composeGateway, type Gateway } from "../../src/main/compose.ts";
-import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
-import type { Clock } from "../../src/lib/clock.ts";
 import {
   type PreparedOrganization,
   prepareOrganization,
 } from "../../src/accounts/organizations/organizations.ts";
-import type { Wire } from "../../src/providers/registry.ts";
+import type { Clock } from "../../src/lib/clock.ts";
+import { composeGateway, type Gateway } from "../../src/main/compose.ts";
+import { type GatewayConfig, readConfig } from "../../src/platform/config.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
+import type { ProviderFactory } from "../../src/providers/registry.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { MASTER_KEY, testKeyring } from "./master-key.ts";
 
@@ -27,7 +27,7 @@ export interface TestGatewayOptions {
   /** One that holds something already; dropped with the gateway. */
   readonly database?: TestDatabase;
   /** By provider type, wire formats that stand in the place of the built-in one. */
-  readonly wires?: Readonly<Record<string, Wire>>;
+  readonly wires?: Readonly<Record<string, ProviderFactory>>;
   /** Fills its organization, before it starts. */
   fill?(sql: Database, organizationId: string): Promise<void>;
 }
@@ -92,7 +92,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     keyring: await testKeyring(sql),
     telemetry,
     clock: options.clock,
-    wires: options.wires,
+    providerFactories: options.wires,
     onFenced: () => {},
   });
   gateway.app.listen({ port: 0, hostname: "127.0.0.1", reusePort: false });

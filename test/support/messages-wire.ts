@@ -8,7 +8,7 @@ import {
   ProviderFailure,
   type TypedCompletion,
 } from "../../src/providers/interface.ts";
-import type { Wire } from "../../src/providers/registry.ts";
+import type { ProviderFactory } from "../../src/providers/registry.ts";
 import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-body.ts";
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
 import { type ProviderResponse, sent } from "../../src/providers/transport/provider-response.ts";
@@ -20,7 +20,7 @@ import { messagesBody } from "./messages-body.ts";
  * events, in the manner of Anthropic's. It stands for any second wire, and proves that a provider's folder is
  * all that one takes.
  */
-export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
+export const messagesWire: ProviderFactory = (settings, { httpClient, clock }) => ({
   needsOutputLimit: () => true,
   metersCacheLifetimes: true,
   async chat(call) {

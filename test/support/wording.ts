@@ -98,7 +98,7 @@ export function sourceFaults(file: string, source: string): WordingFault[] {
       }
     }
     if (node.type === "ObjectPattern") {
-      for (const property of node.properties!) declare(property.value ?? property);
+      for (const { value } of node.properties!) declare(value);
     }
     if (node.type === "ArrayPattern") for (const element of node.elements!) declare(element);
     if (node.type === "AssignmentPattern") declare(node.left);

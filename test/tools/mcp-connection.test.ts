@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { createEgressFetch } from "../../src/platform/egress/fetch.ts";
-import { EgressGuard } from "../../src/platform/egress/guard.ts";
 import {
   createMcpConnect,
   type McpConnect,
   type McpServer,
 } from "../../src/inference/tools/mcp/mcp-connection.ts";
+import { createEgressFetch } from "../../src/platform/egress/fetch.ts";
+import { EgressGuard } from "../../src/platform/egress/guard.ts";
 import { startMcpServer, type TestMcpServer } from "../support/mcp-server.ts";
 
 const SECRET = "secret-token-1234";

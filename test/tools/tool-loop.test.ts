@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
+import { CUT, MAX_ALL_OUTPUTS, MAX_OUTPUT } from "../../src/inference/tools/added-messages.ts";
+import type { GatewayTool, ToolOutcome, ToolRun } from "../../src/inference/tools/tool.ts";
+import { type LoopParts, type LoopStep, ToolLoop } from "../../src/inference/tools/tool-loop.ts";
 import type { ToolPrices } from "../../src/lib/catalogue-model.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { estimatedUsage, type Usage } from "../../src/lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../src/providers/interface.ts";
 import { readyStream } from "../../src/providers/whole-as-stream.ts";
-import { CUT, MAX_ALL_OUTPUTS, MAX_OUTPUT } from "../../src/inference/tools/added-messages.ts";
-import type { GatewayTool, ToolOutcome, ToolRun } from "../../src/inference/tools/tool.ts";
-import { type LoopParts, type LoopStep, ToolLoop } from "../../src/inference/tools/tool-loop.ts";
 import { until } from "../support/until.ts";
 
 type Events = readonly ChatEvent[];
@@ -70,7 +70,7 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
       async checkpoint() {
         done.push("checkpoint");
       },
-      async coverStep(_, usage, { costFemto }) {
+      async reserveStep(_, usage, { costFemto }) {
         return covers(usage, BigInt(costFemto));
       },
     },

@@ -43,7 +43,7 @@ export interface Tokens {
 }
 
 /** Another wire's recordings are one more line here. */
-const WIRES: readonly (() => RecordedAnswer[])[] = [
+const PROVIDER_FACTORIES: readonly (() => RecordedAnswer[])[] = [
   openAi,
   responses,
   anthropic,
@@ -53,7 +53,9 @@ const WIRES: readonly (() => RecordedAnswer[])[] = [
 ];
 
 export function recordedAnswers(): RecordedAnswer[] {
-  return WIRES.flatMap((wire) => wire()).sort((one, other) => (one.name < other.name ? -1 : 1));
+  return PROVIDER_FACTORIES.flatMap((wire) => wire()).sort((one, other) =>
+    one.name < other.name ? -1 : 1,
+  );
 }
 
 const EVENTS = "text/event-stream; charset=utf-8";

@@ -10,9 +10,9 @@ import {
   organizationsWithoutTotals,
   rollUpUsage,
 } from "../../db/queries/usage-roll-up.ts";
+import { bringUsageUpToDate, UsageRollUp } from "../../src/billing/usage/usage.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { bringUsageUpToDate, UsageRollUp } from "../../src/billing/usage/usage.ts";
 import { type Books, openBooks, type Payer, settlement } from "../ledger/books.ts";
 import { SeededRandom } from "../simulation/seeded-random.ts";
 import { until } from "../support/until.ts";

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { searchWords } from "../../src/documents/search-words.ts";
 import { chunkText } from "../../src/documents/chunk-text.ts";
 import { documentText } from "../../src/documents/document-text.ts";
 import { pageText } from "../../src/documents/markup-text.ts";
+import { searchWords } from "../../src/documents/search-words.ts";
 import { DocumentFault } from "../../src/documents/text-sink.ts";
 
 const CHARACTERS = 1_000_000;

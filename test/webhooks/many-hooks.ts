@@ -1,10 +1,10 @@
 import type { Database } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";
-import { numberEvents } from "../../db/queries/outbox.ts";
+import { sequenceEvents } from "../../db/queries/outbox.ts";
 import { insertWebhook } from "../../db/queries/webhooks.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/accounts/organizations/organizations.ts";
+import { newId } from "../../src/lib/ids.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { testKeyring } from "../support/master-key.ts";
 
@@ -52,7 +52,7 @@ const NUMBERER = { id: "ins_numberer", epoch: 1n };
 /** One turn of numbering, over all organizations. */
 export async function numberTurn(sql: Database, maxRows = 2_048, after = "") {
   await insertInstance(sql, NUMBERER).catch(() => {});
-  return numberEvents(sql, NUMBERER, after, { maxOrganizations: 64, maxRows });
+  return sequenceEvents(sql, NUMBERER, after, { maxOrganizations: 64, maxRows });
 }
 
 /** Numbers all there is. Returns how many deliveries that made. */

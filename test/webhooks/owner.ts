@@ -4,11 +4,11 @@
  * second how many webhooks it acts for.
  */
 
+import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { createWebhooks } from "../../src/main/compose/webhooks.ts";
 import { readConfig } from "../../src/platform/config.ts";
-import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import { keyringAt } from "../support/master-key.ts";
 import { LOCAL_DELIVERY } from "./receiver.ts";

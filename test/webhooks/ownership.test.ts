@@ -8,7 +8,7 @@ import type { Lease } from "../../db/queries/actor-leases.ts";
 import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
-import { Deliveries } from "../../src/webhooks/deliveries.ts";
+import { WebhookDispatcher } from "../../src/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../src/webhooks/delivery-writer.ts";
 import { SendSlots } from "../../src/webhooks/send-slots.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
@@ -46,7 +46,7 @@ const accepted: AttemptRecord = {
 
 interface Instance {
   readonly owner: TestOwner;
-  readonly deliveries: Deliveries;
+  readonly deliveries: WebhookDispatcher;
   readonly sent: number[];
   readonly errors: unknown[];
   /** Claims and begins, as a sweep does. */
@@ -67,7 +67,7 @@ async function addInstance(
     instance: owner.instance,
     onLost: (lease) => ownership.noteLost(lease),
   });
-  const deliveries: Deliveries = new Deliveries({
+  const deliveries: WebhookDispatcher = new WebhookDispatcher({
     sql,
     instanceId: owner.instance.id,
     actors: new ActorRegistry(webhookActor([10]), {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import { commitDeliveries, type DeliveryChange } from "../../db/queries/deliveries.ts";
-import { numberEvents } from "../../db/queries/outbox.ts";
+import { sequenceEvents } from "../../db/queries/outbox.ts";
 import { loadWebhook } from "../../db/queries/webhooks.ts";
 import { WEBHOOK_SETTINGS } from "../../src/main/compose/base.ts";
 import { addOwner, type TestOwner } from "../ownership/instances.ts";
@@ -64,7 +64,7 @@ async function successes(leases: readonly Lease[]): Promise<DeliveryChange[]> {
 }
 
 const number = (sql: Database) =>
-  numberEvents(sql, owner.instance, "", { maxOrganizations: 64, maxRows: TURN_ROWS });
+  sequenceEvents(sql, owner.instance, "", { maxOrganizations: 64, maxRows: TURN_ROWS });
 
 /** Events one after the other, each numbered and delivered, then ANALYZE, three times: then all plans are made. */
 async function spendQuietMinute(events: number): Promise<void> {

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import type { OperatedOrganization } from "../../../db/queries/organizations.ts";
-import { idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
-import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
+import type { OperatorCredit, OrderSource } from "../../billing/ledger/operator-credit.ts";
+import { postedEntryShape } from "../../billing/ledger/posted-entry.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import {
   type Access,
@@ -11,11 +11,11 @@ import {
   type RequestContext,
   type RouteDefinition,
 } from "../../http/route.ts";
+import { idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
+import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { PLANS } from "../../lib/plans.ts";
-import type { OperatorCredit, OrderSource } from "../../billing/ledger/operator-credit.ts";
-import { postedEntryShape } from "../../billing/ledger/posted-entry.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
@@ -33,7 +33,10 @@ const MAX_PAGE = 200;
 const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
 const plan = Type.Enum([...PLANS]);
 
-/** Null gives back what the plan, or the gateway, has for all; of the credit limit it means no limit. */
+/**
+ * Limits of one organization. Null removes the override, so that the plan or the gateway's default
+ * applies. For the credit limit, null means no limit.
+ */
 const limits = {
   fee_percent: optional(
     Type.Number({
@@ -49,7 +52,7 @@ const limits = {
     Type.Number({
       minimum: 0,
       maximum: MAX_AMOUNT_USD,
-      description: "How far the balance may go below zero; null: without limit",
+      description: "How far the balance can go below zero; null: no limit",
     }),
   ),
 };
@@ -77,7 +80,7 @@ const changeOrganizationBody = Type.Object(
     guardrail: optional(
       Type.String({
         maxLength: 128,
-        description: "Name or id of a guardrail of the organization, for every call of it",
+        description: "Name or id of the organization's guardrail that applies to all of its calls",
       }),
     ),
     key_guardrails: Type.Optional(
@@ -86,7 +89,7 @@ const changeOrganizationBody = Type.Object(
         nullable(Type.String({ maxLength: 128 })),
         {
           maxProperties: 100,
-          description: "The same for single keys, by their ids",
+          description: "Names or ids of guardrails for single API keys, by key id",
         },
       ),
     ),
@@ -103,7 +106,8 @@ const adjustmentBody = Type.Object(
     amount_usd: Type.Number({
       minimum: -MAX_AMOUNT_USD,
       maximum: MAX_AMOUNT_USD,
-      description: "Negative takes from what of the balance is not held; not 0; at most 9 decimals",
+      description:
+        "Negative amounts reduce the balance that is not held; not 0; at most 9 decimals",
     }),
     description: Type.String({ minLength: 1, maxLength: MAX_DESCRIPTION_CHARACTERS }),
   },
@@ -121,7 +125,7 @@ const refundBody = Type.Object(
       Type.Number({
         exclusiveMinimum: 0,
         maximum: MAX_AMOUNT_USD,
-        description: "At most what was not refunded yet, which is all of it where this is left out",
+        description: "At most the amount that is not refunded yet, which is also the default",
       }),
     ),
   },
@@ -131,10 +135,12 @@ const refundBody = Type.Object(
 const organization = Type.Object({
   ...organizationFields,
   overrides: Type.Array(Type.String(), {
-    description: "Fields that are set for this organization alone",
+    description: "Fields that override the plan or the gateway's default",
   }),
   balance_usd: Type.Number(),
-  guardrail: nullable(Type.String({ description: "Id of the one that holds for every call" })),
+  guardrail: nullable(
+    Type.String({ description: "Id of the guardrail that applies to every call" }),
+  ),
   key_guardrails: Type.Record(Type.String(), Type.String()),
 });
 
@@ -162,13 +168,15 @@ const refundEntry = Type.Object({
   ...postedEntry.properties,
   card_refund_status: Type.Optional(
     Type.Enum(["pending", "succeeded", "failed"], {
-      description: "Of a top-up: what the payment processor has done of it",
+      description: "For a top-up: status of the refund at the payment processor",
     }),
   ),
 });
 
 const providerHealth = Type.Object({
-  instance_id: Type.String({ description: "The instance that answers; health is its own view" }),
+  instance_id: Type.String({
+    description: "The instance that answers; it reports what it has observed",
+  }),
   data: Type.Array(
     Type.Object({
       id: Type.String(),
@@ -197,7 +205,7 @@ const common = { tag: "Operators", access } as const;
 const DEFAULT_PAGE = 50;
 const NOT_FOUND = { description: "There is no such organization" };
 
-/** What operators reach, over all organizations (contract 5). */
+/** Returns the routes for operators, which cover all organizations (contract 5). */
 export function adminRoutes({
   organizations,
   credit,
@@ -211,7 +219,7 @@ export function adminRoutes({
       ...common,
       method: "GET",
       path: "/v1/admin/providers",
-      summary: "Show the health of providers as the answering instance sees it",
+      summary: "List provider health as seen by the answering instance",
       responses: { 200: { description: "Providers", schema: providerHealth } },
       handle: () => jsonResponse(providers.report()),
     },
@@ -265,7 +273,7 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       body: createOrganizationBody,
       responses: {
         201: {
-          description: "The organization, with its keys this once",
+          description: "The organization, with its keys, which are shown only once",
           schema: createdOrganization,
         },
       },
@@ -297,10 +305,10 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       summary: "Change an organization's plan, fee, quota, limits or suspension",
       body: changeOrganizationBody,
       responses: {
-        200: { description: "The organization as it now stands", schema: organization },
+        200: { description: "The changed organization", schema: organization },
         402: { description: "More than the new credit limit is used or held" },
         404: NOT_FOUND,
-        409: { description: "The organization is subscribing to a plan at this moment" },
+        409: { description: "The organization is currently subscribing to a plan" },
       },
       async handle(context) {
         const change = organizationChangeOf(context.body as OrganizationBody);
@@ -318,14 +326,14 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/adjustments",
-      summary: "Add to an organization's balance, or take from what of it is not held",
+      summary: "Adjust an organization's balance",
       takesIdempotencyKey: true,
       body: adjustmentBody,
       responses: {
         201: { description: "The transaction", schema: postedEntry },
-        402: { description: "So much is not free to be taken" },
+        402: { description: "The balance that is not held is below the amount" },
         404: NOT_FOUND,
-        409: { description: "The idempotency key was used for another order" },
+        409: { description: "The idempotency key was used for a different request" },
       },
       async handle(context) {
         const body = context.body as { amount_usd: number; description: string };
@@ -346,14 +354,14 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/refunds",
-      summary: "Give a charge back to the organization, or a top-up to its card; or a part of it",
+      summary: "Refund a charge to the balance or a top-up to its card, in whole or in part",
       takesIdempotencyKey: true,
       body: refundBody,
       responses: {
         201: { description: "The transaction", schema: refundEntry },
-        402: { description: "Of a top-up: so much of the balance is not free" },
+        402: { description: "For a top-up: the balance that is not held is below the amount" },
         404: { description: "There is no such organization, or no such charge of it" },
-        409: { description: "The idempotency key was used for another order" },
+        409: { description: "The idempotency key was used for a different request" },
       },
       async handle(context) {
         const body = context.body as { transaction_id: string; amount_usd?: number };
@@ -371,7 +379,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
   ];
 }
 
-/** Throws 400. */
+/** Returns the author and the idempotency key of a request. Throws 400 if the key is invalid. */
 function sourceOf({ request, author }: RequestContext): OrderSource {
   const idempotencyKey = idempotencyKeyOf(request.headers.get("idempotency-key"), undefined);
   return { author, idempotencyKey };
@@ -395,7 +403,10 @@ const BASIS_POINTS_PER_PERCENT = 100;
 const MAX_FEE_DECIMALS = 2;
 const MAX_AMOUNT_DECIMALS = 9;
 
-/** What a body asks for; what it leaves out stays out. Throws 400. */
+/**
+ * Returns the changes that the body states. Fields that are missing in the body stay undefined.
+ * Throws 400.
+ */
 function organizationChangeOf(body: OrganizationBody): OrganizationChange {
   const change: { -readonly [Field in keyof OrganizationChange]?: OrganizationChange[Field] } = {};
   if (body.name !== undefined) change.name = nameOf(body.name);
@@ -411,16 +422,16 @@ function organizationChangeOf(body: OrganizationBody): OrganizationChange {
       body.credit_limit_usd === null ? null : amountNano(body.credit_limit_usd, "credit_limit_usd");
   }
   if (body.guardrail !== undefined || body.key_guardrails !== undefined) {
-    const { "": _, ...ofKeys } = body.key_guardrails ?? {};
+    const { "": _, ...keyGuardrails } = body.key_guardrails ?? {};
     change.guardrails = {
-      ...ofKeys,
+      ...keyGuardrails,
       ...(body.guardrail !== undefined && { "": body.guardrail }),
     };
   }
   return change;
 }
 
-/** Throws 400 for more than 9 decimals. */
+/** Returns the amount in nano-USD. Throws 400 if it has more than 9 decimals. */
 function amountNano(usd: number, param: string): NanoUsd {
   if (hasAtMostDecimals(usd, MAX_AMOUNT_DECIMALS)) return nanoFromUsd(usd);
   throw invalid(`${param} may have at most ${MAX_AMOUNT_DECIMALS} decimals.`, param);
@@ -443,9 +454,12 @@ function basisPoints(percent: number | null): number | null {
   throw invalid(`fee_percent may have at most ${MAX_FEE_DECIMALS} decimals.`, "fee_percent");
 }
 
-/** What is in force for an organization, and which of it is set for it alone. */
+/**
+ * Returns the effective settings of an organization, and the names of the fields that override its
+ * plan or the gateway's defaults.
+ */
 export function organizationShape(organization: OperatedOrganization) {
-  const { "": ofAll, ...keyGuardrails } = organization.guardrails;
+  const { "": organizationGuardrail, ...keyGuardrails } = organization.guardrails;
   const overrides = {
     fee_percent: organization.feeBasisPoints,
     file_quota_bytes: organization.fileQuotaBytes,
@@ -456,7 +470,7 @@ export function organizationShape(organization: OperatedOrganization) {
     ...organizationTerms(organization),
     overrides: Object.entries(overrides).flatMap(([field, value]) => (value === null ? [] : field)),
     balance_usd: usdNumber(organization.balanceNano),
-    guardrail: ofAll ?? null,
+    guardrail: organizationGuardrail ?? null,
     key_guardrails: keyGuardrails,
   };
 }

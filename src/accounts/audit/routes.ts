@@ -14,16 +14,16 @@ const filter = (maxLength: number, description: string) =>
   Type.Optional(Type.String({ minLength: 1, maxLength, description }));
 
 const filters = {
-  actor_id: filter(256, "Of a key, of a subject, or the user of the command line"),
-  action: filter(64, "Such as key.created"),
-  object_type: filter(64, "Such as key"),
+  actor_id: filter(256, "Id of a key or a subject, or the user of the command line"),
+  action: filter(64, "For example key.created"),
+  object_type: filter(64, "For example key"),
   object_id: filter(256, "Id of the object"),
   ...timeSpanFields,
   after: filter(128, "Id of an entry"),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
 };
 
-const ownQuery = Type.Object(filters, { additionalProperties: false });
+const organizationQuery = Type.Object(filters, { additionalProperties: false });
 const operatorQuery = Type.Object(
   { organization_id: filter(128, "Id of an organization"), ...filters },
   { additionalProperties: false },
@@ -48,7 +48,7 @@ const actor = Type.Object({
   id: nullable(Type.String()),
   name: nullable(Type.String()),
   via: nullable(Type.Enum(["api", "dashboard", "cli"])),
-  address: nullable(Type.String({ description: "Not shown of operators, but to operators" })),
+  address: nullable(Type.String({ description: "For acts of operators, shown to operators only" })),
   user_agent: nullable(Type.String()),
   request_id: nullable(Type.String()),
 });
@@ -58,7 +58,7 @@ const changedFields = Type.Record(Type.String(), Type.Unknown());
 const entry = Type.Object({
   id: Type.String(),
   organization_id: nullable(Type.String()),
-  action: Type.String({ description: "<type of object>.<what was done>" }),
+  action: Type.String({ description: "<object type>.<action>" }),
   object: Type.Object({ type: Type.String(), id: nullable(Type.String()) }),
   actor,
   before: nullable(changedFields),
@@ -76,7 +76,10 @@ const auditLog = Type.Object({
 
 const responses = { 200: { description: "Entries, newest first", schema: auditLog } };
 
-/** Administrative acts: of an organization to itself, of all and of the gateway to operators. */
+/**
+ * Returns the routes of the audit log: an organization reads its own entries, operators read all
+ * entries.
+ */
 export function auditRoutes(sql: Database): RouteDefinition[] {
   return [
     {
@@ -85,10 +88,10 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       tag: "Audit log",
       summary: "List administrative acts of the organization",
       access: { kind: "administration", scope: "keys:manage" },
-      query: ownQuery,
+      query: organizationQuery,
       responses,
       handle: async ({ query, caller }) =>
-        jsonResponse(await page(sql, query, caller.key.organizationId, withoutPlaceOfOperators)),
+        jsonResponse(await page(sql, query, caller.key.organizationId, withoutOperatorAddress)),
     },
     {
       method: "GET",
@@ -106,18 +109,18 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
 
 async function page(
   sql: Database,
-  asked: unknown,
+  rawQuery: unknown,
   organizationId: string | undefined,
-  shown: (entry: AuditEntry) => AuditEntry,
+  visible: (entry: AuditEntry) => AuditEntry,
 ) {
-  const query = asked as AuditQuery;
+  const query = rawQuery as AuditQuery;
   const { after, limit = DEFAULT_PAGE } = query;
   if (after !== undefined && !(await hasAuditEntry(sql, after, organizationId))) {
-    throw new GatewayError("invalid_query", 'Invalid cursor in "after": there is no such entry.', {
+    throw new GatewayError("invalid_query", 'Invalid cursor in "after": no such entry.', {
       param: "after",
     });
   }
-  const found = await listAuditLog(sql, {
+  const rows = await listAuditLog(sql, {
     organizationId,
     actorId: query.actor_id,
     action: query.action,
@@ -127,30 +130,33 @@ async function page(
     after,
     limit,
   });
-  const entries = found.slice(0, limit);
+  const entries = rows.slice(0, limit);
   return {
     object: "list",
-    data: entries.map((one) => entryShape(shown(one))),
+    data: entries.map((row) => entryShape(visible(row))),
     first_id: entries[0]?.id ?? null,
     last_id: entries.at(-1)?.id ?? null,
-    has_more: found.length > limit,
+    has_more: rows.length > limit,
   };
 }
 
-/** Where operators work from is none of an organization's business. */
-function withoutPlaceOfOperators(found: AuditEntry): AuditEntry {
-  const { actor } = found;
-  if (actor.kind === "system") return found;
-  if (actor.kind !== "operator" && actor.kind !== "cli" && !actor.is_operator) return found;
-  return { ...found, actor: { ...actor, address: null, user_agent: null } };
+/**
+ * Returns the entry without the address and user agent of an operator, which organizations do not
+ * see.
+ */
+function withoutOperatorAddress(entry: AuditEntry): AuditEntry {
+  const { actor } = entry;
+  if (actor.kind === "system") return entry;
+  if (actor.kind !== "operator" && actor.kind !== "cli" && !actor.is_operator) return entry;
+  return { ...entry, actor: { ...actor, address: null, user_agent: null } };
 }
 
 function entryShape({ organizationId, createdAtMs, actor, ...rest }: AuditEntry) {
-  const { is_operator: _, ...shown } = { is_operator: undefined, ...actor };
+  const { is_operator: _, ...actorFields } = { is_operator: undefined, ...actor };
   return {
     ...rest,
     organization_id: organizationId,
-    actor: { via: null, address: null, user_agent: null, request_id: null, ...shown },
+    actor: { via: null, address: null, user_agent: null, request_id: null, ...actorFields },
     created_at: isoTime(createdAtMs),
   };
 }

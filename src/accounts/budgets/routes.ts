@@ -13,16 +13,16 @@ import {
   type RequestContext,
   type RouteDefinition,
 } from "../../http/route.ts";
-import { budgetFromUsd, budgetUsd } from "../keys/routes.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
+import { budgetFromUsd, budgetUsd } from "../keys/routes.ts";
 import type { SubjectBudgets } from "./subject-budgets.ts";
 
 const MAX_PAGE = 1_000;
 const DEFAULT_PAGE = 50;
 
 const type = Type.Enum(["user", "tag"]);
-/** As long as the field `user` of a request. */
+/** A user id or a tag. Has the same maximum length as the field `user` of a request. */
 const value = Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\x00]+$" });
 const subject = Type.Object({ type, value }, { additionalProperties: false });
 
@@ -54,7 +54,9 @@ const budget = Type.Object({
   subject,
   daily_budget_usd: nullable(Type.Number()),
   monthly_budget_usd: nullable(Type.Number()),
-  usage_today_usd: Type.Number({ description: "Since the budget was made, in this UTC day" }),
+  usage_today_usd: Type.Number({
+    description: "Spent in the current UTC day since the budget was created",
+  }),
   usage_month_usd: Type.Number(),
   created_at: Type.String({ description: "ISO 8601" }),
 });
@@ -80,7 +82,10 @@ interface StatedLimits {
   readonly monthly_budget_usd?: number | null;
 }
 
-/** What the body names. Throws 400. */
+/**
+ * Returns the limits that the body states. Limits that are missing in the body stay undefined.
+ * Throws 400.
+ */
 function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
   const { daily_budget_usd: daily, monthly_budget_usd: monthly } = body;
   return {
@@ -93,9 +98,9 @@ function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "Budgets";
-const one = { description: "The budget", schema: budget };
+const budgetResponse = { description: "The budget", schema: budget };
 
-/** Budgets of end users and tags (contract §7). */
+/** Returns the routes for budgets of end users and tags (contract §7). */
 export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
   return [
     {
@@ -105,14 +110,17 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       summary: "Create a budget of an end user or a tag",
       access,
       body: createBody,
-      responses: { 201: one, 409: { description: "The user or tag has a budget already" } },
+      responses: {
+        201: budgetResponse,
+        409: { description: "The user or tag already has a budget" },
+      },
       async handle(context) {
         const body = context.body as StatedLimits & Pick<SubjectBudget, "subject">;
-        const none = { dailyBudgetNano: null, monthlyBudgetNano: null };
-        const stated = { ...none, ...limitsOf(body) };
+        const unlimited = { dailyBudgetNano: null, monthlyBudgetNano: null };
+        const stated = { ...unlimited, ...limitsOf(body) };
         const { author } = context;
-        const made = await budgets.create(organizationOf(context), body.subject, stated, author);
-        return jsonResponse(shapeOf(made), 201);
+        const created = await budgets.create(organizationOf(context), body.subject, stated, author);
+        return jsonResponse(shapeOf(created), 201);
       },
     },
     {
@@ -145,7 +153,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       tag,
       summary: "Retrieve a budget of an end user or a tag",
       access,
-      responses: { 200: one },
+      responses: { 200: budgetResponse },
       handle: async (context) =>
         jsonResponse(shapeOf(await budgets.find(organizationOf(context), context.params.id!))),
     },
@@ -153,10 +161,10 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "PATCH",
       path: "/v1/budgets/:id",
       tag,
-      summary: "Change a budget of an end user or a tag; null takes a limit away",
+      summary: "Change a budget of an end user or a tag; null removes a limit",
       access,
       body: changeBody,
-      responses: { 200: one },
+      responses: { 200: budgetResponse },
       async handle(context) {
         const changed = limitsOf(context.body as StatedLimits);
         const { params, author } = context;
@@ -172,7 +180,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       tag,
       summary: "Delete a budget of an end user or a tag",
       access,
-      responses: { 200: { description: "It is gone", schema: deletedBudget } },
+      responses: { 200: { description: "The budget was deleted", schema: deletedBudget } },
       async handle(context) {
         await budgets.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

@@ -14,24 +14,27 @@ import {
   type SubjectLimits,
   TooManySubjectBudgetsError,
 } from "../../../db/queries/subject-budgets.ts";
+import type { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
-import type { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
 
 interface SubjectBudgetsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
   readonly budgetSubjects: BudgetSubjects;
-  /** The actors of a single-node gateway, which decide by what they know. */
+  /** The actors of a single-node gateway. They decide by the budgets that they have loaded. */
   readonly world: { readonly subjectBudgets: { forget(id: string): void } };
 }
 
 const UNIQUE_VIOLATION = "23505";
 
-/** Budgets of an organization's end users and tags. Every method throws 404 for another's. */
+/**
+ * Budgets of an organization's end users and tags. Every method that takes an id throws 404 if the
+ * budget belongs to another organization.
+ */
 export class SubjectBudgets {
   readonly #dependencies: SubjectBudgetsDependencies;
 
@@ -39,7 +42,10 @@ export class SubjectBudgets {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 409 where the subject has one, 403 where there are too many. */
+  /**
+   * Creates a budget. Throws 409 if the subject already has one, 403 if the organization has the
+   * maximum number.
+   */
   async create(
     organizationId: string,
     subject: Subject,
@@ -51,9 +57,9 @@ export class SubjectBudgets {
     try {
       await insertSubjectBudget(authored(sql, author), organizationId, budget);
     } catch (error) {
-      throw asRefusal(error, subject);
+      throw toGatewayError(error, subject);
     } finally {
-      // Others learn of it from the change feed.
+      // Other instances are notified by the change feed.
       budgetSubjects.forget(organizationId);
     }
     return { ...budget, spentTodayNano: 0n, spentThisMonthNano: 0n };
@@ -63,15 +69,18 @@ export class SubjectBudgets {
     organizationId: string,
     page: BudgetPage,
   ): Promise<{ budgets: SubjectBudget[]; total: number }> {
-    return listSubjectBudgets(this.#dependencies.sql, this.#placeIn(organizationId), page);
+    return listSubjectBudgets(this.#dependencies.sql, this.#periods(organizationId), page);
   }
 
   async find(organizationId: string, id: string): Promise<SubjectBudget> {
     const { sql } = this.#dependencies;
-    return found(await findSubjectBudget(sql, this.#placeIn(organizationId), id));
+    return assertFound(await findSubjectBudget(sql, this.#periods(organizationId), id));
   }
 
-  /** Requests that are running keep what they hold, also where a budget is lowered below it. */
+  /**
+   * Changes the limits. Running requests keep their holds, even if a budget is lowered below their
+   * sum.
+   */
   async change(
     organizationId: string,
     id: string,
@@ -80,8 +89,8 @@ export class SubjectBudgets {
   ): Promise<SubjectBudget> {
     const { sql, world } = this.#dependencies;
     try {
-      const place = this.#placeIn(organizationId);
-      return found(await changeSubjectBudget(authored(sql, author), place, id, changed));
+      const periods = this.#periods(organizationId);
+      return assertFound(await changeSubjectBudget(authored(sql, author), periods, id, changed));
     } finally {
       world.subjectBudgets.forget(id);
     }
@@ -98,13 +107,13 @@ export class SubjectBudgets {
     }
   }
 
-  #placeIn(organizationId: string): SpendingPlace {
+  #periods(organizationId: string): SpendingPlace {
     const nowMs = this.#dependencies.clock.nowMs();
     return { organizationId, day: utcDay(nowMs).start, monthStart: utcMonth(nowMs).start };
   }
 }
 
-function found(budget: SubjectBudget | undefined): SubjectBudget {
+function assertFound(budget: SubjectBudget | undefined): SubjectBudget {
   if (budget === undefined) throw notFound();
   return budget;
 }
@@ -113,12 +122,12 @@ function notFound(): GatewayError {
   return new GatewayError("budget_not_found", "There is no such budget.");
 }
 
-function asRefusal(error: unknown, { type }: Subject): unknown {
+function toGatewayError(error: unknown, { type }: Subject): unknown {
   if (error instanceof TooManySubjectBudgetsError) {
     const message = `An organization can have at most ${MAX_SUBJECT_BUDGETS} budgets of users and tags.`;
     return new GatewayError("quota_exceeded", message, { cause: error });
   }
   if (sqlState(error) !== UNIQUE_VIOLATION) return error;
-  const message = `The ${type} has a budget already.`;
+  const message = `The ${type} already has a budget.`;
   return new GatewayError("name_taken", message, { param: "subject", cause: error });
 }

@@ -11,7 +11,6 @@ import {
   ScopesNotHeldError,
   TooManyKeysError,
 } from "../../../db/queries/api-keys.ts";
-import { type RateWindows, tokenWindow } from "../../platform/cluster/interface.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
@@ -29,6 +28,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
+import { type RateWindows, tokenWindow } from "../../platform/cluster/interface.ts";
 
 interface ApiKeysDependencies {
   readonly sql: Database;
@@ -38,8 +38,11 @@ interface ApiKeysDependencies {
   readonly rates: RateWindows;
 }
 
-/** A key, and what is left of its rate limits: null where it has none. */
-export interface OwnKey {
+/**
+ * A key with the requests and tokens that remain in its rate windows. Null if the key has no such
+ * limit.
+ */
+export interface CallingKey {
   readonly key: ListedKey;
   readonly remainingRpm: number | null;
   readonly remainingTpm: number | null;
@@ -47,7 +50,7 @@ export interface OwnKey {
 
 const UNIQUE_VIOLATION = "23505";
 
-/** API keys of an organization (spec 4.1). Changes go through the actors that own them. */
+/** API keys of an organization (spec 4.1). Changes go through the actors that own the keys. */
 export class ApiKeys {
   readonly #dependencies: ApiKeysDependencies;
 
@@ -55,7 +58,10 @@ export class ApiKeys {
     this.#dependencies = dependencies;
   }
 
-  /** Resolves with the new key and its secret, which is shown this once. Throws 403, 409. */
+  /**
+   * Creates a key. Resolves with the key and its secret, which is never shown again. Throws 403,
+   * 409.
+   */
   async create(
     caller: ApiKeyRecord,
     settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">,
@@ -72,7 +78,9 @@ export class ApiKeys {
       settings: { ...settings, scopes },
     });
     const organization = organizations.get(caller.organizationId);
-    await asRefusal(organization.ask("createKey", { key: record, eventId: newId("evt"), author }));
+    await withGatewayErrors(
+      organization.ask("createKey", { key: record, eventId: newId("evt"), author }),
+    );
     return { record, secret };
   }
 
@@ -84,21 +92,21 @@ export class ApiKeys {
     return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });
   }
 
-  /** Throws 403, 404. */
+  /** Returns a key of the caller's organization. Throws 403, 404. */
   async find(caller: ApiKeyRecord, id: string): Promise<ListedKey> {
     assertMaySee(caller, id);
     const { organizationId } = caller;
-    const found = await findListedKey(this.#dependencies.sql, {
+    const listed = await findListedKey(this.#dependencies.sql, {
       id,
       organizationId,
       ...this.#periods(),
     });
-    if (found === undefined) throw notFound();
-    return found;
+    if (listed === undefined) throw notFound();
+    return listed;
   }
 
-  /** The calling key to itself. Throws 404. */
-  async own(caller: ApiKeyRecord): Promise<OwnKey> {
+  /** Returns the calling key with its remaining rate limits. Throws 404. */
+  async findSelf(caller: ApiKeyRecord): Promise<CallingKey> {
     const key = await this.find(caller, caller.id);
     const { rateLimitRpm, rateLimitTpm } = key.record;
     const [remainingRpm, remainingTpm] = await Promise.all([
@@ -108,7 +116,7 @@ export class ApiKeys {
     return { key, remainingRpm, remainingTpm };
   }
 
-  /** Throws 400, 403, 404, 409. */
+  /** Changes the settings of a key. Throws 400, 403, 404, 409. */
   async change(
     caller: ApiKeyRecord,
     id: string,
@@ -119,12 +127,12 @@ export class ApiKeys {
     assertMayTouch(caller, target.record);
     const limit = limitForSecretKeys(target.record.kind, changed);
     if (limit !== undefined) {
-      const message = `A management key has no limits of its own: ${limit} applies to secret keys only.`;
+      const message = `A management key has no limits: ${limit} applies to secret keys only.`;
       throw new GatewayError("invalid_body", message, { param: limit });
     }
     const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
-    const isChanged = await asRefusal(
+    const isChanged = await withGatewayErrors(
       key.ask("update", {
         changed: granted === undefined ? changed : { ...changed, scopes: granted.scopes },
         keptScopes: granted?.keptScopes,
@@ -156,7 +164,7 @@ export class ApiKeys {
   }
 }
 
-async function asRefusal<Result>(change: Promise<Result>): Promise<Result> {
+async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Result> {
   try {
     return await change;
   } catch (error) {
@@ -164,14 +172,18 @@ async function asRefusal<Result>(change: Promise<Result>): Promise<Result> {
     if (error instanceof TooManyKeysError) {
       throw new GatewayError(
         "quota_exceeded",
-        `The organization has ${error.maxKeys} API keys, which is as many as it may have. Delete one first.`,
+        `The organization has ${error.maxKeys} API keys, the maximum. Delete one first.`,
       );
     }
     if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
-    throw new GatewayError("name_taken", "The organization has an API key of this name already.", {
-      param: "name",
-      cause: error,
-    });
+    throw new GatewayError(
+      "name_taken",
+      "The organization already has an API key with this name.",
+      {
+        param: "name",
+        cause: error,
+      },
+    );
   }
 }
 
@@ -184,7 +196,10 @@ const LIMITS_OF_SECRET_KEYS = [
   "allowedModels",
 ] as const satisfies readonly (keyof ApiKeySettings)[];
 
-/** The name of a limit among the settings that a key of this kind cannot have. Undefined if there is none. */
+/**
+ * Returns the name of the first limit among the settings that a key of this kind cannot have, or
+ * undefined if the settings have none.
+ */
 export function limitForSecretKeys(
   kind: KeyKind,
   settings: Partial<ApiKeySettings>,
@@ -199,75 +214,87 @@ function notFound(): GatewayError {
 }
 
 /**
- * Which key may do what to which other key. The pipeline has refused secret keys that lack keys:manage, and
- * those that are limited themselves, before any of this is asked (`assertAccess`).
+ * Rules for what a key can do to another key. Before these rules apply, the pipeline has rejected
+ * secret keys without keys:manage, and secret keys that are limited themselves (`assertAccess`).
  *
- * - A key grants only scopes that it holds. Scopes that the changed key holds already may stay.
+ * - A key grants only scopes that it holds. Scopes that the changed key already holds can stay.
  * - A key cannot change or delete itself.
  * - A secret key cannot change or delete a management key.
  * - A limited secret key sees no other key.
  */
 
-/** The scopes of a new key, as they are stored. Undefined means all that the caller holds. Throws 403. */
+/**
+ * Returns the scopes to store for a new key. If none are requested, the key gets all scopes of the
+ * caller. Throws 403.
+ */
 function grantedToNew(
   caller: ApiKeyRecord,
-  asked: readonly string[] | undefined,
+  requestedScopes: readonly string[] | undefined,
 ): readonly string[] {
-  if (asked === undefined) return caller.scopes;
-  const lacking = lackingScopes(caller, asked);
-  if (lacking.length > 0) throw cannotGrant(lacking);
-  return storedScopes(caller, asked);
+  if (requestedScopes === undefined) return caller.scopes;
+  const missingScopes = lackingScopes(caller, requestedScopes);
+  if (missingScopes.length > 0) throw cannotGrant(missingScopes);
+  return storedScopes(caller, requestedScopes);
 }
 
-/** What a change of scopes is stored as. Throws 403. */
+/** A change of scopes, as it is stored. */
 interface ScopeChange {
   readonly scopes: readonly string[];
-  /** Scopes that the caller lacks: the changed key must hold them when the change is written. */
+  /**
+   * Scopes that the caller does not hold. The changed key must still hold them when the change is
+   * written.
+   */
   readonly keptScopes: readonly string[];
 }
 
-/** Throws 403. */
+/** Returns the change of an existing key's scopes. Throws 403. */
 function grantedToExisting(
   caller: ApiKeyRecord,
   target: ApiKeyRecord,
-  asked: readonly string[],
+  requestedScopes: readonly string[],
 ): ScopeChange {
-  const keptScopes = lackingScopes(caller, asked);
-  const lacking = keptScopes.filter((scope) => !holdsScope(target, scope));
-  if (lacking.length > 0) throw cannotGrant(lacking);
-  return { scopes: storedScopes(caller, asked), keptScopes };
+  const keptScopes = lackingScopes(caller, requestedScopes);
+  const missingScopes = keptScopes.filter((scope) => !holdsScope(target, scope));
+  if (missingScopes.length > 0) throw cannotGrant(missingScopes);
+  return { scopes: storedScopes(caller, requestedScopes), keptScopes };
 }
 
-/** Throws 403. */
+/** Throws 403 if the caller cannot change or delete the target. */
 function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void {
-  if (caller.id === target.id) throw refused("An API key cannot change itself.");
+  if (caller.id === target.id) throw notPermitted("An API key cannot change itself.");
   if (caller.kind === "secret" && target.kind === "management") {
-    throw refused("A secret key cannot change a management key.");
+    throw notPermitted("A secret key cannot change a management key.");
   }
 }
 
-/** Throws 403. */
+/** Throws 403 if the caller cannot see the target. */
 function assertMaySee(caller: ApiKeyRecord, targetId: string): void {
   if (caller.id === targetId || !isLimited(caller)) return;
-  throw refused(
-    "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot see other keys.",
+  throw notPermitted(
+    "This API key has a rate limit, a budget, a model list or an expiry, so it cannot see other keys.",
   );
 }
 
-function cannotGrant(lacking: readonly string[]): GatewayError {
-  return refused(`This API key cannot grant what it lacks: ${lacking.join(", ")}.`, "scopes");
+function cannotGrant(missingScopes: readonly string[]): GatewayError {
+  return notPermitted(
+    `This API key cannot grant scopes that it does not hold: ${missingScopes.join(", ")}.`,
+    "scopes",
+  );
 }
 
-/** All scopes by their names are every scope only from a caller that holds those that come later too. */
-function storedScopes(caller: ApiKeyRecord, asked: readonly string[]): readonly string[] {
-  return holdsEveryScope(caller) && areAllScopes(asked) ? ALL_SCOPES : asked;
+/**
+ * Returns the scopes to store. A list of all scopes is stored as "every scope", which includes
+ * future scopes, only if the caller holds every scope itself.
+ */
+function storedScopes(caller: ApiKeyRecord, requestedScopes: readonly string[]): readonly string[] {
+  return holdsEveryScope(caller) && areAllScopes(requestedScopes) ? ALL_SCOPES : requestedScopes;
 }
 
 function lackingScopes(caller: ApiKeyRecord, scopes: readonly string[]): string[] {
   return scopes.filter((scope) => !holdsScope(caller, scope));
 }
 
-function refused(message: string, param?: string): GatewayError {
+function notPermitted(message: string, param?: string): GatewayError {
   return new GatewayError("key_not_permitted", message, { param });
 }
 
@@ -279,7 +306,10 @@ interface KeyRequest {
   readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
-/** A key as it is inserted: what is not set is unlimited, and all scopes are given. */
+/**
+ * Returns a key to insert. Limits that are not set are unlimited; without `scopes` the key gets
+ * every scope.
+ */
 export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyRequest): NewKey {
   return {
     id: newId("key"),
@@ -301,11 +331,14 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
   };
 }
 
-/** Beyond this, uses of further keys are not noted until the next write. */
+/** Keys with an unwritten use. The uses of further keys are not recorded until the next write. */
 const MAX_NOTED_KEYS = 10_000;
 const WRITE_MS = 1_000;
 
-/** Notes when keys were used for what charges nothing, and writes that down once a second at most. */
+/**
+ * Records when keys were used for requests that charge nothing. Writes the times to the database at
+ * most once a second.
+ */
 export class LastUse {
   readonly #sql: Database;
   readonly #onError: (error: unknown) => void;

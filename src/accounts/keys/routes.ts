@@ -19,7 +19,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { isoTime, parseIsoTime } from "../../lib/utc-time.ts";
-import type { ApiKeys, OwnKey } from "./api-keys.ts";
+import type { ApiKeys, CallingKey } from "./api-keys.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_ALLOWED_MODELS = 1_000;
@@ -46,7 +46,7 @@ const optionalLimits = {
   budget_includes_byok: Type.Optional(
     Type.Boolean({
       description:
-        "Budgets count calls with the organization's own provider keys too, by their list prices",
+        "Budgets also count calls with the organization's provider keys (BYOK), at list prices",
     }),
   ),
   allowed_models: optional(allowedModels),
@@ -87,7 +87,7 @@ const listKeysQuery = Type.Object(
         minLength: 1,
         maxLength: MAX_NAME_CHARACTERS,
         description:
-          "Keys whose name holds this text, in either case, or whose prefix begins with it",
+          "Keys whose name contains this text, ignoring case, or whose prefix begins with it",
       }),
     ),
     ...pageFields(MAX_PAGE),
@@ -132,19 +132,19 @@ const keyListItem = Type.Object({
   expires_at: nullable(Type.String()),
 });
 
-const leftOver = { description: "Null where there is no such limit" };
+const remainingLimit = { description: "Remaining in the current window; null: no such limit" };
 
-const ownKey = Type.Object({
+const callingKey = Type.Object({
   ...keyListItem.properties,
   remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
     description:
       "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget",
   }),
   remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
-    description: "As remaining_today_usd, of the UTC month",
+    description: "Monthly budget minus usage_month_usd; null: no budget",
   }),
-  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
-  remaining_tpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
+  remaining_tpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
 });
 
 const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
@@ -166,12 +166,12 @@ function settingsShape(record: ApiKeyRecord) {
   };
 }
 
-/** The create shape of spec 2.1, with the whole secret. */
+/** Returns the create shape of spec 2.1, with the whole secret. */
 export function createdKeyShape(record: ApiKeyRecord, secret: string) {
   return { id: record.id, key: secret, name: record.name, ...settingsShape(record) };
 }
 
-/** The list item of spec 2.1; it never holds the secret. */
+/** Returns the list item of spec 2.1, which never has the secret. */
 export function keyItemShape(key: ListedKey) {
   const { record } = key;
   return {
@@ -185,8 +185,8 @@ export function keyItemShape(key: ListedKey) {
   };
 }
 
-/** A key as it sees itself. */
-function ownKeyShape({ key, remainingRpm, remainingTpm }: OwnKey) {
+/** Returns the shape of the calling key, with its remaining limits. */
+function callingKeyShape({ key, remainingRpm, remainingTpm }: CallingKey) {
   const { dailyBudgetNano, monthlyBudgetNano } = key.record;
   return {
     ...keyItemShape(key),
@@ -197,7 +197,10 @@ function ownKeyShape({ key, remainingRpm, remainingTpm }: OwnKey) {
   };
 }
 
-/** A budget that was lowered below what is spent leaves nothing. */
+/**
+ * Returns the remaining budget in USD, or null if there is no budget. At least 0, even if the
+ * budget was lowered below the spent amount.
+ */
 function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | null {
   if (budgetNano === null) return null;
   return usdNumber(budgetNano > spentNano ? budgetNano - spentNano : 0n);
@@ -206,9 +209,9 @@ function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "API keys";
 const DEFAULT_PAGE = 50;
-const NAME_TAKEN = { description: "The organization has a key of this name already" };
+const NAME_CONFLICT = { description: "The organization already has a key with this name" };
 
-/** API keys (spec 4.1). */
+/** Returns the routes for API keys (spec 4.1). */
 export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
   return [...readingRoutes(keys), ...changingRoutes(keys, clock)];
 }
@@ -246,19 +249,19 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
         200: { description: "The key, without its secret", schema: keyListItem },
       },
       async handle(context) {
-        const found = await keys.find(context.caller.key, context.params.id!);
-        return jsonResponse(keyItemShape(found));
+        const key = await keys.find(context.caller.key, context.params.id!);
+        return jsonResponse(keyItemShape(key));
       },
     },
     {
       method: "GET",
       path: "/v1/key",
       tag,
-      summary: "Show the calling key to itself, with what is left of its limits",
+      summary: "Retrieve the calling key with its remaining limits",
       access: { kind: "self" },
-      responses: { 200: { description: "The calling key", schema: ownKey } },
+      responses: { 200: { description: "The calling key", schema: callingKey } },
       async handle(context) {
-        return jsonResponse(ownKeyShape(await keys.own(context.caller.key)));
+        return jsonResponse(callingKeyShape(await keys.findSelf(context.caller.key)));
       },
     },
   ];
@@ -274,8 +277,11 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       access,
       body: createKeyBody,
       responses: {
-        201: { description: "The key, with its secret this once", schema: createdKey },
-        409: NAME_TAKEN,
+        201: {
+          description: "The key, with its secret, which is shown only once",
+          schema: createdKey,
+        },
+        409: NAME_CONFLICT,
       },
       async handle(context) {
         const settings = settingsOf(context.body as KeyBody, clock.nowMs());
@@ -291,12 +297,12 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       method: "PATCH",
       path: "/v1/keys/:id",
       tag,
-      summary: "Change an API key; null takes a limit away",
+      summary: "Change an API key; null removes a limit",
       access,
       body: changeKeyBody,
       responses: {
-        200: { description: "The key as it now stands", schema: keyListItem },
-        409: NAME_TAKEN,
+        200: { description: "The changed key", schema: keyListItem },
+        409: NAME_CONFLICT,
       },
       async handle(context) {
         const changed = settingsOf(context.body as KeyBody, clock.nowMs());
@@ -315,7 +321,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       tag,
       summary: "Revoke an API key",
       access,
-      responses: { 200: { description: "It is gone", schema: deletedKey } },
+      responses: { 200: { description: "The key was revoked", schema: deletedKey } },
       async handle(context) {
         await keys.remove(context.caller.key, context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
@@ -339,7 +345,10 @@ interface KeyBody {
 
 const MAX_DECIMALS = 9;
 
-/** The settings that a body names; what it leaves out stays out. Throws 400. */
+/**
+ * Returns the settings that the body states. Settings that are missing in the body stay undefined.
+ * Throws 400.
+ */
 function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   const settings: { -readonly [Field in keyof ApiKeySettings]?: ApiKeySettings[Field] } = {};
   if (body.name !== undefined) settings.name = body.name;
@@ -361,7 +370,10 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   return settings;
 }
 
-/** Null is without limit. Throws 400. */
+/**
+ * Returns the budget in nano-USD; null means no limit. Throws 400 if the amount has more than 9
+ * decimals.
+ */
 export function budgetFromUsd(usd: number | null, param: string): NanoUsd | null {
   if (usd === null) return null;
   if (hasAtMostDecimals(usd, MAX_DECIMALS)) return nanoFromUsd(usd);

@@ -14,9 +14,9 @@ import {
   type OrganizationSettings,
 } from "../../../db/queries/organizations.ts";
 import { endSubscriptionOf, isSubscribing } from "../../../db/queries/plan-subscriptions.ts";
-import type { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
 import type { Suspensions } from "../../http/authentication.ts";
-import { newKey } from "../keys/api-keys.ts";
+import type { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -24,7 +24,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { usdText } from "../../lib/money.ts";
 import { planOf } from "../../lib/plans.ts";
-import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import { newKey } from "../keys/api-keys.ts";
 
 interface OrganizationAdministrationDependencies {
   readonly sql: Database;
@@ -32,21 +32,26 @@ interface OrganizationAdministrationDependencies {
   readonly organizations: OrganizationActors;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
-  readonly definitions: KnownDefinitions;
-  /** What a new organization gets where nothing else is asked for. */
+  readonly definitions: DefinitionCache;
+  /**
+   * Plan and starting credit of a new organization if the request states none. Credit in nano-USD.
+   */
   readonly defaults: { readonly plan: string; readonly startingCreditNano: bigint };
 }
 
 export interface OrganizationChange extends Partial<OrganizationSettings> {
-  /** Null is without limit; undefined leaves it, or follows the plan where that changes. */
+  /** In nano-USD. Null means no limit. If undefined, the limit stays, or follows a changed plan. */
   readonly creditLimitNano?: bigint | null;
-  /** Names or ids of guardrails by the key, under "" of the whole organization; null takes one away. */
+  /**
+   * Names or ids of guardrails by key id. The entry "" applies to the whole organization; null
+   * removes a guardrail.
+   */
   readonly guardrails?: Readonly<Record<string, string | null>>;
 }
 
 /**
- * Changes what an operator sets; with the plan, a subscription that pays for another one is to be ended at the payment
- * processor. Throws 409.
+ * Changes an organization's settings. If the plan changes, requests the end of a subscription that
+ * pays for a different plan. Throws 409 while the organization is subscribing to a plan.
  */
 export async function applySettings(
   sql: DatabaseTransaction,
@@ -58,7 +63,10 @@ export async function applySettings(
   if (plan !== undefined && !(await endSubscriptionOf(sql, id, plan))) throw subscribing();
 }
 
-/** For what is done before the settings are changed. Throws 409. */
+/**
+ * Throws 409 if the plan would change while the organization is subscribing to one. For steps that
+ * come before the settings are changed.
+ */
 export async function assertNotSubscribing(
   sql: Database,
   id: string,
@@ -71,12 +79,14 @@ export async function assertNotSubscribing(
 function subscribing(): GatewayError {
   return new GatewayError(
     "subscription_changing",
-    "The organization is subscribing to a plan at this moment: try again.",
+    "The organization is currently subscribing to a plan. Try again.",
     { param: "plan" },
   );
 }
 
-/** What operators do with organizations. Changes take effect on every instance within a second. */
+/**
+ * Operations of operators on organizations. Changes take effect on every instance within a second.
+ */
 export class OrganizationAdministration {
   readonly #dependencies: OrganizationAdministrationDependencies;
 
@@ -88,14 +98,16 @@ export class OrganizationAdministration {
     return listOperatedOrganizations(this.#dependencies.sql, page);
   }
 
-  /** Throws 404. */
+  /** Returns an organization. Throws 404. */
   async find(id: string): Promise<OperatedOrganization> {
-    const found = await findOperatedOrganization(this.#dependencies.sql, id);
-    if (found !== undefined) return found;
+    const organization = await findOperatedOrganization(this.#dependencies.sql, id);
+    if (organization !== undefined) return organization;
     throw new GatewayError("organization_not_found", "There is no such organization.");
   }
 
-  /** Creates an organization with its first keys, which are shown this once, or nothing at all. */
+  /**
+   * Creates an organization and its first keys, in one transaction. The keys are shown only once.
+   */
   async create(
     request: OrganizationChange & { readonly name: string; readonly startingCreditNano?: bigint },
     author: Author,
@@ -121,8 +133,12 @@ export class OrganizationAdministration {
   }
 
   /**
-   * Throws 404, 402 where the balance is below what the new credit limit allows, and 409 where the organization is just
-   * subscribing to a plan: then nothing is changed. The limit is set first, so that a repeated call finishes one that was broken off.
+   * Changes an organization. Throws 404, and without a change:
+   *
+   * - 402 if the balance is below the minimum that the new credit limit allows,
+   * - 409 if the organization is currently subscribing to a plan.
+   *
+   * The limit is set first, so that repeating an interrupted call completes it.
    */
   async change(
     id: string,
@@ -167,7 +183,10 @@ export class OrganizationAdministration {
     );
   }
 
-  /** The next request on this instance sees the change; other instances are notified. */
+  /**
+   * Drops cached state. The next request on this instance sees the change; the change feed notifies
+   * other instances.
+   */
   #forget(id: string, { isSuspended }: Partial<OrganizationSettings>): void {
     const { organizations, suspensions } = this.#dependencies;
     organizations.forget(id);
@@ -181,35 +200,36 @@ function noGuardrail(): GatewayError {
 }
 
 /**
- * The credit limit that a change leads to: the one it names; else that of the new plan, unless the operator
- * has set another one than that of the plan before.
+ * Returns the credit limit after a change: the limit that the change states, or else the limit of
+ * the new plan. If the current limit differs from the limit of the current plan, an operator has
+ * set it, and it stays.
  */
 export function creditLimitAfter(
   before: OperatedOrganization,
   { creditLimitNano, plan = before.plan }: OrganizationChange,
 ): bigint | null {
   if (creditLimitNano !== undefined) return creditLimitNano;
-  const isOfPlan = before.creditLimitNano === planOf(before.plan).creditLimitNano;
-  return isOfPlan ? planOf(plan).creditLimitNano : before.creditLimitNano;
+  const isPlanLimit = before.creditLimitNano === planOf(before.plan).creditLimitNano;
+  return isPlanLimit ? planOf(plan).creditLimitNano : before.creditLimitNano;
 }
 
 export interface OrganizationRequest {
   readonly name: string;
   readonly plan: string;
   readonly startingCreditNano: bigint;
-  /** Given secrets, instead of generated ones. */
+  /** Secrets to use instead of generated ones. */
   readonly managementKey?: string | undefined;
   readonly secretKey?: string | undefined;
 }
 
 export interface PreparedOrganization {
   readonly organization: NewOrganization;
-  /** Shown once. */
+  /** Never shown again. */
   readonly managementKey: string;
   readonly secretKey: string;
 }
 
-/** Everything that a new organization begins with: a management key, a secret key, a starting credit. */
+/** Returns a new organization with a management key, a secret key and a starting credit. */
 export function prepareOrganization(
   request: OrganizationRequest,
   nowMs: number,
@@ -250,8 +270,8 @@ export function prepareOrganization(
 const FIRST_START_LOCK = 7_203_114_503;
 
 /**
- * Creates the default organization where there is none yet. `keep` is given the keys before anything is
- * committed, so that a process that dies in between leaves no organization without known keys.
+ * Creates the default organization if the database has none. Calls `keep` with the keys before the
+ * commit, so that a crash never leaves an organization whose keys are lost.
  */
 export async function createFirstOrganization(
   sql: Database,
@@ -271,12 +291,12 @@ export async function createFirstOrganization(
 
 interface OperatorKeyRequest {
   readonly name: string;
-  /** A given key instead of a generated one. */
+  /** A key to use instead of a generated one. */
   readonly secret?: string;
   readonly nowMs: number;
 }
 
-/** Adds an operator key; one that exists, or that was revoked, stays as it is. */
+/** Adds an operator key. Does not change an operator key that already exists or was revoked. */
 export async function addOperatorKey(
   sql: Database,
   { name, secret = generateApiKey("operator").key, nowMs }: OperatorKeyRequest,

@@ -11,7 +11,7 @@ import { isoTime } from "../../lib/utc-time.ts";
 import { DEFAULT_MAX_WEBHOOKS } from "../../webhooks/webhooks.ts";
 import type { OrganizationAdministration } from "./organizations.ts";
 
-/** What an organization and its operators see of it. */
+/** The fields of an organization that both the organization and operators see. */
 export const organizationFields = {
   id: Type.String(),
   name: Type.String(),
@@ -21,7 +21,7 @@ export const organizationFields = {
   max_keys: Type.Integer(),
   max_webhooks: Type.Integer(),
   credit_limit_usd: nullable(
-    Type.Number({ description: "How far the balance may go below zero; null: without limit" }),
+    Type.Number({ description: "How far the balance can go below zero; null: no limit" }),
   ),
   computer_use: Type.Boolean({
     description: "Whether its requests may offer models tools that operate a computer",
@@ -31,7 +31,9 @@ export const organizationFields = {
   created_at: Type.String(),
 };
 
-/** What is in force: its own settings, or those of its plan or the gateway. */
+/**
+ * Returns the effective settings: those of the organization, or else of its plan or the gateway.
+ */
 export function organizationTerms(organization: OperatedOrganization) {
   const { plan, creditLimitNano } = organization;
   return {
@@ -50,9 +52,9 @@ export function organizationTerms(organization: OperatedOrganization) {
   };
 }
 
-const ownOrganization = Type.Object({
+const callersOrganization = Type.Object({
   ...organizationFields,
-  file_used_bytes: Type.Integer({ description: "What its stored files take" }),
+  file_used_bytes: Type.Integer({ description: "Bytes of its stored files" }),
 });
 
 interface OrganizationRouteDependencies {
@@ -60,7 +62,7 @@ interface OrganizationRouteDependencies {
   readonly organizations: OrganizationAdministration;
 }
 
-/** The organization of the calling key (contract 7). */
+/** Returns the route for the organization of the calling key (contract 7). */
 export function organizationRoutes({
   sql,
   organizations,
@@ -72,7 +74,7 @@ export function organizationRoutes({
       tag: "Organization",
       summary: "Retrieve the organization of the calling key",
       access: { kind: "administration", scope: "usage:read" },
-      responses: { 200: { description: "The organization", schema: ownOrganization } },
+      responses: { 200: { description: "The organization", schema: callersOrganization } },
       async handle({ caller: { key } }) {
         const [organization, usedBytes] = await Promise.all([
           organizations.find(key.organizationId),

@@ -7,30 +7,30 @@ import {
   listProviderKeys,
   type ProviderKeyRecord,
 } from "../../../db/queries/provider-keys.ts";
-import type { OwnKeys } from "../../inference/call/routing/own-keys.ts";
-import type { OwnProviders } from "../../inference/call/routing/own-providers.ts";
-import { type EgressGuard, EgressRefused, NameNotResolved } from "../../platform/egress/guard.ts";
-import { providerKeyInvalid } from "../../lib/events/provider-key-invalid.ts";
+import type { ByokKeys } from "../../inference/call/routing/own-keys.ts";
+import type { ByokProviders } from "../../inference/call/routing/own-providers.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import { providerKeyInvalid } from "../../lib/events/provider-key-invalid.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { type EgressGuard, EgressRefused, NameNotResolved } from "../../platform/egress/guard.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 
-/** Of one organization. */
+/** Provider keys of one organization. */
 export const MAX_PROVIDER_KEYS = 100;
-/** A key is never shown in full: of a short one not even a quarter. */
+/** The number of characters shown of a key. A short key shows less than a quarter. */
 const MAX_PREFIX_CHARACTERS = 8;
-const SHOWN_PART = 4;
+const SHOWN_FRACTION = 4;
 
 export interface ProviderKeysDependencies {
   readonly sql: Database;
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly guard: EgressGuard;
-  readonly ownProviders: OwnProviders;
-  readonly ownKeys: OwnKeys;
+  readonly byokProviders: ByokProviders;
+  readonly byokKeys: ByokKeys;
 }
 
 export interface NewKey {
@@ -40,7 +40,10 @@ export interface NewKey {
   readonly baseUrl: string | undefined;
 }
 
-/** Keys for providers that an organization brings itself (contract §7). Every method throws 404 for another's. */
+/**
+ * An organization's provider keys (BYOK; contract §7). Every method throws 404 for another
+ * organization's key.
+ */
 export class ProviderKeys {
   readonly #dependencies: ProviderKeysDependencies;
 
@@ -48,21 +51,24 @@ export class ProviderKeys {
     this.#dependencies = dependencies;
   }
 
-  /** Ids of the providers that take keys, and whether a key has to come with an address. */
+  /** The providers that accept keys. `needsBaseUrl` is true if a key requires a base URL. */
   get providers(): { readonly id: string; readonly needsBaseUrl: boolean }[] {
-    const { ownProviders } = this.#dependencies;
-    return ownProviders.ids.map((id) => ({ id, needsBaseUrl: ownProviders.needsBaseUrl(id) }));
+    const { byokProviders } = this.#dependencies;
+    return byokProviders.ids.map((id) => ({ id, needsBaseUrl: byokProviders.needsBaseUrl(id) }));
   }
 
   /**
-   * Stores a key that the provider takes. Throws 400 for one that it refuses, for an unknown provider and a
-   * `base_url` that is not public, 403 where there are too many, 502 where the provider cannot be asked.
+   * Stores a key after the provider has accepted it. Throws:
+   *
+   * - 400 if the provider rejects the key or is unknown, or if `base_url` is not public,
+   * - 403 if the organization has the maximum number of keys,
+   * - 502 if the provider cannot be reached.
    */
   async add(organizationId: string, key: NewKey, author: Author): Promise<ProviderKeyRecord> {
-    const { sql, keyring, clock, ownKeys } = this.#dependencies;
+    const { sql, keyring, clock, byokKeys } = this.#dependencies;
     const baseUrl = key.baseUrl === undefined ? null : await this.#checkedUrl(key.baseUrl);
     try {
-      await this.#assertTaken(key, baseUrl);
+      await this.#assertAccepted(key, baseUrl);
     } catch (error) {
       if (error instanceof GatewayError && error.code === "invalid_provider_key") {
         const data = { provider_key_id: null, provider: key.provider };
@@ -92,7 +98,7 @@ export class ProviderKeys {
         `An organization can have at most ${MAX_PROVIDER_KEYS} provider keys.`,
       );
     }
-    ownKeys.forget(organizationId);
+    byokKeys.forget(organizationId);
     return record;
   }
 
@@ -101,9 +107,9 @@ export class ProviderKeys {
   }
 
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
-    const { sql, ownKeys } = this.#dependencies;
+    const { sql, byokKeys } = this.#dependencies;
     const isDeleted = await deleteProviderKey(authored(sql, author), { id, organizationId });
-    ownKeys.forget(organizationId);
+    byokKeys.forget(organizationId);
     if (isDeleted) return;
     throw new GatewayError("provider_key_not_found", "There is no such provider key.");
   }
@@ -112,7 +118,7 @@ export class ProviderKeys {
     try {
       const { url } = await this.#dependencies.guard.check(text);
       if (url.search === "" && url.hash === "") return url.href.replace(/\/+$/, "");
-      throw new EgressRefused("must have neither a query nor a fragment");
+      throw new EgressRefused("must not have a query or a fragment");
     } catch (error) {
       if (!(error instanceof EgressRefused || error instanceof NameNotResolved)) throw error;
       const problem = error instanceof EgressRefused ? error.message : "has no address";
@@ -123,27 +129,26 @@ export class ProviderKeys {
     }
   }
 
-  async #assertTaken({ provider: providerId, key }: NewKey, baseUrl: string | null) {
-    const { ownProviders } = this.#dependencies;
-    if (baseUrl === null && ownProviders.needsBaseUrl(providerId)) {
-      const message =
-        "base_url is required: the gateway's own server of this provider has no keys.";
+  async #assertAccepted({ provider: providerId, key }: NewKey, baseUrl: string | null) {
+    const { byokProviders } = this.#dependencies;
+    if (baseUrl === null && byokProviders.needsBaseUrl(providerId)) {
+      const message = "base_url is required: the gateway's server for this provider takes no keys.";
       throw new GatewayError("invalid_body", message, { param: "base_url" });
     }
     let provider: Provider | undefined;
     try {
-      provider = ownProviders.make({ providerId, apiKey: key, baseUrl });
+      provider = byokProviders.make({ providerId, apiKey: key, baseUrl });
     } catch (error) {
       throw new GatewayError(
         "invalid_provider_key",
-        "The key is not of a form that the provider takes.",
+        "The key does not have the format of this provider's keys.",
         { param: "key", cause: error },
       );
     }
     if (provider === undefined) {
       throw new GatewayError(
         "invalid_body",
-        `provider must be one that this gateway calls and that takes keys: ${ownProviders.ids.join(", ") || "there is none"}.`,
+        `provider must be a configured provider that takes keys: ${byokProviders.ids.join(", ") || "none"}.`,
         { param: "provider" },
       );
     }
@@ -152,14 +157,14 @@ export class ProviderKeys {
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       if (error.kind === "misconfigured") {
-        throw new GatewayError("invalid_provider_key", "The provider refuses the key.", {
+        throw new GatewayError("invalid_provider_key", "The provider rejected the key.", {
           param: "key",
           cause: error,
         });
       }
       throw new GatewayError(
         "provider_error",
-        "The key was not stored: the provider could not be asked whether it takes it.",
+        "The key was not stored: the provider could not be reached to verify it.",
         { cause: error },
       );
     }
@@ -167,5 +172,5 @@ export class ProviderKeys {
 }
 
 function prefixOf(key: string): string {
-  return key.slice(0, Math.min(MAX_PREFIX_CHARACTERS, Math.floor(key.length / SHOWN_PART)));
+  return key.slice(0, Math.min(MAX_PREFIX_CHARACTERS, Math.floor(key.length / SHOWN_FRACTION)));
 }

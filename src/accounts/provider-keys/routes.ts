@@ -1,7 +1,12 @@
 import { Type } from "typebox";
 import type { ProviderKeyRecord } from "../../../db/queries/provider-keys.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { type Access, optional, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import {
+  type Access,
+  optional,
+  type RequestContext,
+  type RouteDefinition,
+} from "../../http/route.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { ProviderKeys } from "./provider-keys.ts";
 
@@ -19,7 +24,7 @@ const addKeyBody = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 2_048,
-        description: "A public https address in place of the provider's, with the version segment",
+        description: "Public https base URL that replaces the provider's, with the version segment",
       }),
     ),
   },
@@ -34,7 +39,7 @@ const providerKey = Type.Object({
   provider: Type.String(),
   name: Type.String(),
   key_prefix: Type.String(),
-  is_valid: Type.Boolean({ description: "false: the provider has refused it; no call uses it" }),
+  is_valid: Type.Boolean({ description: "false: the provider has rejected it; no call uses it" }),
   created_at: Type.String({ description: "ISO 8601" }),
 });
 const providerKeyList = Type.Object({ data: Type.Array(providerKey) });
@@ -50,19 +55,19 @@ interface AddBody {
   readonly base_url?: string | null;
 }
 
-/** Keys for providers that an organization brings itself (spec 1, BYOK; contract §7). */
+/** Returns the routes for an organization's provider keys (spec 1, BYOK; contract §7). */
 export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
   return [
     {
       method: "POST",
       path: "/v1/provider_keys",
       tag,
-      summary: "Add a key of the organization's own for a provider",
+      summary: "Add a provider key",
       access,
       body: addKeyBody,
       responses: {
-        201: { description: "The key was accepted by the provider", schema: providerKey },
-        502: { description: "The provider could not be asked; nothing was stored" },
+        201: { description: "The provider accepted the key", schema: providerKey },
+        502: { description: "The provider could not be reached; nothing was stored" },
       },
       async handle(context) {
         const { provider, key, name, base_url: baseUrl } = context.body as AddBody;
@@ -83,9 +88,9 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       method: "GET",
       path: "/v1/provider_keys",
       tag,
-      summary: "List the organization's own provider keys",
+      summary: "List the organization's provider keys",
       access,
-      responses: { 200: { description: "The newest first", schema: providerKeyList } },
+      responses: { 200: { description: "Provider keys, newest first", schema: providerKeyList } },
       async handle(context) {
         const listed = await keys.list(organizationOf(context));
         return jsonResponse({ data: listed.map(shapeOf) });
@@ -95,9 +100,11 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       method: "DELETE",
       path: "/v1/provider_keys/:id",
       tag,
-      summary: "Delete a provider key; no call that begins later uses it",
+      summary: "Delete a provider key; new calls no longer use it",
       access,
-      responses: { 200: { description: "It is gone", schema: deletedProviderKey } },
+      responses: {
+        200: { description: "The provider key was deleted", schema: deletedProviderKey },
+      },
       async handle(context) {
         await keys.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

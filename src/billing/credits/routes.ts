@@ -23,7 +23,7 @@ import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payme
 
 const MAX_PAGE = 200;
 const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
-const ofUsage = { description: "Of usage only" };
+const ofUsage = { description: "Only for transactions of type usage" };
 
 const transactionsQuery = Type.Object(
   {
@@ -34,14 +34,14 @@ const transactionsQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 64,
-        description: "Only the charges of this key, and what of them was given back",
+        description: "Only charges of this key and refunds of these charges",
       }),
     ),
     model: Type.Optional(
       Type.String({
         minLength: 1,
         maxLength: 1_024,
-        description: "Only the charges for this model, by its id as transactions show it",
+        description: "Only charges for this model, by the model id that transactions show",
       }),
     ),
     ...timeSpanFields,
@@ -59,7 +59,7 @@ const balance = Type.Object({
     Type.String({ description: "null: the default payment method" }),
   ),
   replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
-    description: "retrying after a declined payment, stopped after three in a row",
+    description: "retrying: the last payment was declined; stopped: three in a row were declined",
   }),
 });
 
@@ -73,7 +73,7 @@ const changeBody = Type.Object(
       Type.Number({
         minimum: 0,
         maximum: MAX_THRESHOLD_USD,
-        description: "A balance below it is topped up; at most 2 decimals",
+        description: "The balance is topped up when it falls below this amount; at most 2 decimals",
       }),
     ),
     replenish_amount_usd: Type.Optional(
@@ -104,34 +104,34 @@ const nullableInteger = (description: string) =>
 const nullableString = Type.Union([Type.String(), Type.Null()]);
 const nullableObject = Type.Union([Type.Object({}), Type.Null()]);
 
-/** Present where it is above zero. */
+/** Describes a count that responses contain only if it is above zero. */
 function usedCount(description: string) {
   return Type.Optional(Type.Integer({ description }));
 }
 
 const transactionDetails = Type.Object(
   {
-    status: nullableInteger("HTTP status of the answer; 499 where the client went away"),
-    latency_ms: nullableInteger("From the request to the end of its answer"),
+    status: nullableInteger("HTTP status of the response; 499 if the client disconnected"),
+    latency_ms: nullableInteger("From the request to the end of its response"),
     cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
     reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
     cache_write_tokens: usedCount("Prompt tokens written to the provider's cache"),
-    cache_write_1h_tokens: usedCount("Of these, tokens that the cache keeps for an hour"),
-    audio_prompt_tokens: usedCount("Prompt tokens of sound that were not read from a cache"),
-    image_prompt_tokens: usedCount("Prompt tokens of images that were not read from a cache"),
-    cached_audio_prompt_tokens: usedCount("Cached prompt tokens of sound"),
-    cached_image_prompt_tokens: usedCount("Cached prompt tokens of images"),
-    audio_completion_tokens: usedCount("Completion tokens of sound"),
-    image_completion_tokens: usedCount("Completion tokens of images"),
-    images: usedCount("Images that were made"),
-    characters: usedCount("Characters that were spoken"),
-    seconds: Type.Optional(Type.Number({ description: "Seconds of sound" })),
+    cache_write_1h_tokens: usedCount("Tokens among these that the cache stores for one hour"),
+    audio_prompt_tokens: usedCount("Audio prompt tokens that were not read from a cache"),
+    image_prompt_tokens: usedCount("Image prompt tokens that were not read from a cache"),
+    cached_audio_prompt_tokens: usedCount("Cached audio prompt tokens"),
+    cached_image_prompt_tokens: usedCount("Cached image prompt tokens"),
+    audio_completion_tokens: usedCount("Audio completion tokens"),
+    image_completion_tokens: usedCount("Image completion tokens"),
+    images: usedCount("Generated images"),
+    characters: usedCount("Characters converted to speech"),
+    seconds: Type.Optional(Type.Number({ description: "Seconds of audio" })),
     speakers_seconds: Type.Optional(
-      Type.Number({ description: "Of these, seconds whose speakers were distinguished" }),
+      Type.Number({ description: "Seconds among these that were transcribed with speaker labels" }),
     ),
-    web_searches: usedCount("Searches of the web"),
-    file_searches: usedCount("Searches of files"),
-    search_units: usedCount("Search units of rankings"),
+    web_searches: usedCount("Web searches"),
+    file_searches: usedCount("File searches"),
+    search_units: usedCount("Search units of rerank requests"),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,
@@ -139,11 +139,14 @@ const transactionDetails = Type.Object(
     omitted: Type.Optional(
       Type.Boolean({
         description:
-          "true where trace and metadata are left out because those of the page take more than 1 MB; ask for fewer transactions",
+          "true if trace and metadata are omitted because they exceed 1 MB on this page; request fewer transactions",
       }),
     ),
   },
-  { description: "Of usage only: what the request recorded, and how it ended" },
+  {
+    description:
+      "Only for transactions of type usage: the fields that the request recorded, and its outcome",
+  },
 );
 
 const transactionList = Type.Object({
@@ -153,7 +156,8 @@ const transactionList = Type.Object({
       type: transactionType,
       amount_usd: Type.Number(),
       balance_after_usd: Type.Union([Type.Number(), Type.Null()], {
-        description: "Null for a limited key: it would show what other keys spend",
+        description:
+          "Null for a limited key, because the balance would reveal the spending of other keys",
       }),
       description: Type.String(),
       model: Type.Optional(Type.String(ofUsage)),
@@ -164,19 +168,22 @@ const transactionList = Type.Object({
       completion_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
       estimated: Type.Optional(
         Type.Union([Type.Boolean(), Type.Null()], {
-          description: "Of usage only: its tokens were counted by the gateway",
+          description:
+            "Only for transactions of type usage: true if the gateway counted the tokens",
         }),
       ),
       details: Type.Optional(transactionDetails),
       receipt_url: Type.Optional(
-        Type.String({ description: "Of top-ups only, where the payment processor has a receipt" }),
+        Type.String({
+          description: "Only for top-ups for which the payment processor has a receipt",
+        }),
       ),
       created_at: Type.String(),
     }),
   ),
   total: Type.Integer({
     description:
-      "Exact without filters, with `type=usage` alone, and up to 10,000, or 5,000 of a key and a model; above that, of a filtered list, at least so many",
+      "Exact without filters and with `type=usage` alone. With other filters it is exact up to 10,000, or up to 5,000 for a key and a model; above that it is a lower bound",
   }),
   has_more: Type.Boolean(),
 });
@@ -198,7 +205,7 @@ interface CreditServices {
   readonly replenish: AutoReplenish;
 }
 
-/** Balance and transactions (spec 4.9). */
+/** Returns the routes of the credit balance and its transactions (spec 4.9). */
 export function creditRoutes(services: CreditServices): RouteDefinition[] {
   const { sql, replenish } = services;
   return [
@@ -219,7 +226,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       access: { kind: "administration", scope: "billing:write" },
       body: changeBody,
       responses: {
-        200: { description: "The balance, with the settings as they now stand", schema: balance },
+        200: { description: "The balance and the changed settings", schema: balance },
         402: { description: "The organization has no default payment method" },
         404: { description: "The organization has no such payment method" },
       },
@@ -295,7 +302,7 @@ interface ChangeBody {
   readonly payment_method_id?: string | null;
 }
 
-/** Throws 400. */
+/** Returns the change that the body describes. Throws 400 for an amount with too many decimals. */
 function replenishChangeOf(body: ChangeBody): ReplenishChange {
   const { auto_replenish: isEnabled, payment_method_id: methodId } = body;
   const nano = (field: "replenish_threshold_usd" | "replenish_amount_usd") => {

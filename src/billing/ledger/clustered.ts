@@ -3,8 +3,8 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { keepHoldsEffect } from "../../../db/ledger/long-holds.ts";
 import type { DemandedAmounts, Settlement } from "../../../db/ledger/rows.ts";
 import { FENCED } from "../../../db/ledger/settle-batch.ts";
-import { ChurningMap } from "../../lib/churning-map.ts";
-import { isFree } from "./decide-hold.ts";
+import { GcFriendlyMap } from "../../lib/churning-map.ts";
+import { costsNothing } from "./decide-hold.ts";
 import {
   type Attempted,
   grantedAmong,
@@ -43,7 +43,7 @@ interface RunningHold extends Attempted {
  */
 export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   readonly holdQueue: HoldQueue;
-  readonly #running = new ChurningMap<RunningHold>();
+  readonly #running = new GcFriendlyMap<RunningHold>();
 
   /** @param isHeldBySilent absent: no request waits for holds of silent instances */
   constructor(dependencies: MoneyDependencies, isHeldBySilent?: IsHeldBySilent) {
@@ -57,7 +57,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   }
 
   hold(request: HoldRequest): Hold | Promise<Hold> {
-    return isFree(request) ? this.#holdNothing(request) : this.#ask(request);
+    return costsNothing(request) ? this.#holdNothing(request) : this.#ask(request);
   }
 
   async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {

@@ -135,7 +135,10 @@ function takenBy(order: CreditOrder): bigint {
 }
 
 /** Whether what is used and held allows it. */
-function isCovered(order: CreditOrder, { freeNano, unheldNano }: OrganizationHeadroom): boolean {
-  if (order.kind === "adjustment") return takenBy(order) <= freeNano;
+function isCovered(
+  order: CreditOrder,
+  { availableNano, unheldNano }: OrganizationHeadroom,
+): boolean {
+  if (order.kind === "adjustment") return takenBy(order) <= availableNano;
   return order.creditLimitNano === null || unheldNano + order.creditLimitNano >= 0n;
 }

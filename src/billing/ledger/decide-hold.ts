@@ -25,11 +25,11 @@ export function holdFor(request: HoldRequest, outputTokens: number): NanoUsd {
   return holdNanoUsd(costFemto, request.feeBasisPoints);
 }
 
-/** Output tokens that `freeNano` pays for beside everything fixed; negative where not even that. */
-export function affordableTokens(request: HoldRequest, freeNano: NanoUsd): number {
-  if (freeNano < 0n) return -1;
+/** Output tokens that `availableNano` pays for beside everything fixed; negative where not even that. */
+export function affordableTokens(request: HoldRequest, availableNano: NanoUsd): number {
+  if (availableNano < 0n) return -1;
   const freeFemto =
-    (freeNano * BASIS_POINTS * FEMTO_PER_NANO) / (BASIS_POINTS + request.feeBasisPoints);
+    (availableNano * BASIS_POINTS * FEMTO_PER_NANO) / (BASIS_POINTS + request.feeBasisPoints);
   const leftFemto = freeFemto - BigInt(request.fixedFemto);
   if (leftFemto < 0n) return -1;
   const perTokenFemto = BigInt(request.perTokenFemto);
@@ -65,15 +65,15 @@ export function grantedTokens(request: HoldRequest, size: HoldSize, holdNano: Na
   return Math.min(REDUCED_OUTPUT_TOKENS, affordableTokens(request, holdNano));
 }
 
-/** The hold for a request where `freeNano` may still be spent. ledger_exchange_batch compares the same. */
-export function decideHold(request: HoldRequest, freeNano: NanoUsd): HoldDecision {
+/** The hold for a request where `availableNano` may still be spent. ledger_exchange_batch compares the same. */
+export function decideHold(request: HoldRequest, availableNano: NanoUsd): HoldDecision {
   const size = holdSize(request);
   const { fullNano, leastNano, mostNano } = size;
   // What costs nothing needs no money, not even where a lowered budget leaves less than none.
-  if (fullNano <= freeNano || fullNano === 0n)
+  if (fullNano <= availableNano || fullNano === 0n)
     return { isHeld: true, holdNano: fullNano, outputTokens: request.outputTokens };
-  if (leastNano > freeNano) return { isHeld: false };
-  const holdNano = freeNano < mostNano ? freeNano : mostNano;
+  if (leastNano > availableNano) return { isHeld: false };
+  const holdNano = availableNano < mostNano ? availableNano : mostNano;
   return { isHeld: true, holdNano, outputTokens: grantedTokens(request, size, holdNano) };
 }
 
@@ -84,7 +84,7 @@ export function leastHold(request: HoldRequest): NanoUsd {
 }
 
 /** Takes nothing from anyone, so it neither waits nor is waited for. */
-export function isFree(request: HoldRequest): boolean {
+export function costsNothing(request: HoldRequest): boolean {
   const isOneFree = holdFor(request, request.outputTokens) === 0n;
-  return isOneFree && (request.budget === undefined || isFree(request.budget));
+  return isOneFree && (request.budget === undefined || costsNothing(request.budget));
 }

@@ -3,7 +3,11 @@ import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import type { SubjectBudgetActors } from "../../../actors/subject-budget/actor.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import { type AlsoEnded, endLongHoldsEffect, type LongHold } from "../../../db/ledger/long-holds.ts";
+import {
+  type AlsoEnded,
+  endLongHoldsEffect,
+  type LongHold,
+} from "../../../db/ledger/long-holds.ts";
 import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { writtenInTheEnd } from "../../../db/ledger/units.ts";
@@ -24,7 +28,7 @@ import {
   settlementOf,
 } from "./pending-charge.ts";
 import { emitExhaustedOf } from "./refusal.ts";
-import { Refunds, type UndeliveredNotes } from "./undelivered.ts";
+import { Refunds, type UndeliveredChargeJournal } from "./undelivered.ts";
 
 /** What either engine is made from. */
 export interface MoneyDependencies {
@@ -36,7 +40,7 @@ export interface MoneyDependencies {
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
-  readonly notes: UndeliveredNotes;
+  readonly notes: UndeliveredChargeJournal;
 }
 
 /** Who pays for a request. */
@@ -87,8 +91,8 @@ export abstract class MoneyEngine implements ChargeOwner {
     return emitExhaustedOf(this.dependencies, key, periods);
   }
 
-  postLater(charge: PendingCharge): void {
-    this.ledger.postLater(charge);
+  postAfterDelay(charge: PendingCharge): void {
+    this.ledger.postAfterDelay(charge);
   }
 
   settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {

@@ -10,25 +10,25 @@ import {
   subjectDayAccountId,
   subjectMonthAccountId,
 } from "../../../db/ledger/rows.ts";
-import { AgeOrder } from "../../lib/age-order.ts";
+import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import {
+  findShortage,
   headroomOf,
   isShortBySpend,
   refusal,
   revoked,
   revokedHeadroom,
-  shortOf,
 } from "./refusal.ts";
 import {
   MAX_WAIT_FOR_SILENT_MS,
   MAX_WAIT_MS,
   MAX_WAITING_REQUESTS,
-  type ShortOf,
+  type Shortage,
   WaitingLine,
 } from "./waiting-line.ts";
 
@@ -51,7 +51,7 @@ const MAX_WIDTH = 4_096;
  * The waiting line of a clustered gateway, which asks the database. Where money may have come free the first
  * of each key or subject are asked for again, and more of them as long as that brings something.
  */
-class AskingLine extends WaitingLine<PendingHold> {
+class HoldRequestQueue extends WaitingLine<PendingHold> {
   #width = FIRST_WIDTH;
   #hasGrown = false;
 
@@ -93,12 +93,12 @@ export class HoldQueue implements HoldSource {
   readonly accounts: AccountsNow;
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;
-  readonly #queued = new AgeOrder<PendingHold>();
+  readonly #queued = new IntrusiveList<PendingHold>();
   /** Of running requests: no more than there are of these. */
   readonly #extensions: HoldUnit[] = [];
   readonly #due = new Set<PendingHold>();
-  readonly #lines = new Map<string, AskingLine>();
-  readonly #awake = new Set<AskingLine>();
+  readonly #lines = new Map<string, HoldRequestQueue>();
+  readonly #awake = new Set<HoldRequestQueue>();
   readonly #timers = new Map<PendingHold, () => void>();
   /** Looks that are under way, by organization. */
   readonly #silentLooks = new Map<string, Promise<boolean>>();
@@ -176,7 +176,7 @@ export class HoldQueue implements HoldSource {
       if (pending === undefined) break;
       this.#queued.remove(pending);
       const { request } = pending;
-      const behind = this.#lines.get(request.organizationId)?.standsBefore(request);
+      const behind = this.#lines.get(request.organizationId)?.blocks(request);
       if (pending.isDue || behind === undefined) units.push(this.#unitOf(pending));
       else this.#joinLine(pending, behind);
     }
@@ -209,7 +209,7 @@ export class HoldQueue implements HoldSource {
         pending.refuse(refusal(headroom, request), headroom);
         return;
       }
-      this.#stay(pending, shortOf(headroom, request));
+      this.#stay(pending, findShortage(headroom, request));
     }
   }
 
@@ -219,7 +219,7 @@ export class HoldQueue implements HoldSource {
   }
 
   /** Stays in its line, or joins it. */
-  #stay(pending: PendingHold, shortOf: ShortOf): void {
+  #stay(pending: PendingHold, shortOf: Shortage): void {
     if (pending.isGivenUp) {
       this.#leave(pending);
       pending.place = "ended";
@@ -234,11 +234,11 @@ export class HoldQueue implements HoldSource {
     if (pending.isDue) this.#lookLast(pending);
   }
 
-  #joinLine(pending: PendingHold, shortOf: ShortOf): void {
+  #joinLine(pending: PendingHold, shortOf: Shortage): void {
     const { organizationId } = pending.request;
     let line = this.#lines.get(organizationId);
     if (line === undefined) {
-      line = new AskingLine();
+      line = new HoldRequestQueue();
       this.#lines.set(organizationId, line);
     }
     if (line.length >= MAX_WAITING_REQUESTS) {

@@ -137,7 +137,7 @@ export interface MoneyPort extends LongHolds {
   /** Emits budget.exhausted of a key's periods whose budgets reject a request before it asks for a hold. Never rejects. */
   noteUsedUp(
     key: Pick<HoldRequest, "organizationId" | "keyId">,
-    periods: readonly Omit<PeriodHeadroom, "freeNano">[],
+    periods: readonly Omit<PeriodHeadroom, "availableNano">[],
   ): Promise<void>;
   /** Gives back what nothing was delivered for. What has a checkpoint stays held: it has to be settled. */
   release(hold: Hold): void;

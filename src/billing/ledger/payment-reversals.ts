@@ -89,8 +89,8 @@ export class PaymentReversals {
       const orderId = ids[next];
       if (orderId === undefined) throw new Error(`reversal ${id} took too many orders`);
       organizations.forget(organizationId);
-      const { freeNano } = await organizations.get(organizationId).ask("headroom", undefined);
-      const takesNano = missingNano < freeNano ? missingNano : freeNano;
+      const { availableNano } = await organizations.get(organizationId).ask("headroom", undefined);
+      const takesNano = missingNano < availableNano ? missingNano : availableNano;
       if (missingNano > 0n && takesNano <= 0n) return;
       await this.#give(reversal, orderId, missingNano < 0n ? missingNano : takesNano);
     }

@@ -1,13 +1,13 @@
 import { isServerUnable } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { Checkpoint, LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
-import { type Abandonment, NONE, type Unit } from "../../../db/ledger/units.ts";
+import { type CancellationToken, NONE, type Unit } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../../lib/deadlines.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";
-import type { UndeliveredNotes } from "./undelivered.ts";
+import type { UndeliveredChargeJournal } from "./undelivered.ts";
 
 /** How long an answer waits for its charge, and a request for its hold, before it fails. */
 const MAX_SETTLE_WAIT_MS = 1_800;
@@ -19,21 +19,21 @@ export interface ChargeOwner {
   /** Nothing was posted. */
   notCharged(settlement: Settlement): void;
   /** Nothing was posted yet, because the database cannot write at the moment: it is to be posted again. */
-  postLater(charge: PendingCharge): void;
+  postAfterDelay(charge: PendingCharge): void;
 }
 
 /**
  * A charge on its way into the ledger, and its waiter: without a deadline if something was delivered,
  * because that has to be charged, however long it takes; the rest can still be given up.
  */
-export class PendingCharge implements Unit, Abandonment, Expiring {
+export class PendingCharge implements Unit, CancellationToken, Expiring {
   readonly settlement: Settlement;
   readonly settlements: readonly Settlement[];
   readonly statements: readonly StatementEffect[];
   older: Expiring | undefined;
   newer: Expiring | undefined;
   dueMs = 0;
-  isAbandoned = false;
+  isCancelled = false;
   readonly #owner: ChargeOwner;
   readonly #settleDeadline: SettleDeadline | undefined;
   readonly #settled = Promise.withResolvers<void>();
@@ -59,10 +59,10 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
 
   /** Where the answer is not kept for a later call. */
   get isOwedBack(): boolean {
-    return this.statements[0]?.keepsAnswer === undefined;
+    return this.statements[0]?.storesAnswer === undefined;
   }
 
-  get abandonment(): Abandonment {
+  get abandonment(): CancellationToken {
     return this;
   }
 
@@ -82,7 +82,7 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
 
   /** What was delivered is charged as soon as that can be done; the rest has failed. */
   reject(error: unknown): void {
-    if (this.settlement.hasAttempt && isServerUnable(error)) this.#owner.postLater(this);
+    if (this.settlement.hasAttempt && isServerUnable(error)) this.#owner.postAfterDelay(this);
     else this.fail(error);
   }
 
@@ -94,7 +94,7 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
   }
 
   expire(): void {
-    this.isAbandoned = true;
+    this.isCancelled = true;
     this.#settled.reject(this.#settleDeadline!.giveUp(this));
   }
 }
@@ -102,9 +102,9 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
 /** Gives up waiting for the database after a while. */
 export class SettleDeadline {
   readonly #deadlines: DeadlineQueue;
-  readonly #notes: UndeliveredNotes;
+  readonly #notes: UndeliveredChargeJournal;
 
-  constructor(clock: Clock, notes: UndeliveredNotes) {
+  constructor(clock: Clock, notes: UndeliveredChargeJournal) {
     this.#notes = notes;
     this.#deadlines = new DeadlineQueue(clock, MAX_SETTLE_WAIT_MS);
   }

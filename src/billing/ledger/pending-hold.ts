@@ -1,5 +1,5 @@
 import type { HoldDemand, RequestAccounts } from "../../../db/ledger/rows.ts";
-import type { Aged } from "../../lib/age-order.ts";
+import type { ListNode } from "../../lib/age-order.ts";
 import { budgetOf, grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
@@ -15,7 +15,7 @@ import type { Headroom } from "./refusal.ts";
  * queued → taken → granted, refused or waiting; waiting → taken when money may have come free, and once
  * more when its time is up.
  */
-export class PendingHold implements Aged<PendingHold> {
+export class PendingHold implements ListNode<PendingHold> {
   older: PendingHold | undefined;
   newer: PendingHold | undefined;
   readonly request: HoldRequest;

@@ -7,13 +7,13 @@ import { usdText } from "../../lib/money.ts";
 import { isoTime, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold.ts";
 import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
-import type { ShortOf } from "./waiting-line.ts";
+import type { Shortage } from "./waiting-line.ts";
 
 /** Everything that limits one request: the balance, and the budgets of its key and its subjects. */
 export interface Headroom {
   readonly key: SpenderHeadroom;
   readonly subjects: readonly SubjectHeadroom[];
-  readonly organization: Pick<OrganizationHeadroom, "unspentNano" | "freeNano">;
+  readonly organization: Pick<OrganizationHeadroom, "remainingNano" | "availableNano">;
 }
 
 interface SubjectHeadroom extends Pick<SpenderHeadroom, "limits"> {
@@ -39,7 +39,7 @@ function limitsOf({ key, subjects }: Headroom): Limit[] {
 function freeOfBudgets(headroom: Headroom): bigint | undefined {
   let free: bigint | undefined;
   for (const { period } of limitsOf(headroom)) {
-    if (free === undefined || period.freeNano < free) free = period.freeNano;
+    if (free === undefined || period.availableNano < free) free = period.availableNano;
   }
   return free;
 }
@@ -47,12 +47,14 @@ function freeOfBudgets(headroom: Headroom): bigint | undefined {
 /** The first limit that has not so much free. */
 function tightestOf(headroom: Headroom, request: HoldRequest): Limit | undefined {
   const ofBudget = budgetOf(request);
-  return limitsOf(headroom).find(({ period }) => !decideHold(ofBudget, period.freeNano).isHeld);
+  return limitsOf(headroom).find(
+    ({ period }) => !decideHold(ofBudget, period.availableNano).isHeld,
+  );
 }
 
 /** What a request waits for that is refused by holds alone. */
-export function shortOf(headroom: Headroom, request: HoldRequest): ShortOf {
-  if (!decideHold(request, headroom.organization.freeNano).isHeld) return "organization";
+export function findShortage(headroom: Headroom, request: HoldRequest): Shortage {
+  if (!decideHold(request, headroom.organization.availableNano).isHeld) return "organization";
   return tightestOf(headroom, request)?.subject === undefined ? "key" : "subject";
 }
 
@@ -61,13 +63,13 @@ export function decideAmounts(
   request: HoldRequest,
   headroom: Headroom,
 ): Pick<Hold, "holdNano" | "budgetNano" | "outputTokens"> | undefined {
-  const { freeNano } = headroom.organization;
+  const { availableNano } = headroom.organization;
   const budgetFree = freeOfBudgets(headroom) ?? UNLIMITED_NANO;
   if (request.budget === undefined) {
-    const decision = decideHold(request, freeNano < budgetFree ? freeNano : budgetFree);
+    const decision = decideHold(request, availableNano < budgetFree ? availableNano : budgetFree);
     return decision.isHeld ? { ...decision, budgetNano: undefined } : undefined;
   }
-  const ofBalance = decideHold(request, freeNano);
+  const ofBalance = decideHold(request, availableNano);
   const ofBudget = decideHold(request.budget, budgetFree);
   if (!ofBalance.isHeld || !ofBudget.isHeld) return undefined;
   return {
@@ -80,12 +82,15 @@ export function decideAmounts(
 /** Output tokens that balance and budgets pay for. */
 function affordable(request: HoldRequest, headroom: Headroom): number {
   const ofBudget = affordableTokens(budgetOf(request), freeOfBudgets(headroom) ?? UNLIMITED_NANO);
-  return Math.max(0, Math.min(affordableTokens(request, headroom.organization.freeNano), ofBudget));
+  return Math.max(
+    0,
+    Math.min(affordableTokens(request, headroom.organization.availableNano), ofBudget),
+  );
 }
 
 /** In which the request would be refused even if nothing were held. */
-function isShortPeriod({ unspentNano }: PeriodHeadroom, request: HoldRequest): boolean {
-  return !decideHold(budgetOf(request), unspentNano).isHeld;
+function isShortPeriod({ remainingNano }: PeriodHeadroom, request: HoldRequest): boolean {
+  return !decideHold(budgetOf(request), remainingNano).isHeld;
 }
 
 /**
@@ -97,19 +102,20 @@ function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadro
   const { limits } = headroom.key;
   const ofBudget = budgetOf(request);
   const isTooLarge = limits.some(
-    ({ budgetNano, unspentNano }) => unspentNano > 0n && !decideHold(ofBudget, budgetNano).isHeld,
+    ({ budgetNano, remainingNano }) =>
+      remainingNano > 0n && !decideHold(ofBudget, budgetNano).isHeld,
   );
   if (isTooLarge) return [];
   if (isShortBySpend(headroom, request)) {
     return limits.filter((period) => isShortPeriod(period, request));
   }
-  return limits.filter(({ freeNano }) => !decideHold(ofBudget, freeNano).isHeld);
+  return limits.filter(({ availableNano }) => !decideHold(ofBudget, availableNano).isHeld);
 }
 
 /** True where the request would be refused even if nothing were held: waiting cannot help. */
 export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolean {
   return (
-    !decideHold(request, headroom.organization.unspentNano).isHeld ||
+    !decideHold(request, headroom.organization.remainingNano).isHeld ||
     limitsOf(headroom).some(({ period }) => isShortPeriod(period, request))
   );
 }
@@ -130,11 +136,11 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
     const whose = subject === undefined ? "this API key" : nameOf(subject);
     return new GatewayError(
       "budget_exhausted",
-      `The ${kind} budget of ${whose} does not cover this request: ${usdText(positive(period.freeNano))} USD is left. ${budgetRemedy(period, budgetOf(request))}${afford}`,
+      `The ${kind} budget of ${whose} does not cover this request: ${usdText(positive(period.availableNano))} USD is left. ${budgetRemedy(period, budgetOf(request))}${afford}`,
     );
   }
-  const { freeNano: free, unspentNano } = headroom.organization;
-  const remedy = decideHold(request, unspentNano).isHeld
+  const { availableNano: free, remainingNano } = headroom.organization;
+  const remedy = decideHold(request, remainingNano).isHeld
     ? `${missing(request, free)}: top up, or try again when running requests have ended.`
     : `${missing(request, free)}: top up the organization's credits.`;
   return new GatewayError(
@@ -148,8 +154,8 @@ function nameOf({ type, value }: BudgetSubject): string {
 }
 
 function budgetRemedy(limit: PeriodHeadroom, request: HoldRequest): string {
-  const lacks = missing(request, limit.freeNano);
-  if (decideHold(request, limit.unspentNano).isHeld) {
+  const lacks = missing(request, limit.availableNano);
+  if (decideHold(request, limit.remainingNano).isHeld) {
     return `${lacks}: raise the budget, or try again when running requests have ended.`;
   }
   // A new period does not help what is larger than the whole budget.
@@ -175,7 +181,7 @@ function positive(nano: bigint): bigint {
   return nano < 0n ? 0n : nano;
 }
 
-const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };
+const UNLIMITED = { remainingNano: UNLIMITED_NANO, availableNano: UNLIMITED_NANO };
 
 /** What the database saw when it refused a hold, as the refusal is worked out from it. */
 export function headroomOf(
@@ -211,7 +217,7 @@ export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined)
   return {
     key: keyHeadroom(demand, isActive, []),
     subjects: [],
-    organization: { unspentNano: 0n, freeNano: 0n },
+    organization: { remainingNano: 0n, availableNano: 0n },
   };
 }
 
@@ -233,8 +239,8 @@ function periodHeadroom(
     kind,
     periodStart: accountId.slice(accountId.lastIndexOf(":") + 1),
     budgetNano: room.limitNano,
-    unspentNano: room.unspentNano,
-    freeNano: room.freeNano,
+    remainingNano: room.remainingNano,
+    availableNano: room.availableNano,
   };
 }
 
@@ -259,16 +265,16 @@ export interface EmittingDependencies {
 export async function emitExhaustedOf(
   { keys, onBackgroundError }: EmittingDependencies,
   { organizationId, keyId }: Pick<HoldRequest, "organizationId" | "keyId">,
-  limits: readonly Omit<PeriodHeadroom, "freeNano">[],
+  limits: readonly Omit<PeriodHeadroom, "availableNano">[],
 ): Promise<void> {
   if (limits.length === 0) return;
-  const periods = limits.map(({ accountId, kind, periodStart, budgetNano, unspentNano }) => ({
+  const periods = limits.map(({ accountId, kind, periodStart, budgetNano, remainingNano }) => ({
     id: accountId,
     kind,
     organizationId,
     keyId,
     periodStart,
-    isNearlySpent: unspentNano <= budgetNano / 20n,
+    isNearlySpent: remainingNano <= budgetNano / 20n,
   }));
   try {
     await keys.get(keyId).ask("exhausted", periods);

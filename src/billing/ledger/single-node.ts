@@ -1,8 +1,8 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { placeLongHoldsEffect } from "../../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
-import { ChurningMap } from "../../lib/churning-map.ts";
-import { holdFor, isFree } from "./decide-hold.ts";
+import { GcFriendlyMap } from "../../lib/churning-map.ts";
+import { costsNothing, holdFor } from "./decide-hold.ts";
 import { grantedAmong, type MoneyDependencies, MoneyEngine, type Payer } from "./engine.ts";
 import type {
   ChargeFigures,
@@ -17,15 +17,15 @@ import { notHeld } from "./pending-charge.ts";
 import {
   decideAmounts,
   emitExhausted,
+  findShortage,
   isShortBySpend,
   refusal,
   revoked,
-  shortOf,
 } from "./refusal.ts";
 import {
   MAX_WAITING_REQUESTS,
   type Refusal,
-  type ShortOf,
+  type Shortage,
   WaitQueue,
   type WaitVerdict,
 } from "./waiting-line.ts";
@@ -37,7 +37,7 @@ import {
  */
 export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   readonly #payers: PayerActors;
-  readonly #holds = new ChurningMap<SingleNodeHold>();
+  readonly #holds = new GcFriendlyMap<SingleNodeHold>();
   readonly #queues = new Map<string, WaitQueue>();
 
   constructor(dependencies: MoneyDependencies) {
@@ -55,8 +55,8 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     const settled = this.#payers.whenSettled(request);
     if (settled !== undefined) return this.#holdWhen(settled, request);
     const queue = this.#queues.get(request.organizationId);
-    const behind = queue?.standsBefore(request);
-    if (behind !== undefined && !isFree(request)) return this.#wait(request, behind);
+    const behind = queue?.blocks(request);
+    if (behind !== undefined && !costsNothing(request)) return this.#wait(request, behind);
     const fullNano = holdFor(request, request.outputTokens);
     const budgetNano = request.budget && holdFor(request.budget, request.outputTokens);
     const full = { holdNano: fullNano, budgetNano, outputTokens: request.outputTokens };
@@ -177,7 +177,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     }
     const error = refusal(headroom, request);
     if (isShortBySpend(headroom, request)) return { kind: "refused", error, headroom };
-    return { kind: "short", of: shortOf(headroom, request), error, headroom };
+    return { kind: "short", of: findShortage(headroom, request), error, headroom };
   }
 
   /** Undefined where not all who pay have so much free, or the key may not be used. */
@@ -187,7 +187,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     return hold;
   }
 
-  async #wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
+  async #wait(request: HoldRequest, shortOf: Shortage): Promise<Hold> {
     let queue = this.#queues.get(request.organizationId);
     if (queue === undefined) {
       queue = new WaitQueue(this.dependencies.clock, {

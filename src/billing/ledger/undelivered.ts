@@ -28,7 +28,7 @@ export type Undelivered = Pick<
  * None is ever taken where something may have left, or may yet be asked for: not where the answer is
  * kept under an idempotency key with the charge.
  */
-export interface UndeliveredNotes {
+export interface UndeliveredChargeJournal {
   /** The note outlives this process when this returns. Never throws. */
   add(undelivered: Undelivered): void;
   /** It is known now, and settled. */
@@ -68,7 +68,7 @@ export function refundEffect({
 }
 
 interface RefundsDependencies {
-  readonly notes: UndeliveredNotes;
+  readonly notes: UndeliveredChargeJournal;
   readonly clock: Clock;
   submit(effect: StatementEffect): Promise<void>;
   /** It is durable. */
@@ -108,7 +108,7 @@ export interface OwedRefundsDependencies {
 }
 
 /** Notes of what was not delivered, and the refunds that those of dead processes are owed. */
-export class OwedRefunds implements UndeliveredNotes {
+export class PendingRefunds implements UndeliveredChargeJournal {
   readonly #dependencies: OwedRefundsDependencies;
   #isSettling = false;
   #isClosed = false;

@@ -13,7 +13,7 @@ export const MAX_WAITING_REQUESTS = 4_096;
 const MAX_SETTLING_MS = 500;
 
 /** What a waiting request is short of: its organization's balance, a budget of its key, or only of its subjects. */
-export type ShortOf = "organization" | "key" | "subject";
+export type Shortage = "organization" | "key" | "subject";
 
 type Waiter = Pick<HoldRequest, "keyId" | "subjects">;
 
@@ -22,8 +22,8 @@ type Waiter = Pick<HoldRequest, "keyId" | "subjects">;
  * an earlier one waits for stands behind it.
  */
 export class WaitingLine<Waiting extends { readonly request: Waiter }> {
-  readonly #waiting = new Map<Waiting, ShortOf>();
-  readonly #lanes = new LaneCounts();
+  readonly #waiting = new Map<Waiting, Shortage>();
+  readonly #lanes = new BudgetCounts();
 
   get length(): number {
     return this.#waiting.size;
@@ -39,7 +39,7 @@ export class WaitingLine<Waiting extends { readonly request: Waiter }> {
   }
 
   /** What an earlier request waits for that this one needs too; undefined where there is none. */
-  standsBefore(request: Waiter): ShortOf | undefined {
+  blocks(request: Waiter): Shortage | undefined {
     if (this.#lanes.has("") || this.#lanes.has(request.keyId)) return "key";
     const { subjects = [] } = request;
     return subjects.some(({ budgetId }) => this.#lanes.has(budgetId)) ? "subject" : undefined;
@@ -52,7 +52,7 @@ export class WaitingLine<Waiting extends { readonly request: Waiter }> {
   }
 
   /** Puts it at the end, or notes what one that waits already is short of. */
-  note(one: Waiting, shortOf: ShortOf): void {
+  note(one: Waiting, shortOf: Shortage): void {
     const before = this.#waiting.get(one);
     if (before === shortOf) return;
     this.#waiting.set(one, shortOf);
@@ -74,14 +74,14 @@ export class WaitingLine<Waiting extends { readonly request: Waiter }> {
  * What later requests may need that this one waits for: the organization's balance is the lane "". One that is
  * short of its subjects alone keeps no other end user of its key waiting.
  */
-function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: ShortOf): readonly string[] {
+function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: Shortage): readonly string[] {
   const ofSubjects = subjects.map(({ budgetId }) => budgetId);
   if (shortOf === "subject") return ofSubjects;
   return shortOf === "key" ? [keyId, ...ofSubjects] : ["", keyId, ...ofSubjects];
 }
 
 /** How many wait in each lane. */
-class LaneCounts {
+class BudgetCounts {
   readonly #counts = new Map<string, number>();
 
   has(lane: string): boolean {
@@ -109,7 +109,7 @@ export type WaitVerdict =
   | { readonly kind: "held"; readonly hold: Hold }
   | ({ readonly kind: "refused" } & Refusal)
   /** Short for the time being. */
-  | ({ readonly kind: "short"; readonly of: ShortOf } & Refusal);
+  | ({ readonly kind: "short"; readonly of: Shortage } & Refusal);
 
 interface WaitingMoney {
   /** Undefined where what is known of the request's money is durable and up to date; else a promise of it. */
@@ -146,11 +146,11 @@ export class WaitQueue {
     return this.#line.length;
   }
 
-  standsBefore(request: HoldRequest): ShortOf | undefined {
-    return this.#line.standsBefore(request);
+  blocks(request: HoldRequest): Shortage | undefined {
+    return this.#line.blocks(request);
   }
 
-  wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
+  wait(request: HoldRequest, shortOf: Shortage): Promise<Hold> {
     return new Promise((resolve) => {
       const entry: Entry = {
         request,

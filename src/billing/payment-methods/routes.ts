@@ -1,9 +1,9 @@
 import { Type } from "typebox";
 import type { PaymentMethod } from "../../../db/queries/payment-methods.ts";
-import { bodyHash, idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { publicUrl } from "../../http/request-headers.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { bodyHash, idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
@@ -28,7 +28,7 @@ const topUpBody = Type.Object(
         minLength: 1,
         maxLength: MAX_ID_CHARACTERS,
         description:
-          "A payment method of the organization, or, with the test processor, the name of a test method; the default where it is left out",
+          "A payment method of the organization or, with the test processor, the name of a test method. Omitted: the default payment method",
       }),
     ),
   },
@@ -48,7 +48,8 @@ const addMethodBody = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: MAX_ID_CHARACTERS,
-        description: "Of the test processor: the name of a test method, which is added at once",
+        description:
+          "Only with the test processor: the name of a test method, which is added immediately",
       }),
     ),
   },
@@ -72,7 +73,8 @@ const paymentMethodList = Type.Object({ data: Type.Array(paymentMethod) });
 const addedMethod = Type.Object({
   id: Type.String(),
   setup_url: Type.Union([Type.String(), Type.Null()], {
-    description: "The processor's page where the card is entered; null: the method is added",
+    description:
+      "The processor's page for entering the card; null if the method has already been added",
   }),
 });
 const deletedMethod = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
@@ -89,7 +91,7 @@ export interface BillingServices {
   readonly publicUrl: string | undefined;
 }
 
-/** Top-ups and payment methods (spec 4.9, contract §7). */
+/** Returns the routes of top-ups and payment methods (spec 4.9, contract §7). */
 export function billingRoutes(services: BillingServices): RouteDefinition[] {
   const { stripeEvents } = services;
   return [
@@ -106,15 +108,17 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
     method: "POST",
     path,
     tag,
-    summary: "Pay for credits with a payment method of the organization",
+    summary: "Top up credits with a payment method of the organization",
     access: writeAccess,
     takesIdempotencyKey: true,
     body: topUpBody,
     responses: {
       201: { description: "Paid and credited", schema: topUpResult },
-      402: { description: "The payment method was declined, or its holder is to authenticate" },
+      402: { description: "The payment method was declined, or its holder must authenticate" },
       404: NO_METHOD,
-      408: { description: "Whether it was paid is not known yet; it is credited once it is" },
+      408: {
+        description: "The outcome of the payment is not known yet; it is credited if it succeeds",
+      },
       409: { description: "The idempotency key was used for another top-up" },
     },
     async handle(context) {
@@ -126,7 +130,7 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
       }
       const { request, caller } = context;
       const key = idempotencyKeyOf(request.headers.get("idempotency-key"), undefined);
-      // The processor may take longer than a quiet connection is kept.
+      // The payment processor can take longer than an idle connection stays open.
       const closeWhenIdle = context.keepOpen();
       try {
         const result = await payments.pay({
@@ -151,10 +155,10 @@ function hashOf(path: string, { bodyText }: RequestContext): string {
   return bodyHash(`POST ${path}`, bodyText);
 }
 
-/** SDKs send other errors than refusals again, which would pay a second time. */
+/** SDKs retry errors other than rejections. A retry would pay a second time. */
 const NOT_AGAIN = { "x-should-retry": "false" };
 
-/** Throws 402, 408 and 502. */
+/** Returns the response for a payment that succeeded. Throws 402, 408 or 502 for any other result. */
 function topUpResponse(result: PaymentResult): Response {
   if (result.kind === "paid") {
     const { transactionId, amountNano, balanceAfterNano, createdAtMs } = result.credit;
@@ -172,7 +176,7 @@ function topUpResponse(result: PaymentResult): Response {
   if (result.kind === "unknown") {
     throw new GatewayError(
       "provider_timeout",
-      `The payment processor has not said whether the payment ${result.intentId} succeeded. The gateway asks until it knows, and credits it then, once. The same Idempotency-Key gives the outcome later; without one, look at GET /v1/credits/transactions before you pay again.`,
+      `The payment processor has not reported whether the payment ${result.intentId} succeeded. The gateway checks until the outcome is known, and credits a successful payment exactly once. Repeat the request with the same Idempotency-Key to get the outcome. If you sent no key, check GET /v1/credits/transactions before you pay again.`,
       { headers: NOT_AGAIN, fields: { payment_id: result.intentId } },
     );
   }
@@ -189,7 +193,7 @@ function topUpResponse(result: PaymentResult): Response {
       : `Open ${url}`;
   throw new GatewayError(
     "payment_declined",
-    `The bank asks the holder of the card to authenticate (3-D Secure). ${way}; the payment is credited then.`,
+    `The bank requires the cardholder to authenticate (3-D Secure). ${way}; the payment is credited afterwards.`,
     {
       headers: NOT_AGAIN,
       fields: {
@@ -211,7 +215,9 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       tag,
       summary: "List the organization's payment methods",
       access: readAccess,
-      responses: { 200: { description: "The oldest first", schema: paymentMethodList } },
+      responses: {
+        200: { description: "Payment methods, oldest first", schema: paymentMethodList },
+      },
       async handle(context) {
         const listed = await methods.list(organizationOf(context));
         return jsonResponse({ data: listed.map(methodShape) });
@@ -225,9 +231,12 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       access: writeAccess,
       body: addMethodBody,
       responses: {
-        201: { description: "It is added, or is to be entered at setup_url", schema: addedMethod },
-        403: { description: "The organization has as many as it may have" },
-        502: { description: "The payment processor could not be asked" },
+        201: {
+          description: "The method was added, or must be entered at setup_url",
+          schema: addedMethod,
+        },
+        403: { description: "The organization has the maximum number of payment methods" },
+        502: { description: "The payment processor could not be reached" },
       },
       async handle(context) {
         const { payment_method: name } = context.body as { payment_method?: string };
@@ -248,7 +257,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       access: writeAccess,
       body: changeMethodBody,
       responses: {
-        200: { description: "The method as it now stands", schema: paymentMethod },
+        200: { description: "The changed payment method", schema: paymentMethod },
         404: NO_METHOD,
       },
       async handle(context) {
@@ -264,9 +273,12 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       method: "DELETE",
       path: `${path}/:id`,
       tag,
-      summary: "Give a payment method up",
+      summary: "Delete a payment method",
       access: writeAccess,
-      responses: { 200: { description: "It is gone", schema: deletedMethod }, 404: NO_METHOD },
+      responses: {
+        200: { description: "The payment method was deleted", schema: deletedMethod },
+        404: NO_METHOD,
+      },
       async handle(context) {
         const id = context.params.id!;
         await methods.remove(organizationOf(context), id, context.author);
@@ -285,14 +297,17 @@ const TEST_PAGE_HEAD = {
   "cache-control": "no-store",
 };
 
-/** Stands in for the page of a bank. What only reads it, such as the preview of a link, credits nothing. */
+/**
+ * Returns the routes of a page that takes the role of the bank's page for test cards. A GET request, such as
+ * the preview of a link, credits nothing.
+ */
 function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
   const description = {
     path: `${TEST_PAGES}/:id/:token`,
     tag,
     access: { kind: "public" },
   } as const;
-  const missing = { description: "No test payment of this address waits for its payer" };
+  const missing = { description: "No test payment with this address is waiting for its payer" };
   const page = (text: string): Response =>
     new Response(
       `<!doctype html><html lang="en"><title>Test payment</title><h1>Test payment</h1>${text}</html>`,
@@ -321,7 +336,7 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
       },
       async handle({ params }) {
         if (!(await payments.authenticateTest(params.id!, params.token!))) throw notAwaited();
-        return page("<p>The test payment is authenticated, and credited.</p>");
+        return page("<p>The test payment was authenticated and credited.</p>");
       },
     },
   ];
@@ -330,7 +345,7 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
 function notAwaited(): GatewayError {
   return new GatewayError(
     "payment_not_found",
-    "No test payment of this address waits for its payer.",
+    "No test payment with this address is waiting for its payer.",
   );
 }
 

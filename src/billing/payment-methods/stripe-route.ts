@@ -5,21 +5,21 @@ import type { StripeEvents } from "../payments/stripe-events.ts";
 
 const MAX_EVENT_BYTES = 524_288;
 
-/** Where Stripe reports (contract §7). */
+/** Returns the route that receives Stripe's webhook events (contract §7). */
 export function stripeRoutes(events: Pick<StripeEvents, "accept">): RouteDefinition[] {
   return [
     {
       method: "POST",
       path: "/v1/billing/stripe/webhook",
       tag: "Billing",
-      summary: "Take a report of Stripe's, verified by its signature; no API key is needed",
+      summary: "Receive a Stripe webhook event, verified by its signature; no API key is needed",
       access: { kind: "public" },
       body: Type.Object({}, { additionalProperties: true }),
       allowsUnknownFields: true,
       maxBodyBytes: MAX_EVENT_BYTES,
       responses: {
         200: {
-          description: "Taken, or no concern of the gateway's",
+          description: "The event was processed, or does not concern the gateway",
           schema: Type.Object({ received: Type.Literal(true) }),
         },
       },

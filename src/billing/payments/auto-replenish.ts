@@ -13,10 +13,10 @@ import {
 } from "../../../db/queries/auto-replenish.ts";
 import type { OutboxEvent } from "../../../db/queries/outbox.ts";
 import { untilReachable } from "../../../db/unavailable.ts";
-import { creditsReplenishFailed } from "../../lib/events/credits-replenish-failed.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import { creditsReplenishFailed } from "../../lib/events/credits-replenish-failed.ts";
 import { newId } from "../../lib/ids.ts";
 import { usdNumber } from "../../lib/money.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
@@ -24,7 +24,7 @@ import type { PaymentResult, Payments } from "./payments.ts";
 
 export interface AutoReplenishDependencies {
   readonly sql: Database;
-  /** For what has to be written although it takes its time. */
+  /** The database pool for writes that must complete even if they take long. */
   readonly background: Database;
   readonly payments: Pick<Payments, "pay">;
   readonly methods: Pick<PaymentMethods, "chosen">;
@@ -34,7 +34,7 @@ export interface AutoReplenishDependencies {
 
 export type ReplenishChange = Partial<ReplenishSettings>;
 
-/** `retrying` after a decline, `stopped` after too many. */
+/** `retrying` after a declined payment, `stopped` after three declined payments in a row. */
 export type ReplenishStatus = "off" | "active" | "retrying" | "stopped";
 
 const LOOK_MS = 5_000;
@@ -48,15 +48,16 @@ const OFF: Replenishment = {
 };
 
 /**
- * Automatic top-ups. The transaction in which a balance falls below its threshold makes a payment due; one
- * instance claims it, writes down the id of the payment, and then orders it under that id. So each crossing is
- * paid once: who dies in between leaves the id to the next one, for whom the payment has been made already or
- * is made then. No second payment is ordered while the outcome of one is open.
+ * Automatic top-ups. When a transaction lowers a balance below its threshold, it makes a payment due. One
+ * instance claims the due payment, stores the payment id, and then orders the payment under that id. So each
+ * crossing is paid once. If the instance fails in between, the next instance finds the stored id. It then
+ * either finds a completed payment or makes it. While the outcome of a payment is open, no second payment is
+ * ordered.
  */
 export class AutoReplenish {
   readonly #dependencies: AutoReplenishDependencies;
   readonly #running = new Set<Promise<void>>();
-  #isAskedAgain = false;
+  #isLookRequested = false;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -70,8 +71,8 @@ export class AutoReplenish {
   }
 
   /**
-   * Resumes after declines, and pays at once where the balance is below the threshold. Throws 400, and 402 or
-   * 404 where there is no method to pay with.
+   * Changes the settings and resets the count of declined payments. Pays immediately if the balance is below
+   * the threshold. Throws 400 for incomplete settings, and 402 or 404 if no payment method is available.
    */
   async change(
     organizationId: string,
@@ -94,16 +95,19 @@ export class AutoReplenish {
     this.nudge();
   }
 
-  /** Something may be due. */
+  /** Checks for due payments now, because a payment can be due. */
   nudge(): void {
     if (this.#isClosed) return;
-    this.#isAskedAgain = true;
+    this.#isLookRequested = true;
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
     });
   }
 
-  /** Waits for payments under way; what they leave open is taken up by another instance or at the next start. */
+  /**
+   * Waits for running payments. Another instance, or this one after its next start, completes payments that
+   * stay open.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelLook?.();
@@ -114,8 +118,8 @@ export class AutoReplenish {
   async #look(): Promise<void> {
     this.#cancelLook?.();
     try {
-      while (this.#isAskedAgain && !this.#isClosed) {
-        this.#isAskedAgain = false;
+      while (this.#isLookRequested && !this.#isClosed) {
+        this.#isLookRequested = false;
         await this.#claimDue();
       }
     } catch (error) {
@@ -132,7 +136,7 @@ export class AutoReplenish {
       if (order === undefined) return;
       if (order === "nothing") continue;
       const paying: Promise<void> = this.#pay(order)
-        // The order stays as it is, and is claimed again.
+        // The order remains in the database and is claimed again.
         .catch(this.#dependencies.onError)
         .finally(() => {
           this.#running.delete(paying);
@@ -178,7 +182,7 @@ export class AutoReplenish {
       });
       return outcomeOfResult(result);
     } catch (error) {
-      // Without a method nothing is ordered; what else fails leaves the payment open.
+      // Without a method no payment is ordered. After any other error the payment stays open.
       if (!(error instanceof GatewayError) || !NO_METHOD.has(error.code)) throw error;
       return { kind: "declined", reason: "no_payment_method" };
     }
@@ -198,7 +202,7 @@ export function replenishStatus({ isEnabled, declines }: Replenishment): Repleni
   return declines < MAX_REPLENISH_DECLINES ? "retrying" : "stopped";
 }
 
-/** Throws 400 for what cannot be switched on. */
+/** Throws 400 if automatic top-ups are enabled without an amount or a threshold. */
 function checked(settings: ReplenishSettings): ReplenishSettings {
   const { isEnabled, amountNano, thresholdNano } = settings;
   if (isEnabled && amountNano === 0n) throw needed("replenish_amount_usd");
@@ -207,6 +211,6 @@ function checked(settings: ReplenishSettings): ReplenishSettings {
 }
 
 function needed(param: string): GatewayError {
-  const message = `auto_replenish needs ${param} above 0.`;
+  const message = `auto_replenish requires ${param} above 0.`;
   return new GatewayError("invalid_body", message, { param });
 }

@@ -1,29 +1,34 @@
 import type { NanoUsd } from "../../lib/money.ts";
 
-/** What one payment may be. */
+/** Limits of a single payment, in USD. */
 export const MIN_PAYMENT_USD = 5;
 export const MAX_PAYMENT_USD = 10_000;
 export const MAX_PAYMENT_DECIMALS = 2;
 
-/** A payment as the processor is asked for it. Asking again for the same intent charges nothing more. */
+/** A payment as the processor receives it. A repeated call for the same intent charges nothing more. */
 export interface Charge {
-  /** Our intent: the idempotency key at the processor, which keeps it with the payment. */
+  /**
+   * The id of the payment intent in our database. It is the idempotency key at the processor, which stores it
+   * with the payment.
+   */
   readonly intentId: string;
   readonly organizationId: string;
-  /** Whole cents. */
+  /** In nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
-  /** Of `createCustomer`. */
+  /** The id that `createCustomer` returned. */
   readonly customer: string | undefined;
-  /** A saved method, as the processor names it. */
+  /** The processor's id of a saved method. */
   readonly method: string;
   readonly description: string;
-  /** Where the payer comes back to from a page of the bank; undefined: the payer is not there to see one. */
+  /**
+   * The URL to which the bank's page returns the payer. Undefined if no payer is present to authenticate.
+   */
   readonly returnUrl: string | undefined;
 }
 
-/** A charge that was asked for before. */
+/** A charge that was requested before. */
 export interface EarlierCharge extends Charge {
-  /** The processor's name for it, where that is known. */
+  /** The processor's id of the charge, if it is known. */
   readonly reference: string | undefined;
   readonly createdAtMs: number;
 }
@@ -33,32 +38,34 @@ export type ChargeOutcome =
   | {
       readonly kind: "declined";
       readonly reference?: string;
-      /** Such as `insufficient_funds`. */
+      /** The decline code, such as `insufficient_funds`. */
       readonly reason: string;
-      /** For the payer, without secrets. */
+      /** A text for the payer, without secrets. */
       readonly message: string;
     }
-  /** The payer's bank asks for authentication (3-D Secure). */
+  /** The payer's bank requires authentication (3-D Secure). */
   | {
       readonly kind: "action";
       readonly reference: string;
-      /** A page where the payer authenticates. */
+      /** The page on which the payer authenticates. */
       readonly url?: string;
-      /** Lets the processor's own library in a browser do the same. */
+      /**
+       * A secret with which the processor's browser library can authenticate the payer in place of the page.
+       */
       readonly clientSecret?: string;
     }
-  /** Nothing was charged, and that is not the card's fault. */
+  /** Nothing was charged, for a reason other than the card. */
   | { readonly kind: "refused"; readonly cause: PaymentProcessorError }
-  /** Charged or not: the processor did not say, or has not decided. */
+  /** It is not known whether the charge succeeded: the processor did not answer, or has not decided. */
   | { readonly kind: "unknown"; readonly reference?: string; readonly cause?: unknown };
 
 export interface CardRefund {
-  /** Our refund: the idempotency key at the processor. */
+  /** The id of the refund in our database. It is the idempotency key at the processor. */
   readonly refundId: string;
   readonly organizationId: string;
-  /** The payment that it gives back, as the processor names it. */
+  /** The processor's id of the refunded payment. */
   readonly chargeReference: string;
-  /** Whole cents. */
+  /** In nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
 }
 
@@ -74,27 +81,27 @@ export type RefundOutcome =
 
 export interface ReportedRefund {
   readonly reference: string;
-  /** Undefined: it was made at the processor. */
+  /** Our id of the refund. Undefined if the refund was made at the processor. */
   readonly refundId: string | undefined;
   readonly chargeReference: string;
   readonly amountNano: NanoUsd;
   readonly hasFailed: boolean;
 }
 
-/** A way to pay that the processor keeps; the gateway never sees the number of a card. */
+/** A payment method that the processor stores. The gateway never sees a card number. */
 export interface SavedMethod {
-  /** As the processor names it. */
+  /** The processor's id of the method. */
   readonly reference: string;
-  /** Such as `card`. */
+  /** The type of the method, such as `card`. */
   readonly type: string;
   readonly brand: string | null;
   readonly last4: string | null;
 }
 
 export interface MethodSetup {
-  /** As the processor names it. */
+  /** The processor's id of the setup. */
   readonly reference: string;
-  /** The processor's own page, where the payer enters a card. */
+  /** The processor's page on which the payer enters a card. */
   readonly url: string;
 }
 
@@ -104,28 +111,33 @@ export type SetupOutcome =
   | { readonly kind: "ended" };
 
 /**
- * What takes money from cards. Outcomes are values; what rejects is a `PaymentProcessorError`, from calls
- * that move no money.
+ * A payment processor, which charges cards. Outcomes are returned as values. Only calls that move no money
+ * reject, with a `PaymentProcessorError`.
  */
 export interface PaymentProcessor {
   readonly name: "test" | "stripe";
-  /** True if pages of the gateway, on which payers authenticate, stand in for those of a bank. */
+  /** True if payers authenticate on pages of the gateway in place of a bank's pages. */
   readonly awaitsTestPayers?: boolean;
-  /** Undefined where the processor keeps no customers. */
+  /** Creates a customer. Returns undefined if the processor stores no customers. */
   createCustomer(organization: {
     readonly id: string;
     readonly name: string;
   }): Promise<string | undefined>;
   charge(charge: Charge): Promise<ChargeOutcome>;
-  /** What became of a charge; one that never arrived there may be carried out by it. */
+  /**
+   * Returns the outcome of a charge. If the charge never reached the processor, the look-up can carry it out.
+   */
   lookUp(charge: EarlierCharge): Promise<ChargeOutcome>;
-  /** Ends a charge that waits for its payer. It may have succeeded meanwhile. */
+  /**
+   * Cancels a charge that waits for its payer. Returns the outcome, because the charge can have succeeded
+   * before.
+   */
   cancel(charge: EarlierCharge): Promise<ChargeOutcome>;
   refund(refund: CardRefund): Promise<RefundOutcome>;
   lookUpRefund(refund: EarlierRefund): Promise<RefundOutcome>;
-  /** Those of a payment, also such as were made at the processor. */
+  /** Returns the refunds of a payment, including refunds that were made at the processor. */
   refundsOf(chargeReference: string): Promise<ReportedRefund[]>;
-  /** Begins to save a method on the processor's page; undefined where there is none. */
+  /** Starts to save a method on the processor's page. Returns undefined if the processor has no page. */
   beginSetup(setup: {
     readonly methodId: string;
     readonly organizationId: string;
@@ -134,19 +146,22 @@ export interface PaymentProcessor {
   }): Promise<MethodSetup | undefined>;
   readSetup(reference: string): Promise<SetupOutcome>;
   readMethod(reference: string): Promise<SavedMethod>;
-  /** A method that needs no page, by its name; undefined where the processor has no such. */
+  /**
+   * Returns the method with this name, which needs no page. Returns undefined if the processor has no such
+   * method.
+   */
   namedMethod(name: string): SavedMethod | undefined;
   detach(method: string): Promise<void>;
 }
 
-/** The processor refused, or did not answer; nothing was paid. */
+/** The processor rejected a call, or did not answer. Nothing was paid. */
 export class PaymentProcessorError extends Error {
-  /** True where the same may succeed later. */
-  readonly isPassing: boolean;
+  /** True if the call can succeed later. */
+  readonly isRetryable: boolean;
 
-  constructor(message: string, isPassing: boolean, cause?: unknown) {
+  constructor(message: string, isRetryable: boolean, cause?: unknown) {
     super(message, { cause });
     this.name = "PaymentProcessorError";
-    this.isPassing = isPassing;
+    this.isRetryable = isRetryable;
   }
 }

@@ -27,22 +27,22 @@ export interface PaymentMethodsDependencies {
   onError(error: unknown): void;
 }
 
-/** What a payment takes its money from. */
+/** The payment method of one payment. */
 export interface ChosenMethod {
-  /** Undefined for a test method that is not saved. */
+  /** Our id of the saved method. Undefined for a test method that is not saved. */
   readonly id: string | undefined;
-  /** As the processor names it. */
+  /** The processor's id of the method. */
   readonly reference: string;
   readonly customer: string | undefined;
-  /** For people: `Visa ending in 4242`. */
+  /** A text for people: `Visa ending in 4242`. */
   readonly label: string;
 }
 
-/** Of one organization. */
+/** Payment methods of one organization. */
 const MAX_METHODS = 20;
 const PENDING_AT_A_TIME = 20;
 
-/** The ways to pay that an organization has saved at the payment processor. */
+/** The payment methods that organizations have saved at the payment processor. */
 export class PaymentMethods {
   readonly #dependencies: PaymentMethodsDependencies;
 
@@ -54,7 +54,10 @@ export class PaymentMethods {
     return listPaymentMethods(this.#dependencies.sql, this.#owner(organizationId));
   }
 
-  /** Throws 402 where the organization has no default, 404 where it has no such method. */
+  /**
+   * Returns the method with this id, or the default method if the id is undefined. Throws 402 if the
+   * organization has no default, and 404 if it has no such method.
+   */
   async chosen(organizationId: string, id: string | undefined): Promise<ChosenMethod> {
     const { sql, processor } = this.#dependencies;
     const owner = this.#owner(organizationId);
@@ -71,14 +74,14 @@ export class PaymentMethods {
     if (id !== undefined) throw methodNotFound();
     throw new GatewayError(
       "payment_declined",
-      "The organization has no default payment method: add one with POST /v1/billing/payment_methods, or name one in payment_method_id.",
+      "The organization has no default payment method: add one with POST /v1/billing/payment_methods, or send payment_method_id.",
       { param: "payment_method_id" },
     );
   }
 
   /**
-   * Adds a named test method at once, or begins to add one on the processor's page, whose address it returns.
-   * Throws 400, 403 where there are too many, 502 and 503.
+   * Adds a named test method immediately, or starts to add a method on the processor's page and returns the
+   * URL of that page. Throws 400, 403 if the organization has the maximum number of methods, 502 and 503.
    */
   async add(
     organizationId: string,
@@ -108,7 +111,7 @@ export class PaymentMethods {
     if (setup === undefined) {
       throw new GatewayError(
         "invalid_body",
-        "The test processor has no page for cards: name a test method in payment_method, such as pm_card_visa.",
+        "The test processor has no page for entering cards: send the name of a test method in payment_method, such as pm_card_visa.",
         { param: "payment_method" },
       );
     }
@@ -116,17 +119,17 @@ export class PaymentMethods {
     return { id, setupUrl: setup.url };
   }
 
-  /** Throws 404. */
+  /** Makes a method the default and returns it. Throws 404. */
   async makeDefault(organizationId: string, id: string, author: Author): Promise<PaymentMethod> {
     const sql = authored(this.#dependencies.sql, author);
     const owner = this.#owner(organizationId);
     if (!(await makeDefaultMethod(sql, owner, id))) throw methodNotFound();
-    const found = await findPaymentMethod(sql, owner, id);
-    if (found === undefined) throw methodNotFound();
-    return found;
+    const changed = await findPaymentMethod(sql, owner, id);
+    if (changed === undefined) throw methodNotFound();
+    return changed;
   }
 
-  /** Throws 404, 502 and 503. */
+  /** Removes a method at the processor and here. Throws 404, 502 and 503. */
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql, processor } = this.#dependencies;
     const owner = this.#owner(organizationId);
@@ -136,22 +139,26 @@ export class PaymentMethods {
     await detachPaymentMethod(authored(sql, author), owner, id);
   }
 
-  /** The organization as the processor knows it, made where it is not known there yet. */
+  /**
+   * Returns the processor's id of the organization's customer. Creates the customer if the organization has
+   * none. Returns undefined if the processor stores no customers.
+   */
   async customer(organizationId: string): Promise<string | undefined> {
     const { sql, processor } = this.#dependencies;
     const owner = this.#owner(organizationId);
-    const known = await findPaymentCustomer(sql, owner);
-    if (known !== undefined) return known;
+    const existing = await findPaymentCustomer(sql, owner);
+    if (existing !== undefined) return existing;
     const organization = await findOperatedOrganization(sql, organizationId);
     if (organization === undefined) throw new Error(`organization ${organizationId} is missing`);
-    const made = await processor.createCustomer(organization);
-    return made === undefined ? undefined : keepPaymentCustomer(sql, owner, made);
+    const created = await processor.createCustomer(organization);
+    return created === undefined ? undefined : keepPaymentCustomer(sql, owner, created);
   }
 
   /**
-   * The payer may have entered a method on the processor's page. Rejects where the processor does not say.
+   * Activates the method with this id if the payer has entered it on the processor's page. Rejects if the
+   * processor does not answer.
    *
-   * @param reference where the processor has named it
+   * @param reference the processor's id of the method, if it is known
    */
   async complete(id: string, reference: string | undefined): Promise<void> {
     const { sql, processor } = this.#dependencies;
@@ -161,14 +168,14 @@ export class PaymentMethods {
     await this.#activate(pending, await processor.readMethod(reference));
   }
 
-  /** Looks up which methods were entered, in case the processor's report of it was lost. */
+  /** Activates the methods that payers have entered. Needed in case the processor's report was lost. */
   async completePending(): Promise<void> {
     const { sql, processor, onError } = this.#dependencies;
     const pending = await pendingPaymentMethods(sql, processor.name, { limit: PENDING_AT_A_TIME });
     for (const method of pending) await this.#completeOne(method).catch(onError);
   }
 
-  /** The processor has given a method up. */
+  /** Marks a method as detached, because the processor has removed it. */
   noteDetached(reference: string): Promise<void> {
     const { sql, processor } = this.#dependencies;
     return noteMethodDetached(sql, processor.name, reference);
@@ -200,20 +207,22 @@ export class PaymentMethods {
   }
 }
 
-/** What a caller gets where the processor refuses or does not answer, and nothing was paid. */
+/**
+ * Returns the error for a caller if the processor rejected the request or did not answer. Nothing was paid.
+ */
 export function processorFailed(cause: unknown): GatewayError {
-  const isPassing = cause instanceof PaymentProcessorError && cause.isPassing;
-  const message = isPassing
-    ? "The payment processor does not answer; nothing was paid. Try again later."
-    : "The payment processor refused the request; nothing was paid.";
+  const isRetryable = cause instanceof PaymentProcessorError && cause.isRetryable;
+  const message = isRetryable
+    ? "The payment processor is not responding; nothing was paid. Try again later."
+    : "The payment processor rejected the request; nothing was paid.";
   return new GatewayError("provider_error", message, { cause });
 }
 
 function unknownName({ name }: PaymentProcessor): GatewayError {
   const message =
     name === "test"
-      ? "The test processor has no such method; it has Stripe's test methods, such as pm_card_visa."
-      : "Methods are entered on the payment processor's page: leave payment_method out, and open setup_url.";
+      ? "The test processor has no such method. It has Stripe's test methods, such as pm_card_visa."
+      : "Payment methods are entered on the payment processor's page: omit payment_method and open setup_url.";
   return new GatewayError("invalid_body", message, { param: "payment_method" });
 }
 

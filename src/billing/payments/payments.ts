@@ -30,7 +30,7 @@ import { isTokenOf } from "./test-processor.ts";
 import { noteUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
-  /** For what has to be written although it takes its time. */
+  /** The database pool for writes that must complete even if they take long. */
   readonly background: Database;
   readonly sql: Database;
   readonly processor: PaymentProcessor;
@@ -42,21 +42,29 @@ export interface PaymentsDependencies {
 }
 
 export interface PaymentOrder {
-  /** Chosen by who orders the same payment perhaps more than once: it is made once. */
+  /**
+   * An id chosen by the caller, if it can order the same payment more than once. The payment is made once.
+   */
   readonly intentId?: string;
   readonly organizationId: string;
-  /** Null: the gateway itself orders it. */
+  /** Null if the gateway itself orders the payment. */
   readonly keyId: string | null;
-  /** Undefined: the gateway itself. */
+  /** Undefined if the gateway itself orders the payment. */
   readonly author?: Author;
-  /** The same key of the same API key pays once; `bodyHash` tells another order under it. */
+  /**
+   * An API key pays once for each idempotency key. `bodyHash` distinguishes a different order under the same
+   * idempotency key.
+   */
   readonly idempotency?: { readonly key: string; readonly bodyHash: string } | undefined;
   readonly purpose: PaymentPurpose;
-  /** Whole cents. */
+  /** In nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
-  /** A saved one of the organization, or a name that the test processor knows; undefined: the default. */
+  /**
+   * The id of a saved method of the organization, or the name of a test method. Undefined for the default
+   * method.
+   */
   readonly methodId: string | undefined;
-  /** Where the payer comes back to from a page of the bank; undefined: the payer is not there. */
+  /** The URL to which the bank's page returns the payer. Undefined if no payer is present. */
   readonly returnUrl: string | undefined;
 }
 
@@ -65,46 +73,51 @@ export type PaymentResult =
       readonly kind: "paid";
       readonly intentId: string;
       readonly credit: PostedCredit;
-      /** True where it was paid before, under the same idempotency key. */
+      /** True if the payment was made before, under the same idempotency key. */
       readonly isReplay: boolean;
     }
   | {
       readonly kind: "declined";
       readonly intentId: string;
-      /** Such as `insufficient_funds`. */
+      /** The decline code, such as `insufficient_funds`. */
       readonly reason: string;
       readonly message: string;
     }
-  /** The payer is to authenticate; then it is credited. */
+  /** The payer must authenticate. The payment is credited afterwards. */
   | {
       readonly kind: "action";
       readonly intentId: string;
       readonly url: string | undefined;
       readonly clientSecret: string | undefined;
     }
-  /** Nothing was charged, and that is not the card's fault. */
+  /** Nothing was charged, for a reason other than the card. */
   | { readonly kind: "refused"; readonly intentId: string; readonly cause: unknown }
-  /** Charged or not: it is looked up until that is known, and credited then. */
+  /**
+   * It is not known whether the card was charged. The payment is looked up until its outcome is known, and is
+   * credited if it succeeded.
+   */
   | { readonly kind: "unknown"; readonly intentId: string };
 
 const LOOK_MS = 5_000;
-/** Looks of payments for one of methods that are being added. */
+/** Look-ups of open payments for each look-up of pending payment methods. */
 const LOOKS_A_SETUP = 12;
 const OPEN_AT_A_TIME = 20;
 const JOIN_RETRY_MS = 250;
 const WITHDRAW_TRIES = 20;
 const WITHDRAW_RETRY_MS = 2_000;
-/** A payment that someone else makes is waited for so long; the processor answers within. */
+/**
+ * The longest wait for a payment that another instance is making. The processor answers within this time.
+ */
 const MAX_JOIN_MS = 25_000;
-/** A payer who has not authenticated by then does not come any more. */
+/** After this time without authentication, a payment is cancelled. */
 const MAX_ACTION_MS = 86_400_000;
 
 /**
- * Payments by card, each of which is credited once. Its intent is durable before the processor is asked,
- * under the intent's id as its idempotency key; the credit is posted in the transaction that moves the intent
- * to `succeeded`, whichever finds out first: the answer, an event of the processor, or a later look. What a
- * crash or a silent processor leaves open is looked up at the start and every few seconds, by the instance
- * that claims it.
+ * Card payments, each of which is credited once. The payment intent is durable before the processor is
+ * called; its id is the idempotency key at the processor. The transaction that moves the intent to
+ * `succeeded` also posts the credit. The processor's answer, an event of the processor or a later look-up
+ * starts this transaction, whichever comes first. Payments that stay open after a crash or without an answer
+ * are looked up at the start and every few seconds, by the instance that claims them.
  */
 export class Payments {
   readonly #dependencies: PaymentsDependencies;
@@ -117,14 +130,17 @@ export class Payments {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 400, 402 and 404 for the method, 409 for another order under the same idempotency key. */
+  /**
+   * Makes a payment, or returns the result of the same payment if it was ordered before. Throws 400, 402 and
+   * 404 for the method, and 409 for a different order under the same idempotency key.
+   */
   async pay(order: PaymentOrder): Promise<PaymentResult> {
     const { methods, processor } = this.#dependencies;
     for (;;) {
-      const known = await this.#known(order);
+      const earlier = await this.#findEarlier(order);
       if (known !== undefined) {
         const joined = await this.#join(known);
-        // It never reached the processor, and its idempotency key is free: it is ordered again.
+        // The payment never reached the processor, and its idempotency key is unused: it is ordered again.
         if (joined.kind === "refused" && order.intentId === undefined) continue;
         return joined;
       }
@@ -149,7 +165,10 @@ export class Payments {
     }
   }
 
-  /** The processor reports that a payment has succeeded. Nothing happens where that is none of ours. */
+  /**
+   * Credits a payment that the processor reports as succeeded. Does nothing if the gateway has no such
+   * payment.
+   */
   async noteSucceeded(
     intentId: string,
     { reference, receivedNano }: { readonly reference: string; readonly receivedNano: NanoUsd },
@@ -165,7 +184,10 @@ export class Payments {
     if (intent.receiptUrl === null) this.#addReceipt({ ...intent, reference });
   }
 
-  /** Looks a payment up that the processor may have decided, unless an instance already does. */
+  /**
+   * Looks up a payment that the processor has possibly decided. Does nothing if an instance is already
+   * looking it up.
+   */
   async recheck(intentId: string): Promise<void> {
     const { background, instance, processor } = this.#dependencies;
     const intent = await findPaymentIntent(background, intentId);
@@ -174,12 +196,15 @@ export class Payments {
     if (claimed !== undefined) await this.#lookUp(claimed);
   }
 
-  /** Whether a payment of the test processor waits for its payer on the page with this token. */
+  /** Returns true if a payment of the test processor waits for its payer on the page with this token. */
   async awaitsTestPayer(intentId: string, token: string): Promise<boolean> {
     return (await this.#testIntent(intentId, token)) !== undefined;
   }
 
-  /** The holder of a test card has authenticated. False where no such payment waits for that. */
+  /**
+   * Credits a payment after the holder of a test card has authenticated. Returns false if no such payment
+   * waits for its payer.
+   */
   async authenticateTest(intentId: string, token: string): Promise<boolean> {
     const intent = await this.#testIntent(intentId, token);
     if (intent === undefined) return false;
@@ -195,25 +220,28 @@ export class Payments {
     return isTokenOf(intent.reference, intentId, token) ? intent : undefined;
   }
 
-  /** What became of a payment; undefined where there is none of the id. */
+  /** Returns the result of a payment, or undefined if no payment has this id. */
   async result(intentId: string): Promise<PaymentResult | undefined> {
     const intent = await findPaymentIntent(this.#dependencies.sql, intentId);
     return intent && (await this.#settledResult(intent));
   }
 
-  /** Looks open payments up, now and every few seconds. */
+  /** Looks up open payments, now and every few seconds. */
   start(): void {
     void this.#lookUpOpen();
   }
 
-  /** Waits for payments under way. */
+  /** Waits for running payments. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelLook?.();
     await Promise.allSettled(this.#running.values());
   }
 
-  /** Throws 409. */
+  /**
+   * Returns the payment that was ordered before under the same id or idempotency key. Throws 409 if the body
+   * differs.
+   */
   async #known({ intentId, keyId, idempotency }: PaymentOrder): Promise<PaymentIntent | undefined> {
     const { sql } = this.#dependencies;
     if (intentId !== undefined) return findPaymentIntent(sql, intentId);
@@ -227,7 +255,10 @@ export class Payments {
     );
   }
 
-  /** Of an order whose writing fails, nothing is paid: its caller has an error, and may order it again. */
+  /**
+   * Stores the intent. If that fails, nothing is paid: the caller receives an error and can order the payment
+   * again.
+   */
   async #insert(intent: NewPaymentIntent, author: Author | undefined): Promise<boolean> {
     const { sql, instance } = this.#dependencies;
     const database = author === undefined ? sql : authored(sql, author);
@@ -241,8 +272,9 @@ export class Payments {
   }
 
   /**
-   * It may stand there although the answer was lost. No instance looks at it before the tries are over; if this one was
-   * declared dead, another has it, and nothing is withdrawn.
+   * Fails an intent whose insert did not answer, because its row can exist all the same. No instance looks it
+   * up before these tries end. If this instance was declared dead, another instance has claimed the intent,
+   * and it is not changed.
    */
   async #withdraw(id: string): Promise<void> {
     const { background, clock, instance, onError } = this.#dependencies;
@@ -257,10 +289,10 @@ export class Payments {
     }
   }
 
-  /** Waits for a payment that was ordered before, and looks it up where no instance does. */
+  /** Waits for a payment that was ordered before. Looks it up if no instance does. */
   async #join(known: PaymentIntent): Promise<PaymentResult> {
     const { sql, clock, instance, processor } = this.#dependencies;
-    if (known.processor !== processor.name) return this.#joinForeign(known);
+    if (known.processor !== processor.name) return this.#joinFromOtherProcessor(known);
     const untilMs = clock.nowMs() + MAX_JOIN_MS;
     for (let intent: PaymentIntent | undefined = known; intent !== undefined; ) {
       const settled = await this.#settledResult(intent);
@@ -277,10 +309,11 @@ export class Payments {
   }
 
   /**
-   * One of a processor that this gateway is not set up for any more: it stays open until it is, because another one
-   * knows nothing of it. The test processor has moved no money.
+   * Returns the result of a payment of a processor that is no longer configured. Such a payment stays open
+   * until that processor is configured again, because no other processor knows it. A payment of the test
+   * processor is failed, because it moved no money.
    */
-  async #joinForeign(known: PaymentIntent): Promise<PaymentResult> {
+  async #joinFromOtherProcessor(known: PaymentIntent): Promise<PaymentResult> {
     const { background, instance } = this.#dependencies;
     const { id, processor } = known;
     if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
@@ -314,7 +347,7 @@ export class Payments {
     return this.#carryOut(intent.id, () => processor[asks](earlierChargeOf(intent)), intent);
   }
 
-  /** Asks the processor, and writes down what it says; goes on although its caller has left. */
+  /** Calls the processor and stores the outcome. Continues after the caller has disconnected. */
   #carryOut(
     id: string,
     ask: () => Promise<ChargeOutcome>,
@@ -322,7 +355,7 @@ export class Payments {
   ): Promise<PaymentResult> {
     const running = this.#record(intent, ask)
       .catch((error: unknown): PaymentResult => {
-        // It stays open, and is looked up.
+        // The payment stays open and is looked up later.
         this.#dependencies.onError(error);
         return { kind: "unknown", intentId: id };
       })
@@ -342,7 +375,7 @@ export class Payments {
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
       const isNoted = await noteUnpaid(background, instance, id, outcome);
-      // An event of the processor, or another instance, may have been faster.
+      // An event of the processor, or another instance, can have stored an outcome first.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
     });
@@ -365,7 +398,7 @@ export class Payments {
     return replayed(await this.#paid(now), now.transactionId === success.transactionId);
   }
 
-  /** For show only. */
+  /** Stores the receipt URL of a payment. It is only displayed. */
   #addReceipt(intent: PaymentIntent): void {
     const { background, processor, onError } = this.#dependencies;
     processor
@@ -401,8 +434,8 @@ const TITLES: Readonly<Record<PaymentPurpose, string>> = {
   auto_replenish: "Automatic top-up",
 };
 
-function replayed(result: PaymentResult, isOwn = false): PaymentResult {
-  return result.kind === "paid" ? { ...result, isReplay: !isOwn } : result;
+function replayed(result: PaymentResult, isFirstResult = false): PaymentResult {
+  return result.kind === "paid" ? { ...result, isReplay: !isFirstResult } : result;
 }
 
 function chargeOf(intent: NewPaymentIntent) {

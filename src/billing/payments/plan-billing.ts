@@ -36,18 +36,18 @@ const PRICE_KEPT_MS = 600_000;
 const TEST_PROCESSOR = "test";
 const LOOK_MS = 30_000;
 const LOOKS_AT_A_TIME = 20;
-/** How often a standing is read again because the subscription changed meanwhile. */
+/** How often a status is read again because the subscription changed during the read. */
 const MAX_READS = 8;
 
 /**
- * Paid plans, which the payment processor bills month by month. The organization is on its plan while that is
- * paid. A subscription is durable before the processor is asked for it; how it stands is asked again when the
- * processor reports a change, when a period has ended, and every few hours.
+ * Paid plans, which the payment processor bills every month. An organization is on its paid plan while the
+ * plan is paid. A subscription is durable before the processor is asked to create it. Its status is read
+ * again when the processor reports a change, when a period has ended, and every few hours.
  */
 export class PlanBilling {
   readonly #dependencies: PlanBillingDependencies;
   #price: { readonly stated: PlanPrice; readonly untilMs: number } | undefined;
-  #asked: Promise<PlanPrice | undefined> | undefined;
+  #pendingPrice: Promise<PlanPrice | undefined> | undefined;
   #looking: Promise<void> | undefined;
   #cancelLook: (() => void) | undefined;
   #isClosed = false;
@@ -60,29 +60,35 @@ export class PlanBilling {
     return this.#dependencies.plans.sells;
   }
 
-  /** Undefined where no paid plan is sold, or the processor did not say. */
+  /**
+   * Returns the price of the paid plan. Returns undefined if no paid plan is sold, or if the processor did
+   * not answer.
+   */
   async price(): Promise<PlanPrice | undefined> {
     const { plans, clock } = this.#dependencies;
     if (this.#price !== undefined && clock.nowMs() < this.#price.untilMs) return this.#price.stated;
-    // Callers that ask meanwhile wait for the same answer.
-    this.#asked ??= plans.price().finally(() => {
-      this.#asked = undefined;
+    // Concurrent callers wait for the same answer.
+    this.#pendingPrice ??= plans.price().finally(() => {
+      this.#pendingPrice = undefined;
     });
-    const stated = await this.#asked;
+    const stated = await this.#pendingPrice;
     this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
     return stated;
   }
 
-  /** That of the organization which has not ended. */
+  /** Returns the subscription of the organization that has not ended. */
   find(organizationId: string): Promise<PlanSubscription | undefined> {
     return findPlanSubscription(this.#dependencies.sql, organizationId);
   }
 
-  /** Throws 402 where it is not paid, 408 where the processor did not say, 502. */
+  /**
+   * Subscribes the organization to the paid plan. Throws 402 if the plan is not paid, 408 if the processor
+   * did not answer, and 502.
+   */
   async subscribe(organizationId: string, author: Author): Promise<void> {
     const { sql, methods, processorName } = this.#dependencies;
     const known = await this.find(organizationId);
-    // What was not paid is given up for another try, perhaps with another card.
+    // An unpaid subscription is cancelled before another try, which can use another card.
     const isGivenUp =
       known !== undefined && (GIVEN_UP.has(known.state) || known.processor !== processorName);
     if (isGivenUp) await this.cancel(known, author);
@@ -97,30 +103,33 @@ export class PlanBilling {
       });
     }
     const subscription = await this.find(organizationId);
-    // An operator has changed the plan meanwhile.
+    // An operator has changed the plan in the meantime.
     if (subscription === undefined || subscription.state === "ending") throw changed();
     const standing = await this.#read(subscription);
     if (standing === undefined) {
       throw new GatewayError(
         "provider_timeout",
-        "The payment processor has not said whether the plan is paid. It takes effect once it is: look at GET /v1/billing/subscription.",
+        "The payment processor has not reported whether the plan is paid. The plan takes effect when it is paid: check GET /v1/billing/subscription.",
         { headers: NOT_AGAIN },
       );
     }
     if (standing.state !== "active") throw notPaid(standing);
   }
 
-  /** The plan that is paid for lasts to the end of its period. Throws 502. */
+  /** Sets the plan that follows at the end of the paid period. Throws 502. */
   endWith(subscription: PlanSubscription, nextPlan: PlanName, author: Author): Promise<void> {
     return this.#setEnding(subscription, nextPlan, author);
   }
 
-  /** It goes on after all. Throws 502. */
+  /** Removes the planned end, so that the subscription is renewed. Throws 502. */
   resume(subscription: PlanSubscription, author: Author): Promise<void> {
     return this.#setEnding(subscription, undefined, author);
   }
 
-  /** Ends what is not paid, or not wanted. Throws 409 while the processor is asked, or cannot be, 502. */
+  /**
+   * Ends a subscription that is unpaid or no longer wanted. Throws 409 while the processor is creating it or
+   * if its processor is not configured, and 502.
+   */
   async cancel(subscription: PlanSubscription, author: Author): Promise<void> {
     const { sql, organizations, processorName } = this.#dependencies;
     const { organizationId, processor, state } = subscription;
@@ -131,7 +140,7 @@ export class PlanBilling {
     organizations.forget(organizationId);
   }
 
-  /** The processor reports a change. */
+  /** Reads the status of a subscription after the processor has reported a change. */
   async recheck(reference: string): Promise<void> {
     const { background, processorName } = this.#dependencies;
     const known = await findSubscriptionByReference(background, processorName, reference);
@@ -161,22 +170,27 @@ export class PlanBilling {
     if (!isSet) throw changed();
   }
 
-  /** Throws 409 where its processor is another one than this gateway is set up for, 502. */
+  /**
+   * Calls the subscription's processor. Throws 409 if the gateway is not configured for that processor, and
+   * 502.
+   */
   async #ask(
     { processor }: PlanSubscription,
     ask: (plans: PlanProcessor) => Promise<void>,
   ): Promise<void> {
     const { plans, processorName } = this.#dependencies;
     if (processor === processorName) return asking(() => ask(plans));
-    // Of the test processor nothing is billed, and nothing is to be asked.
+    // The test processor bills nothing, so there is nothing to change at it.
     if (processor === TEST_PROCESSOR) return;
     throw new GatewayError(
       "subscription_changing",
-      `The plan is billed through ${processor}, for which this gateway is not set up any more: its operator has to set that up again, so that it can be ended there.`,
+      `The plan is billed through ${processor}, which is no longer configured. The gateway's operator must configure it again so that the subscription can be ended there.`,
     );
   }
 
-  /** Asks how it stands, and writes that down; undefined where the processor did not say. */
+  /**
+   * Reads the status from the processor and stores it. Returns undefined if the processor did not answer.
+   */
   async #read(known: PlanSubscription): Promise<PlanStanding | undefined> {
     const { plans, processorName, background, organizations } = this.#dependencies;
     let subscription: PlanSubscription | undefined = known;
@@ -208,7 +222,10 @@ export class PlanBilling {
 
 const GIVEN_UP: ReadonlySet<SubscriptionState> = new Set(["open", "unpaid", "ending"]);
 
-/** Asked as its state wants; undefined where the processor did not say. */
+/**
+ * Reads the status with the call that fits the subscription's state. Returns undefined if the processor did
+ * not answer.
+ */
 async function standingOf(
   plans: PlanProcessor,
   subscription: PlanSubscription,
@@ -224,15 +241,15 @@ async function standingOf(
   }
 }
 
-/** SDKs would send it again. */
+/** Prevents SDKs from sending the request again. */
 const NOT_AGAIN = { "x-should-retry": "false" };
 
 function notPaid({ message, invoiceUrl }: PlanStanding): GatewayError {
-  const why = message ?? "The card was declined, or its holder is to authenticate.";
+  const why = message ?? "The card was declined, or its holder must authenticate.";
   const way =
     invoiceUrl === undefined
       ? "Add another payment method and make it the default."
-      : `Pay at ${invoiceUrl}: the plan takes effect then.`;
+      : `Pay at ${invoiceUrl}: the plan takes effect afterwards.`;
   return new GatewayError("payment_declined", `The plan is not paid. ${why} ${way}`, {
     headers: NOT_AGAIN,
     ...(invoiceUrl !== undefined && { fields: { authentication_url: invoiceUrl } }),
@@ -242,7 +259,7 @@ function notPaid({ message, invoiceUrl }: PlanStanding): GatewayError {
 function changed(): GatewayError {
   return new GatewayError(
     "subscription_changing",
-    "The subscription is being changed at this moment: try again.",
+    "The subscription is being changed at the moment: try again.",
   );
 }
 

@@ -4,57 +4,66 @@ import { type NanoUsd, usdNumber } from "../../lib/money.ts";
 import { addUtcMonths } from "../../lib/utc-time.ts";
 import type { PaymentProcessor } from "./interface.ts";
 
-/** A subscription as the processor is asked for it. Asking again for the same id makes no second one. */
+/**
+ * A subscription as the processor receives it. A repeated call for the same id creates no second
+ * subscription.
+ */
 export interface PlanOrder {
   readonly id: string;
   readonly organizationId: string;
   readonly customer: string | undefined;
-  /** As the processor names it. */
+  /** The processor's id of the payment method. */
   readonly method: string;
   readonly createdAtMs: number;
 }
 
-/** One that was asked for before. */
+/** A subscription that was requested before. */
 export interface EarlierPlanOrder extends PlanOrder {
   readonly reference: string | undefined;
   readonly periodEndMs: number | undefined;
-  /** Undefined: it is renewed at the end of its period. */
+  /** The plan that follows this period. Undefined if the subscription is renewed. */
   readonly nextPlan: string | undefined;
 }
 
 export interface PlanStanding extends SubscriptionStanding {
-  /** Why there is none, for the payer. */
+  /** The reason why the plan is not paid, as a text for the payer. */
   readonly message?: string | undefined;
 }
 
-/** What a paid plan costs each time it is billed. */
+/** The price of a paid plan for each billing interval. */
 export interface PlanPrice {
-  /** In whole units of the currency. */
+  /** In whole units of the currency, such as dollars. */
   readonly amount: number;
-  /** ISO 4217, in capitals. */
+  /** ISO 4217, in upper case. */
   readonly currency: string;
-  /** `month`; Stripe has others too. */
+  /** `month`; Stripe also has other intervals. */
   readonly interval: string;
   readonly intervalCount: number;
 }
 
-/** What bills a paid plan month by month. Undefined standings: the processor did not say. */
+/**
+ * A payment processor that bills paid plans every month. A status of undefined means that the processor did
+ * not answer.
+ */
 export interface PlanProcessor {
-  /** False: it bills those that were sold before. */
+  /** False if the processor sells no new subscriptions and only bills existing ones. */
   readonly sells: boolean;
-  /** Undefined: the processor did not say. */
+  /** Returns the price of the paid plan, or undefined if the processor did not answer. */
   price(): Promise<PlanPrice | undefined>;
   subscribe(order: PlanOrder): Promise<PlanStanding | undefined>;
   read(order: EarlierPlanOrder): Promise<PlanStanding | undefined>;
-  /** Whether it ends with its period. Throws PaymentProcessorError. */
+  /** Sets whether the subscription ends with its period. Throws PaymentProcessorError. */
   setEnding(reference: string, ends: boolean): Promise<void>;
-  /** Ends it now, also where its reference is not known; it may have ended before. Throws PaymentProcessorError. */
+  /**
+   * Ends the subscription immediately, even if its reference is unknown or it has already ended. Throws
+   * PaymentProcessorError.
+   */
   cancel(order: EarlierPlanOrder): Promise<void>;
 }
 
 /**
- * Bills the built-in test processor: at the start and then on the same day of each month, as far as that month
- * has it. No money moves; a card that declines ends the plan.
+ * Bills plans through the built-in test processor: at the start, and then on the same day of each month or on
+ * the month's last day. No money moves. A declined card ends the plan.
  */
 export class TestPlans implements PlanProcessor {
   readonly sells = true;

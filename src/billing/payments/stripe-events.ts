@@ -16,7 +16,7 @@ import {
 } from "./stripe-processor.ts";
 
 interface StripeEventsDependencies {
-  /** Of the endpoint at Stripe that reports here. */
+  /** The signing secret of the webhook endpoint at Stripe that sends events to this gateway. */
   readonly webhookSecret: string;
   readonly payments: Payments;
   readonly methods: PaymentMethods;
@@ -28,7 +28,7 @@ interface StripeEventsDependencies {
   onError(error: unknown): void;
 }
 
-/** Money that Stripe took back by itself. */
+/** Money that Stripe took back on its own initiative. */
 export interface ReportedReversal {
   readonly id: string;
   readonly kind: "dispute" | "refund";
@@ -42,8 +42,9 @@ const TOLERANCE_SECONDS = 300;
 const TIMESTAMP = /(?:^|,)\s*t=(\d{1,15})(?:,|$)/;
 
 /**
- * What Stripe reports. Reports come late, twice and in any order: one of a success is believed, since nothing
- * undoes it; after any other the gateway asks Stripe how things stand. What is not the gateway's is passed over.
+ * Processes Stripe's webhook events. Events arrive late, twice and in any order. The gateway trusts a report
+ * of success, because nothing reverts a success. After any other event it reads the current state from
+ * Stripe. Events about objects that are not the gateway's are skipped.
  */
 export class StripeEvents {
   readonly #dependencies: StripeEventsDependencies;
@@ -52,7 +53,7 @@ export class StripeEvents {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 400 for what Stripe did not sign within the last minutes. */
+  /** Verifies and processes an event. Throws 400 if Stripe did not sign the body within the last minutes. */
   async accept(body: string, signature: string | null): Promise<void> {
     await this.#apply(await this.#verified(body, signature));
   }
@@ -69,13 +70,13 @@ export class StripeEvents {
         undefined,
         nowMs,
       );
-      // The SDK takes any time that is to come.
+      // The SDK accepts any time in the future.
       const sentSeconds = Number(TIMESTAMP.exec(signature ?? "")?.[1]);
       if (sentSeconds - nowMs / 1_000 <= TOLERANCE_SECONDS) return event;
     } catch (cause) {
       throw forged(cause);
     }
-    throw forged(new Error("signed for a time to come"));
+    throw forged(new Error("the signature's time is in the future"));
   }
 
   async #apply(event: Stripe.Event): Promise<void> {
@@ -142,7 +143,7 @@ export class StripeEvents {
     });
   }
 
-  /** An inquiry takes no money yet; a report that it became a dispute follows. */
+  /** An inquiry takes no money. Stripe sends another event when it becomes a dispute. */
   async #noteDispute(dispute: Stripe.Dispute): Promise<void> {
     const { id, payment_intent: payment, amount, currency, status } = dispute;
     if (!payment || currency !== "usd" || !Number.isSafeInteger(amount)) return;
@@ -164,11 +165,13 @@ export class StripeEvents {
     if (intentId === undefined || !Number.isSafeInteger(cents)) return;
     const receivedNano = currency === "usd" ? nanoOfCents(cents) : 0n;
     await payments.noteSucceeded(intentId, { reference, receivedNano });
-    // What was given back before that was known found no payment to belong to.
+    // Refunds that were reported before this event found no payment that they belong to.
     await this.#noteRefunds(reference);
   }
 
-  /** What Stripe does not tell now, a later look finds out. */
+  /**
+   * Completes the setup of a payment method. If Stripe does not answer now, a later look-up completes it.
+   */
   async #completeMethod(
     metadata: Stripe.Metadata | null,
     reference: string | undefined,
@@ -187,7 +190,7 @@ export class StripeEvents {
     planBilling.recheck(reference).catch(onError);
   }
 
-  /** Answers at once: Stripe reports again what takes long. */
+  /** Starts the look-up without waiting, because Stripe sends an event again if the answer takes long. */
   #recheck(metadata: Stripe.Metadata | null): void {
     const { payments, onError } = this.#dependencies;
     const intentId = metadata?.[INTENT_FIELD];
@@ -198,7 +201,7 @@ export class StripeEvents {
 function forged(cause: unknown): GatewayError {
   return new GatewayError(
     "invalid_signature",
-    "The Stripe-Signature header does not fit the body, or is too old.",
+    "The Stripe-Signature header does not match the body, or is too old.",
     { param: "stripe-signature", cause },
   );
 }

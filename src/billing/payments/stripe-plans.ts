@@ -10,16 +10,19 @@ import { asked, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./strip
 
 const SUBSCRIPTION_FIELD = "gateway_subscription";
 const MS = 1_000;
-/** Someone waits for it before a page. */
+/** Short, because a person waits for the price on a page. */
 const PRICE_TIMEOUT_MS = 5_000;
 
-/** Bills paid plans by Stripe's subscriptions: our id is the idempotency key, and stands in the metadata. */
+/**
+ * Bills paid plans with Stripe subscriptions. Our subscription id is the idempotency key and is stored in the
+ * metadata.
+ */
 export class StripePlans implements PlanProcessor {
   readonly #stripe: Stripe;
   readonly #priceId: string | undefined;
   readonly #nowMs: () => number;
 
-  /** @param priceId the recurring price at Stripe that is billed; undefined: none is sold */
+  /** @param priceId Stripe's id of the recurring price; undefined if no plan is sold */
   constructor(stripe: Stripe, priceId: string | undefined, nowMs: () => number) {
     this.#stripe = stripe;
     this.#priceId = priceId;
@@ -56,7 +59,10 @@ export class StripePlans implements PlanProcessor {
     }
   }
 
-  /** One that was asked for before, and whose answer was lost, may be there although Stripe makes none now. */
+  /**
+   * Returns the status after Stripe rejected the request. The subscription can exist from an earlier request
+   * whose answer was lost.
+   */
   async #refused(order: PlanOrder): Promise<PlanStanding | undefined> {
     try {
       const found = await this.#find(order);
@@ -76,7 +82,7 @@ export class StripePlans implements PlanProcessor {
       });
       return standingOf(read);
     } catch {
-      // It is looked at again.
+      // The status is read again later.
       return undefined;
     }
   }
@@ -124,10 +130,12 @@ export class StripePlans implements PlanProcessor {
   }
 }
 
-/** Where Stripe counts otherwise than ISO 4217 (https://docs.stripe.com/currencies). */
+/**
+ * Decimals of the currencies for which Stripe differs from ISO 4217 (https://docs.stripe.com/currencies).
+ */
 const STRIPE_DECIMALS: Readonly<Record<string, number>> = { isk: 2, ugx: 2, mga: 0 };
 
-/** Undefined where it is no one amount, as that of tiers is not. */
+/** Returns undefined if the price is not a single amount, such as a price in tiers. */
 function priceOf({ unit_amount, currency, recurring }: Stripe.Price): PlanPrice | undefined {
   if (unit_amount === null || recurring === null) return undefined;
   const { interval, interval_count: intervalCount } = recurring;

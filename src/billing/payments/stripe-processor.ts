@@ -15,18 +15,21 @@ import {
   type SetupOutcome,
 } from "./interface.ts";
 
-/** What our objects are named in the metadata of Stripe's. */
+/** Metadata fields in which Stripe's objects store our ids. */
 export const INTENT_FIELD = "gateway_payment";
 export const METHOD_FIELD = "gateway_payment_method";
 const REFUND_FIELD = "gateway_refund";
 export const ORGANIZATION_FIELD = "gateway_organization";
 
-/** Its shapes are the ones that this file reads, whatever the account's own default is. */
+/** The version whose response shapes this file reads. It overrides the account's default version. */
 const API_VERSION = "2026-10-28.endive";
-/** A charge is asked for once; what does not answer by then is looked up. */
+/** A charge is requested once. If Stripe does not answer within this time, the charge is looked up. */
 const TIMEOUT_MS = 20_000;
 const READ_RETRIES = 1;
-/** Stripe keeps idempotency keys for at least a day: within this a charge may be asked for again by its own. */
+/**
+ * Stripe stores idempotency keys for at least a day. Within this time a charge can be requested again under
+ * its key.
+ */
 export const KEY_LIFE_MS = 23 * 3_600_000;
 const LIST_LIMIT = 100;
 const NANO_PER_CENT = 10_000_000n;
@@ -36,7 +39,7 @@ interface StripeAccess {
   readonly apiBase: string;
 }
 
-/** A client of Stripe's API at `apiBase`, which may be a stand-in's. */
+/** Returns a client of the Stripe API at `apiBase`, which can be a test server. */
 export function createStripe({ secretKey, apiBase }: StripeAccess, timeoutMs = TIMEOUT_MS): Stripe {
   const base = new URL(apiBase);
   const isPlain = base.protocol === "http:";
@@ -52,7 +55,10 @@ export function createStripe({ secretKey, apiBase }: StripeAccess, timeoutMs = T
   });
 }
 
-/** Payments by Stripe's PaymentIntents: our intent's id is the idempotency key, and stands in the metadata. */
+/**
+ * Card payments with Stripe PaymentIntents. Our intent's id is the idempotency key and is stored in the
+ * metadata.
+ */
 export class StripeProcessor implements PaymentProcessor {
   readonly name = "stripe";
   readonly #stripe: Stripe;
@@ -89,8 +95,8 @@ export class StripeProcessor implements PaymentProcessor {
       return this.#outcome(charge, () => this.#create(charge), false);
     }
     try {
-      const found = await this.#find(charge);
-      if (found !== undefined) return await this.#outcome(charge, async () => found, false);
+      const intent = await this.#find(charge);
+      if (intent !== undefined) return await this.#outcome(charge, async () => intent, false);
     } catch (error) {
       return { kind: "unknown", cause: asProcessorError(error) };
     }
@@ -104,7 +110,7 @@ export class StripeProcessor implements PaymentProcessor {
       try {
         await this.#stripe.paymentIntents.cancel(reference);
       } catch {
-        // Not where it has ended meanwhile, or Stripe does not answer: the look says which.
+        // The payment has ended in the meantime, or Stripe does not answer. The look-up tells which.
       }
     }
     return this.lookUp(charge);
@@ -127,8 +133,8 @@ export class StripeProcessor implements PaymentProcessor {
         payment_intent: refund.chargeReference,
         limit: LIST_LIMIT,
       });
-      const found = listed.data.find((one) => one.metadata?.[REFUND_FIELD] === refundId);
-      if (found !== undefined) return await this.#refundOutcome(async () => found, false);
+      const match = listed.data.find((refund) => refund.metadata?.[REFUND_FIELD] === refundId);
+      if (match !== undefined) return await this.#refundOutcome(async () => match, false);
     } catch (error) {
       return { kind: "unknown", cause: asProcessorError(error) };
     }
@@ -171,7 +177,7 @@ export class StripeProcessor implements PaymentProcessor {
         { idempotencyKey: `setup-${setup.methodId}`, maxNetworkRetries: READ_RETRIES },
       ),
     );
-    if (!session.url) throw new PaymentProcessorError("Stripe named no page", false);
+    if (!session.url) throw new PaymentProcessorError("Stripe returned no page URL", false);
     return { reference: session.id, url: session.url };
   }
 
@@ -201,7 +207,7 @@ export class StripeProcessor implements PaymentProcessor {
     try {
       await asked(() => this.#stripe.paymentMethods.detach(method));
     } catch (error) {
-      // It is not attached any more.
+      // The method is no longer attached.
       const { cause } = error as PaymentProcessorError;
       if (!(cause instanceof Stripe.errors.StripeInvalidRequestError)) throw error;
     }
@@ -216,7 +222,7 @@ export class StripeProcessor implements PaymentProcessor {
     return { reference: method.id, type: method.type, brand, last4: card?.last4 ?? null };
   }
 
-  /** The same parameters whenever it is asked for again: Stripe refuses others under the same key. */
+  /** Sends the same parameters each time, because Stripe rejects different parameters under the same key. */
   #create(charge: Charge): Promise<Stripe.PaymentIntent> {
     return this.#stripe.paymentIntents.create(
       {
@@ -260,7 +266,10 @@ export class StripeProcessor implements PaymentProcessor {
     );
   }
 
-  /** Lists, unlike the search, show at once what was written. */
+  /**
+   * Finds a payment by its metadata. Uses the list, because it shows new payments immediately and the search
+   * does not.
+   */
   async #find(charge: EarlierCharge): Promise<Stripe.PaymentIntent | undefined> {
     const created = { gte: Math.floor(charge.createdAtMs / 1_000) - 60 };
     const pages = this.#stripe.paymentIntents.list({
@@ -276,7 +285,9 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   /**
-   * @param isFirst true where nothing of the charge was sent before: then what Stripe refuses was never paid
+   * Calls Stripe and returns the outcome.
+   *
+   * @param isFirst true if the charge was never sent before; a rejection then means that nothing was paid
    */
   async #outcome(
     charge: Charge,
@@ -329,7 +340,7 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   /**
-   * Confirms the same payment with the payer present, which begins the authentication. It is the same one, so
+   * Confirms the payment with the payer present, which starts the authentication. It is the same payment, so
    * it is paid at most once.
    */
   async #askPayer(charge: Charge, reference: string): Promise<ChargeOutcome> {
@@ -370,7 +381,10 @@ export class StripeProcessor implements PaymentProcessor {
   }
 }
 
-/** Undefined where it is of no payment intent, or of another currency: none of the gateway's. */
+/**
+ * Returns undefined if the refund belongs to no payment intent or has another currency. Such a refund is not
+ * the gateway's.
+ */
 export function reportedRefund(refund: Stripe.Refund): ReportedRefund | undefined {
   const { payment_intent: intent, amount, currency, status } = refund;
   if (!intent || currency !== "usd" || !Number.isSafeInteger(amount)) return undefined;
@@ -393,7 +407,10 @@ function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {
   return { kind: "unknown", reference };
 }
 
-/** Throws where it is another sum: what is credited must be what was paid. */
+/**
+ * Returns the outcome of a paid intent. Throws if the amount differs, because the credited amount must be the
+ * paid amount.
+ */
 function successOf(
   amountNano: NanoUsd | undefined,
   intent: Stripe.PaymentIntent,
@@ -403,7 +420,7 @@ function successOf(
     (intent.currency === "usd" && intent.amount_received === centsOf(amountNano));
   if (!isExact) {
     throw new Error(
-      `payment ${intent.id} received ${intent.amount_received} ${intent.currency} in place of ${amountNano} nano-USD`,
+      `payment ${intent.id} received ${intent.amount_received} ${intent.currency} instead of ${amountNano} nano-USD`,
     );
   }
   const charge = intent.latest_charge;
@@ -428,7 +445,7 @@ function actionOf(reference: string, intent: Stripe.PaymentIntent): ChargeOutcom
 }
 
 function asksAbsentPayer(reference: string): ChargeOutcome {
-  const message = "The card asks its holder for authentication.";
+  const message = "The card requires authentication by its holder.";
   return { kind: "declined", reference, reason: "authentication_required", message };
 }
 
@@ -440,7 +457,10 @@ function isAuthenticationAsked(
   );
 }
 
-/** Whether Stripe said that it does not do this; the rest may have been done. */
+/**
+ * Returns true if Stripe stated that it did not carry out the request. After any other error the request was
+ * possibly carried out.
+ */
 export function isRefusal(error: unknown): boolean {
   const { errors } = Stripe;
   return (
@@ -451,14 +471,16 @@ export function isRefusal(error: unknown): boolean {
   );
 }
 
-/** For logs: Stripe's own errors carry whole objects, with the secrets of payments. */
+/**
+ * Returns an error that is safe to log. Stripe's errors contain whole objects with the secrets of payments.
+ */
 function asProcessorError(cause: unknown): PaymentProcessorError {
-  const isPassing = !isRefusal(cause) || cause instanceof Stripe.errors.StripeRateLimitError;
+  const isRetryable = !isRefusal(cause) || cause instanceof Stripe.errors.StripeRateLimitError;
   const said = cause instanceof Error ? cause.message : String(cause);
-  return new PaymentProcessorError(`Stripe: ${said}`, isPassing, cause);
+  return new PaymentProcessorError(`Stripe: ${said}`, isRetryable, cause);
 }
 
-/** Of calls that move no money. */
+/** Calls Stripe and converts its errors. Only for calls that move no money. */
 export async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
   try {
     return await ask();
@@ -476,6 +498,6 @@ export function nanoOfCents(cents: number): NanoUsd {
 }
 
 function centsOf(amountNano: NanoUsd): number {
-  if (amountNano % NANO_PER_CENT !== 0n) throw new RangeError("an amount in parts of a cent");
+  if (amountNano % NANO_PER_CENT !== 0n) throw new RangeError("the amount is not a multiple of one cent");
   return Number(amountNano / NANO_PER_CENT);
 }

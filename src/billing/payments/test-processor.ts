@@ -34,10 +34,10 @@ const PROCESSING = declined(
 );
 const ASKS_PAYER: TestCard = { brand: "visa", last4: "3184", asksPayer: true };
 
-/** Where payers of test cards authenticate. */
+/** The path of the pages on which payers of test cards authenticate. */
 export const TEST_PAGES = "/v1/billing/test_payments";
 
-/** Stripe's names of test methods, and what they do there (https://docs.stripe.com/testing). */
+/** Stripe's names of test methods, and how each behaves (https://docs.stripe.com/testing). */
 const CARDS: Readonly<Record<string, TestCard>> = {
   pm_card_visa: { brand: "visa", last4: "4242" },
   pm_card_visa_debit: { brand: "visa", last4: "5556" },
@@ -73,20 +73,20 @@ const CARDS: Readonly<Record<string, TestCard>> = {
 };
 
 /**
- * Stands in for a payment processor where none is configured: no money moves. What a card does follows from
- * its name alone, so that a charge has the same outcome however often and by whichever instance it is asked for; the
- * token of a page on which a payer authenticates is kept with its reference.
+ * The payment processor of a gateway without a configured one. No money moves. The name of a test method
+ * alone decides its outcome, so that repeated charges and all instances agree. The reference of a payment
+ * contains the token of the page on which its payer authenticates.
  */
 export class TestProcessor implements PaymentProcessor {
   readonly name = "test";
   readonly #isOn: boolean;
 
-  /** @param isOn false: it knows no method, and declines what was saved before */
+  /** @param isOn false if the processor has no methods and declines methods that were saved before */
   constructor(isOn: boolean) {
     this.#isOn = isOn;
   }
 
-  /** Off, it credits no payment that waited for its payer before. */
+  /** False if the processor is off. It then credits no payment that waited for its payer. */
   get awaitsTestPayers(): boolean {
     return this.#isOn;
   }
@@ -99,7 +99,7 @@ export class TestProcessor implements PaymentProcessor {
     if (card === undefined) {
       const message = this.#isOn
         ? "The test processor has no such payment method."
-        : "This gateway takes no payments.";
+        : "This gateway accepts no payments.";
       return { kind: "declined", reference, reason: "invalid_payment_method", message };
     }
     if (card.declines !== undefined) return { kind: "declined", reference, ...card.declines };
@@ -156,7 +156,7 @@ export class TestProcessor implements PaymentProcessor {
 
 const TOKEN_BYTES = 16;
 
-/** Whether it is the token of the page on which this payment is authenticated. */
+/** Returns true if the token is that of the page on which this payment is authenticated. */
 export function isTokenOf(reference: string | null, intentId: string, token: string): boolean {
   const given = createHash("sha256").update(`test_${intentId}_${token}`).digest();
   return (
@@ -164,10 +164,13 @@ export function isTokenOf(reference: string | null, intentId: string, token: str
   );
 }
 
-/** The bank's page is one of the gateway's own; who knows its address, which ends with a token, is the payer. */
+/**
+ * Returns the gateway's own page in place of a bank's page. The URL ends with a secret token, so whoever has
+ * it counts as the payer.
+ */
 function askPayer({ intentId, returnUrl }: Charge, reference: string): ChargeOutcome {
   if (returnUrl === undefined) {
-    const message = "The card asks its holder for authentication.";
+    const message = "The card requires authentication by its holder.";
     return { kind: "declined", reference, reason: "authentication_required", message };
   }
   const token = reference.slice(reference.lastIndexOf("_") + 1);

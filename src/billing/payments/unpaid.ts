@@ -6,7 +6,7 @@ import type { PaymentResult } from "./payments.ts";
 
 type Unpaid = Exclude<ChargeOutcome, { kind: "succeeded" }>;
 
-/** Why a payment failed that no card is at fault for. */
+/** Reasons of failed payments for which the card is not at fault. */
 const NOT_SENT = "not_sent";
 const PROCESSOR_ERROR = "processor_error";
 const OF_GATEWAY: ReadonlySet<string> = new Set([NOT_SENT, PROCESSOR_ERROR]);
@@ -16,7 +16,10 @@ export function notSent(id: string, reason = NOT_SENT) {
   return { id, reason, message, reference: undefined };
 }
 
-/** False if the payment has ended before, or is another instance's by now. */
+/**
+ * Stores the outcome of an unpaid charge. Returns false if the payment has already ended, or if another
+ * instance has claimed it.
+ */
 export function noteUnpaid(
   sql: Database,
   instance: InstanceIdentity,
@@ -31,7 +34,7 @@ export function noteUnpaid(
     const { reason, message, reference } = outcome;
     return failPayment(sql, instance, { id, reason, message, reference });
   }
-  const message = "The payment processor refused the payment.";
+  const message = "The payment processor rejected the payment.";
   return failPayment(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
 }
 
@@ -45,7 +48,7 @@ export function resultOf(intentId: string, outcome: Unpaid): PaymentResult {
   return unpaidBecause(intentId, reason, message);
 }
 
-/** Of a payment that failed for this reason. */
+/** Returns the result of a payment that failed for this reason. */
 export function unpaidBecause(intentId: string, reason: string, message: string): PaymentResult {
   return OF_GATEWAY.has(reason)
     ? { kind: "refused", intentId, cause: new Error(message) }

@@ -1,18 +1,20 @@
 import { type Database, isOutcomeUnknown, isServerUnable } from "../../../db/client.ts";
 import { type FailedRequest, insertFailedRequests } from "../../../db/queries/failed-requests.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
-import type { AskedFields } from "../../lib/request-facts.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
+import type { LoggedFields } from "../../lib/request-facts.ts";
 import { MAX_TAGS, tagsOf } from "../../lib/request-tags.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 
 interface FailedRequestsDependencies {
   readonly sql: Database;
-  /** Measures the time that passes. */
+  /** A monotonic clock that measures the age of a failure. */
   readonly steadyClock: Clock;
-  /** By method and path: the routes whose failures are written down. */
+  /** The routes whose failures are stored, as method and path. */
   readonly routes: ReadonlySet<string>;
-  /** The status of an error code, for a stream that failed behind its own. */
+  /**
+   * Returns the status of an error code. Used for a stream that failed after its response status was sent.
+   */
   statusOf(errorCode: string): number;
   onError(error: unknown): void;
 }
@@ -20,7 +22,7 @@ interface FailedRequestsDependencies {
 const WRITE_MS = 250;
 const MAX_BATCH = 500;
 const MAX_QUEUED = 10_000;
-/** A flood of one organization leaves room for the failures of others. */
+/** Failures of one organization, so that it cannot fill the queue. */
 const MAX_QUEUED_OF_ONE = 5_000;
 const MAX_MODEL_LENGTH = 256;
 const MAX_TEXT_LENGTH = 512;
@@ -29,8 +31,9 @@ const MAX_LATENCY_MS = 2 ** 31 - 1;
 type Waiting = Omit<FailedRequest, "ageMs"> & { readonly endedMs: number };
 
 /**
- * Writes failed requests of models down, behind their answers: up to 250 ms of them are lost where the process dies.
- * While the database is out of reach they wait, as many as the queue takes; further ones are dropped and counted.
+ * Stores failed requests of models after their responses. If the process dies, the failures of up to 250 ms
+ * are lost. While the database is unreachable, failures wait in the queue. A failure that finds the queue
+ * full is dropped and counted.
  */
 export class FailedRequests {
   readonly #dependencies: FailedRequestsDependencies;
@@ -49,7 +52,7 @@ export class FailedRequests {
     return this.#dropped;
   }
 
-  /** Receives every request when it has ended. */
+  /** Receives every request after it has ended. Queues the failed ones. */
   note(request: RequestRecord): void {
     const { status, errorCode, organizationId, keyId } = request;
     if (status < 400 && errorCode === undefined) return;
@@ -62,19 +65,19 @@ export class FailedRequests {
       return;
     }
     this.#waitingOf.set(organizationId, waiting + 1);
-    const { asked } = request;
+    const { fields } = request;
     const code = errorCode ?? "internal";
     this.#queue.push({
       id: request.requestId,
       organizationId,
       keyId,
-      model: request.model ?? modelIn(asked),
+      model: request.model ?? modelIn(fields),
       provider: request.provider ?? null,
       status: status < 400 ? statusOf(code) : status,
       errorCode: code,
-      user: storable(asked?.user, MAX_TEXT_LENGTH),
-      sessionId: storable(asked?.session_id, MAX_TEXT_LENGTH),
-      tags: tagsIn(asked),
+      user: storable(fields?.user, MAX_TEXT_LENGTH),
+      sessionId: storable(fields?.session_id, MAX_TEXT_LENGTH),
+      tags: tagsIn(fields),
       routing: request.routing,
       queueMs: request.queuedMs && Math.round(request.queuedMs),
       latencyMs: Math.min(Math.round(request.latencyMs), MAX_LATENCY_MS),
@@ -84,12 +87,12 @@ export class FailedRequests {
     else this.#writeSoon();
   }
 
-  /** Writes what waits, unless that takes too long; later failures are dropped. */
+  /** Writes the queued failures, for at most this time. Later failures are dropped. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true;
     this.#write();
     const { steadyClock } = this.#dependencies;
-    if (this.#writing !== undefined) await doneInTime(this.#writing, steadyClock, withinMs);
+    if (this.#writing !== undefined) await finishesWithin(this.#writing, steadyClock, withinMs);
     this.#cancel?.();
     this.#dropped += this.#queue.length;
     this.#queue = [];
@@ -109,7 +112,7 @@ export class FailedRequests {
     });
   }
 
-  /** Resolves when nothing waits any more, or the database could not take it. */
+  /** Writes until the queue is empty or the database is unavailable. */
   async #writeQueue(): Promise<void> {
     const { sql, steadyClock, onError } = this.#dependencies;
     while (this.#queue.length > 0) {
@@ -131,25 +134,27 @@ export class FailedRequests {
   }
 
   #leave(organizationId: string): void {
-    const left = (this.#waitingOf.get(organizationId) ?? 0) - 1;
-    if (left > 0) this.#waitingOf.set(organizationId, left);
+    const remaining = (this.#waitingOf.get(organizationId) ?? 0) - 1;
+    if (remaining > 0) this.#waitingOf.set(organizationId, remaining);
     else this.#waitingOf.delete(organizationId);
   }
 }
 
-function modelIn(asked: AskedFields | undefined): string | null {
-  const models = asked?.models;
-  const first = asked?.model ?? (Array.isArray(models) ? models[0] : undefined);
+function modelIn(fields: LoggedFields | undefined): string | null {
+  const models = fields?.models;
+  const first = fields?.model ?? (Array.isArray(models) ? models[0] : undefined);
   return storable(first, MAX_MODEL_LENGTH);
 }
 
-function tagsIn(asked: AskedFields | undefined): string[] | undefined {
-  const tags = tagsOf(asked?.metadata as Readonly<Record<string, unknown>> | null | undefined);
+function tagsIn(fields: LoggedFields | undefined): string[] | undefined {
+  const tags = tagsOf(fields?.metadata as Readonly<Record<string, unknown>> | null | undefined);
   if (tags.length === 0) return undefined;
   return tags.slice(0, MAX_TAGS).map((tag) => storable(tag, MAX_TEXT_LENGTH)!);
 }
 
-/** What no endpoint has accepted may hold anything. */
+/**
+ * Returns the value as text that the database can store, or null. Rejected requests can contain any values.
+ */
 function storable(value: unknown, maxLength: number): string | null {
   if (typeof value !== "string") return null;
   return value.slice(0, maxLength).replaceAll("\0", "\ufffd").toWellFormed();

@@ -59,19 +59,19 @@ const requestUsage = Type.Object(
     reasoning_tokens: nullable(Type.Integer()),
   },
   {
-    description: "What was charged; also other quantities above zero, such as images and seconds",
+    description: "The charged usage; also contains other quantities above zero, such as images and seconds",
   },
 );
 
 const request = Type.Object({
-  id: Type.String({ description: "X-Gateway-Request-ID of its answer" }),
+  id: Type.String({ description: "X-Gateway-Request-ID of the response" }),
   key_id: nullable(Type.String()),
   model: nullable(
-    Type.String({ description: "As the request has it where there is no such model" }),
+    Type.String({ description: "The model id, or the name in the request if no such model exists" }),
   ),
   provider: nullable(Type.String()),
   status: nullable(
-    Type.Integer({ description: "Of the answer, or of the error that ended its stream" }),
+    Type.Integer({ description: "Status of the response, or of the error that ended its stream" }),
   ),
   error_code: nullable(Type.String()),
   user: nullable(Type.String()),
@@ -85,24 +85,24 @@ const request = Type.Object({
 const shownRequest = Type.Object({
   ...request.properties,
   transaction_id: nullable(
-    Type.String({ description: "Of its charge; null: nothing was charged" }),
+    Type.String({ description: "Transaction of the charge; null if nothing was charged" }),
   ),
   estimated: nullable(
-    Type.Boolean({ description: "The gateway counted its tokens: the provider reported none" }),
+    Type.Boolean({ description: "True if the gateway counted the tokens because the provider reported none" }),
   ),
   provider_key_id: nullable(
-    Type.String({ description: "The organization's own provider key that served it" }),
+    Type.String({ description: "The organization's provider key (BYOK) that served the request" }),
   ),
   list_price_usd: nullable(
-    Type.Number({ description: "Of such a key: what the provider bills by its list prices" }),
+    Type.Number({ description: "With such a key: the provider's bill at its list prices" }),
   ),
   queue_ms: nullable(
     Type.Integer({
       description:
-        "From the request to its first call of a provider, where it waited 20 ms or more",
+        "From the request to its first provider call; null if shorter than 20 ms",
     }),
   ),
-  first_token_ms: nullable(Type.Integer({ description: "Of streams" })),
+  first_token_ms: nullable(Type.Integer({ description: "From the request to the first token; streams only" })),
   routing: nullable(
     Type.Object(
       {
@@ -111,24 +111,24 @@ const shownRequest = Type.Object({
             endpoint: Type.String(),
             result: Type.String({ description: "`ok`, or the kind of failure" }),
             status: Type.Optional(
-              Type.Integer({ description: "The provider's status, where it failed with one" }),
+              Type.Integer({ description: "The provider's HTTP status, if the call failed with one" }),
             ),
-            ms: Type.Integer({ description: "Until it failed, or its answer began" }),
+            ms: Type.Integer({ description: "Milliseconds until the call failed, or until its answer began" }),
           }),
-          { description: "Calls of providers, in order" },
+          { description: "Provider calls, in order" },
         ),
         postponed: Type.Optional(
           Type.Array(Type.String(), {
-            description: "Endpoints that came last because they were unhealthy",
+            description: "Endpoints that were tried last because they were unhealthy",
           }),
         ),
         full: Type.Optional(
           Type.Array(Type.String(), {
-            description: "Endpoints that were passed over because as many calls ran there as may",
+            description: "Endpoints that were skipped because they were at their concurrency limit",
           }),
         ),
       },
-      { description: "Null where the first endpoint answered at once, or none was called" },
+      { description: "Null if the first endpoint answered without retries, or if no endpoint was called" },
     ),
   ),
 });
@@ -138,7 +138,7 @@ const requestList = Type.Object({
   data: Type.Array(request),
   first_id: nullable(Type.String()),
   last_id: nullable(
-    Type.String({ description: "`after` of the next page; not always in data, where it filters" }),
+    Type.String({ description: "`after` of the next page; with filters, not always an item of data" }),
   ),
   has_more: Type.Boolean(),
 });
@@ -146,14 +146,14 @@ const requestList = Type.Object({
 const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
 
-/** Charged and failed requests of models. */
+/** Returns the routes of charged and failed requests of models. */
 export function requestRoutes(sql: Database): RouteDefinition[] {
   return [
     {
       method: "GET",
       path: "/v1/requests",
       tag,
-      summary: "List requests of models, newest first: charged ones, and failed ones of 30 days",
+      summary: "List requests of models, newest first: charged requests, and failed requests of the last 30 days",
       access,
       query: requestsQuery,
       responses: { 200: { description: "Requests", schema: requestList } },

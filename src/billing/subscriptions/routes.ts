@@ -11,25 +11,25 @@ const subscription = Type.Object({
   platform_fee_percent: Type.Number({ description: "Fee on top of provider cost" }),
   billing_period: Type.Enum(["monthly"]),
   current_period_start: Type.String(),
-  current_period_end: Type.String({ description: "The first moment that is not in the period" }),
-  usage_this_period_usd: Type.Number({ description: "Sum of the charges since its start" }),
+  current_period_end: Type.String({ description: "End of the period, exclusive" }),
+  usage_this_period_usd: Type.Number({ description: "Total charged since the start of the period" }),
   payment_method: nullable(
     Type.Object(
       { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
-      { description: "The default one" },
+      { description: "The default payment method" },
     ),
   ),
   next_plan: nullable(
-    Type.String({ description: "Follows at the end of the period; null: the same plan" }),
+    Type.String({ description: "The plan after the current period; null: the same plan" }),
   ),
   payment_status: nullable(
     Type.Enum(["pending", "open", "active", "unpaid", "ending"], {
       description:
-        "Of a paid plan; null where none is billed. `ending`: the operator has chosen another plan",
+        "Payment status of a paid plan; null if no plan is billed. `ending`: the operator has chosen another plan",
     }),
   ),
-  payment_url: nullable(Type.String({ description: "Where an open payment can be made" })),
-  invoice_url: nullable(Type.String({ description: "The last invoice of a paid plan" })),
+  payment_url: nullable(Type.String({ description: "The page on which an open invoice can be paid" })),
+  invoice_url: nullable(Type.String({ description: "The latest invoice of a paid plan" })),
 });
 
 const choiceBody = Type.Object(
@@ -40,7 +40,7 @@ const choiceBody = Type.Object(
 const tag = "Billing";
 const path = "/v1/billing/subscription";
 
-/** The organization's plan (spec 2.11). */
+/** Returns the routes of the organization's plan (spec 2.11). */
 export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinition[] {
   return [
     {
@@ -62,17 +62,17 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
       access: { kind: "administration", scope: "billing:write" },
       body: choiceBody,
       responses: {
-        200: { description: "The subscription as it now stands", schema: subscription },
+        200: { description: "The changed subscription", schema: subscription },
         402: { description: "The paid plan is not paid" },
-        403: { description: "Only the gateway's operator may make this change" },
-        408: { description: "Whether it is paid is not known yet; it takes effect once it is" },
-        409: { description: "The subscription is being changed at this moment" },
-        502: { description: "The payment processor could not be asked" },
+        403: { description: "Only the gateway's operator can make this change" },
+        408: { description: "The outcome of the payment is not known yet; the plan takes effect when it is paid" },
+        409: { description: "The subscription is being changed at the moment" },
+        502: { description: "The payment processor could not be reached" },
       },
       async handle(context) {
         const { plan } = context.body as { plan: PlanName };
         const { key } = context.caller;
-        // The processor may take longer than a quiet connection is kept.
+        // The payment processor can take longer than an idle connection stays open.
         const closeWhenIdle = context.keepOpen();
         try {
           const chosen = await subscriptions.choose(key.organizationId, plan, context.author);

@@ -29,16 +29,16 @@ export interface Subscription {
   readonly periodStartMs: number;
   readonly periodEndMs: number;
   readonly usageNano: NanoUsd;
-  /** The default one. */
+  /** The default payment method. */
   readonly method: PaymentMethod | undefined;
-  /** Of a paid plan that the payment processor bills, or is to bill. */
+  /** The subscription of a paid plan that the payment processor bills or will bill. */
   readonly billed: PlanSubscription | undefined;
 }
 
-/** Plans that an organization leaves and takes without a payment. */
+/** Plans that an organization can leave and choose without a payment. */
 const SELF_SERVICE = PLANS.filter((plan) => planOf(plan).chosenBy === "self");
 
-/** The plans of organizations, as they see and choose them. */
+/** The plans of organizations, as organizations see and choose them. */
 export class Subscriptions {
   readonly #dependencies: SubscriptionDependencies;
 
@@ -46,7 +46,7 @@ export class Subscriptions {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 404. */
+  /** Returns the organization's plan, billing period and usage. Throws 404. */
   async find(organizationId: string): Promise<Subscription> {
     const { sql, clock, planBilling, methods } = this.#dependencies;
     const [organization, billed, listed] = await Promise.all([
@@ -74,9 +74,9 @@ export class Subscriptions {
   }
 
   /**
-   * The next request of the organization on this instance is charged by the new plan; other instances follow
-   * within a second. A paid plan is left at the end of its period. Throws 403 where only an operator may make
-   * the change, 402 where a paid plan is not paid, 408, 409 and 502.
+   * Changes the plan. This instance charges the organization's next request by the new plan; other instances
+   * follow within a second. A paid plan ends with its period. Throws 403 if only an operator can make the
+   * change, 402 if a paid plan is not paid, 408, 409 and 502.
    */
   async choose(organizationId: string, plan: PlanName, author: Author): Promise<Subscription> {
     const { planBilling } = this.#dependencies;
@@ -89,7 +89,7 @@ export class Subscriptions {
       if (!planBilling.sellsPlans || !SELF_SERVICE.includes(before as PlanName))
         throw ofOperators();
       await planBilling.subscribe(organizationId, author);
-    } else await this.#take(organizationId, plan, billed, author);
+    } else await this.#switchPlan(organizationId, plan, billed, author);
     return this.find(organizationId);
   }
 
@@ -99,7 +99,7 @@ export class Subscriptions {
     await this.#dependencies.planBilling.endWith(billed, plan, author);
   }
 
-  async #take(
+  async #switchPlan(
     organizationId: string,
     plan: PlanName,
     billed: PlanSubscription | undefined,
@@ -112,7 +112,7 @@ export class Subscriptions {
     );
     if (!isOn) throw ofOperators();
     organizations.forget(organizationId);
-    // Otherwise a payment that was left open would bring the paid plan later.
+    // Otherwise the payment of an open subscription would switch to the paid plan later.
     if (billed !== undefined) await planBilling.cancel(billed, author);
   }
 }
@@ -120,7 +120,7 @@ export class Subscriptions {
 function ofOperators(): GatewayError {
   return new GatewayError(
     "key_not_permitted",
-    `Organizations choose among the plans ${SELF_SERVICE.join(" and ")} by themselves, and pro where it is sold. Every other change of plan is made by the gateway's operator.`,
+    `Organizations can choose the plans ${SELF_SERVICE.join(" and ")}, and pro if it is sold. The gateway's operator makes every other change of plan.`,
     { param: "plan" },
   );
 }

@@ -5,13 +5,13 @@ import { isoTime, parseIsoTime } from "../../lib/utc-time.ts";
 const MAX_PAGE = 1_000;
 const DEFAULT_PAGE = 100;
 
-/** Members of the query of sums by time. */
+/** Query parameters of totals by time interval. */
 export const intervalFields = {
   start_date: Type.Optional(
-    Type.String({ maxLength: 64, description: "ISO 8601, inclusive; the hour that it lies in" }),
+    Type.String({ maxLength: 64, description: "ISO 8601, inclusive; rounded down to the hour" }),
   ),
   end_date: Type.Optional(
-    Type.String({ maxLength: 64, description: "ISO 8601, exclusive; also a date without a time" }),
+    Type.String({ maxLength: 64, description: "ISO 8601, exclusive; can be a date without a time" }),
   ),
   interval: Type.Optional(Type.Enum(["hour", "day", "month"], { default: "day" })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
@@ -28,12 +28,12 @@ export interface IntervalQuery {
   readonly offset?: number;
 }
 
-/** Throws 400. */
+/** Returns the parsed query with its defaults. Throws 400. */
 export function intervalPage(query: IntervalQuery) {
   const fromMs = timeOf(query.start_date, "start_date");
   const beforeMs = timeOf(query.end_date, "end_date");
   if (fromMs !== undefined && beforeMs !== undefined && fromMs > beforeMs) {
-    throw invalidQuery("start_date", "lies behind end_date");
+    throw invalidQuery("start_date", "must not be after end_date");
   }
   const { interval = "day", limit = DEFAULT_PAGE, offset = 0 } = query;
   return { interval, fromMs, beforeMs, limit, offset };
@@ -46,8 +46,8 @@ function timeOf(text: string | undefined, param: string): number | undefined {
   return time.ms;
 }
 
-export function invalidQuery(param: string, what: string): GatewayError {
-  return new GatewayError("invalid_query", `Query parameter "${param}" ${what}.`, { param });
+export function invalidQuery(param: string, problem: string): GatewayError {
+  return new GatewayError("invalid_query", `Query parameter "${param}" ${problem}.`, { param });
 }
 
 export const intervalDate = Type.String({

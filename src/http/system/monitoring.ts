@@ -1,13 +1,13 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import Type from "typebox";
 import { version } from "../../../package.json";
-import { errorEnvelope } from "../error-response.ts";
-import { isLoopbackHost } from "../request-headers.ts";
-import type { RouteDefinition } from "../route.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { redactText } from "../../platform/telemetry/redact.ts";
+import { errorEnvelope } from "../error-response.ts";
+import { isLoopbackHost } from "../request-headers.ts";
+import type { RouteDefinition } from "../route.ts";
 
 export interface Readiness {
   readonly ok: boolean;

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
 import { CompressedFile } from "../compressed-file.ts";
 import type { RouteDefinition } from "../route.ts";
-import { bodyInPieces } from "../../lib/body-pieces.ts";
 
 interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */

@@ -2,12 +2,12 @@ import { Type } from "typebox";
 import { authored } from "../../../db/authored.ts";
 import type { Database } from "../../../db/client.ts";
 import { purgeAnswers } from "../../../db/queries/response-cache.ts";
-import type { TunedModels } from "../call/routing/tuned-models.ts";
-import { cachePurged } from "../../lib/events/cache-purged.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { cachePurged } from "../../lib/events/cache-purged.ts";
 import { newId } from "../../lib/ids.ts";
+import type { TunedModels } from "../call/routing/tuned-models.ts";
 
 const purgeQuery = Type.Object(
   {

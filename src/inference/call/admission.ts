@@ -4,14 +4,6 @@ import type { Query } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { dayAccountId, monthAccountId } from "../../../db/ledger/rows.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../../db/queries/organizations.ts";
-import { type RateDecision, type RateWindows, tokenWindow } from "../../platform/cluster/interface.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { ExactInteger } from "../../lib/exact-integer.ts";
-import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
-import { utcDay, utcMonth } from "../../lib/utc-time.ts";
 import type { BudgetSubjects, SubjectFields } from "../../billing/ledger/budget-subjects.ts";
 import type {
   BudgetSubject,
@@ -20,7 +12,19 @@ import type {
   LongHoldRequest,
   MoneyPort,
 } from "../../billing/ledger/interface.ts";
-import { CallTokens, halfOf, secondsUntil } from "./call-tokens.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { ExactInteger } from "../../lib/exact-integer.ts";
+import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import { utcDay, utcMonth } from "../../lib/utc-time.ts";
+import {
+  type RateDecision,
+  type RateWindows,
+  tokenWindow,
+} from "../../platform/cluster/interface.ts";
+import { halfOf, secondsUntil, TokenReservation } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -41,7 +45,7 @@ export interface Caller {
    * True for calls that can wait, such as those of batches: they take no more than half of the key's limits and of the
    * places at providers, together with all other calls, and leave the rest to these.
    */
-  readonly givesWay?: boolean | undefined;
+  readonly isLowPriority?: boolean | undefined;
 }
 
 /** A request that arrives at a billed endpoint. */
@@ -49,21 +53,21 @@ export interface RateSubject {
   readonly caller: Caller;
   readonly requestId: string;
   /** The headers of the rate window where the request took its place in it before; else undefined. */
-  readonly takenRate: RateHeaders | undefined;
+  readonly admittedRateHeaders: RateHeaders | undefined;
 }
 
 /** Where a call is served: what its fee depends on. */
-export interface ServingPlace {
+export interface ServingEndpoint {
   readonly providerId: string;
   /** Of the organization's own, which the provider bills directly. */
-  readonly ownKeyId?: string | undefined;
+  readonly byokKeyId?: string | undefined;
 }
 
 /** The platform fee of a request, by the place that serves it. */
 export interface Fees {
-  of(place: ServingPlace): bigint;
+  of(place: ServingEndpoint): bigint;
   /** On the BYOK plan: whether a place is called with a key of the organization's own. */
-  readonly serves?: ((place: ServingPlace) => boolean) | undefined;
+  readonly serves?: ((place: ServingEndpoint) => boolean) | undefined;
   readonly highest: bigint;
 }
 
@@ -92,12 +96,12 @@ export class CallAdmission {
 
   /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
   takeRate({
-    caller: { key, givesWay },
-    takenRate,
-  }: Pick<RateSubject, "caller" | "takenRate">): RateHeaders | Promise<RateHeaders> {
-    if (takenRate !== undefined) return takenRate;
+    caller: { key, isLowPriority },
+    admittedRateHeaders,
+  }: Pick<RateSubject, "caller" | "admittedRateHeaders">): RateHeaders | Promise<RateHeaders> {
+    if (admittedRateHeaders !== undefined) return admittedRateHeaders;
     if (key.rateLimitRpm === null) return NO_HEADERS;
-    const limit = givesWay === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
+    const limit = isLowPriority === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
     const { rates, clock } = this.#dependencies;
     const decided = rates.take(key.id, limit);
     return decided instanceof Promise
@@ -110,12 +114,17 @@ export class CallAdmission {
    * Rejects with 429, and with 400 where the limit could never cover the request.
    */
   takeTokens(
-    { key, givesWay }: Caller,
+    { key, isLowPriority }: Caller,
     bounds: readonly CostBound[],
     isLimitExplicit: boolean,
-  ): Promise<CallTokens | undefined> {
-    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm!, givesWay };
-    return CallTokens.take(this.#dependencies, limited, highestBound(bounds), isLimitExplicit);
+  ): Promise<TokenReservation | undefined> {
+    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm!, isLowPriority };
+    return TokenReservation.take(
+      this.#dependencies,
+      limited,
+      highestBound(bounds),
+      isLimitExplicit,
+    );
   }
 
   /**
@@ -128,7 +137,7 @@ export class CallAdmission {
   async admitLongBody(caller: Caller, log: RequestFacts): Promise<RateHeaders> {
     const { clock, read } = this.#dependencies;
     const { key } = caller;
-    const headers = await this.takeRate({ caller, takenRate: undefined });
+    const headers = await this.takeRate({ caller, admittedRateHeaders: undefined });
     log.headers = headers;
     await this.#assertTokensLeft(key);
     const nowMs = clock.nowMs();
@@ -179,16 +188,16 @@ export class CallAdmission {
    * The fee of each place that may serve the request. On the BYOK plan the provider bills the caller
    * directly, which takes a provider key of the organization: throws 402 where every place needs one.
    */
-  fees(caller: Caller, places: readonly ServingPlace[]): Fees | Promise<Fees> {
+  fees(caller: Caller, places: readonly ServingEndpoint[]): Fees | Promise<Fees> {
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
     if (!organization.isActive)
       return organization.activate().then(() => this.fees(caller, places));
     const terms: FeeTerms | undefined = organization.turn("terms", undefined);
     if (terms === undefined) throw invalidKey();
-    if (terms.plan === "byok") assertOwnKeys(places);
+    if (terms.plan === "byok") assertByokKeys(places);
     const ofPlan = feeOfTerms(terms);
     return {
-      of: ({ ownKeyId }) => (ownKeyId === undefined ? ofPlan : 0n),
+      of: ({ byokKeyId }) => (byokKeyId === undefined ? ofPlan : 0n),
       serves: terms.plan === "byok" ? isOwn : undefined,
       highest: ofPlan,
     };
@@ -273,11 +282,11 @@ export function highestBound(bounds: readonly CostBound[]): CostBound {
   return { fixedFemto, perUnitFemto, units, fixedTokens, perUnitTokens };
 }
 
-function isOwn({ providerId, ownKeyId }: ServingPlace): boolean {
-  return ownKeyId !== undefined || providerId === KEYLESS_PROVIDER;
+function isOwn({ providerId, byokKeyId }: ServingEndpoint): boolean {
+  return byokKeyId !== undefined || providerId === KEYLESS_PROVIDER;
 }
 
-function assertOwnKeys(places: readonly ServingPlace[]): void {
+function assertByokKeys(places: readonly ServingEndpoint[]): void {
   const [foreign] = places;
   if (foreign === undefined || places.some(isOwn)) return;
   throw new GatewayError(
@@ -316,7 +325,7 @@ function invalidKey(): GatewayError {
   return new GatewayError("invalid_api_key", "The API key is not valid.");
 }
 
-type UsedUpPeriod = Omit<PeriodHeadroom, "freeNano">;
+type UsedUpPeriod = Omit<PeriodHeadroom, "availableNano">;
 
 /** Returns undefined if the period has no budget, or something of it is left. */
 function usedUpPeriod(
@@ -327,7 +336,7 @@ function usedUpPeriod(
   spentNano: bigint,
 ): UsedUpPeriod | undefined {
   if (budgetNano === null || spentNano < budgetNano) return undefined;
-  return { kind, accountId, periodStart, budgetNano, unspentNano: budgetNano - spentNano };
+  return { kind, accountId, periodStart, budgetNano, remainingNano: budgetNano - spentNano };
 }
 
 /** On the plan `byok` calls are not charged here: they go to the organization's own provider accounts. */

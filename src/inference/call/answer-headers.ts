@@ -2,13 +2,13 @@ import { usdText } from "../../lib/money.ts";
 import { type AdmittedCall, sentLimit } from "./call.ts";
 import type { MeteredFigures } from "./call-charge.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
-import type { CandidateTries } from "./routing/call-candidates.ts";
+import type { Failover } from "./routing/call-candidates.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = AdmittedCall<AcceptedRequest>;
 
 /** What became of the plan's candidates. */
-type Tries = Pick<CandidateTries, "trail" | "postponed" | "full" | "left">;
+type Tries = Pick<Failover, "trail" | "postponed" | "full" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
 const TRANSFORMS = "x-gateway-transforms";

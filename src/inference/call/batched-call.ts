@@ -1,10 +1,10 @@
+import type { Hold, LongHoldRequest, SettlementFigures } from "../../billing/ledger/interface.ts";
 import type { CatalogueModel, ModelEndpoint, ModelTerms } from "../../lib/catalogue-model.ts";
 import { plus, times } from "../../lib/exact-integer.ts";
 import { holdNanoUsd, usdNumber } from "../../lib/money.ts";
-import type { Hold, LongHoldRequest, SettlementFigures } from "../../billing/ledger/interface.ts";
 import { type BatchRequest, pricesAtShare, type RecordedAnswer } from "../../providers/batches.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
-import { type AdmittedCall, type ArrivedCall, type CallOutcome, ProviderCall } from "./call.ts";
+import { type AdmittedCall, type CallOutcome, type IncomingCall, ProviderCall } from "./call.ts";
 import { CallCharge, type UnwrittenCharge } from "./call-charge.ts";
 import { type AcceptedRequest, type PaidEndpoint, recordedDetails } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
@@ -17,16 +17,16 @@ import type { PaidCallDependencies } from "./run-call.ts";
  * between there is a hold that outlives processes, and who asks for the halves keeps what they have in common.
  */
 
-export type CallHalf = FirstHalf | SecondHalf;
+export type BatchPhase = BatchPreparation | BatchSettlement;
 
 /** Everything up to the hold, which is left to who asks; calls that have to be live leave it empty. */
-export interface FirstHalf {
+export interface BatchPreparation {
   readonly kind: "first";
-  handed?: HandedCall;
+  handed?: PreparedBatchLine;
 }
 
 /** A call that can stand in a batch. */
-export interface HandedCall {
+export interface PreparedBatchLine {
   /** With the terms of the batch. */
   readonly candidate: Candidate;
   readonly request: BatchRequest;
@@ -35,7 +35,7 @@ export interface HandedCall {
 }
 
 /** Everything from the provider's answer on; the charge is left to who asks. */
-export interface SecondHalf {
+export interface BatchSettlement {
   readonly kind: "second";
   /** Where it was answered: as the first half has found it. */
   readonly place: AnsweredPlace;
@@ -57,31 +57,31 @@ export interface AnsweredPlace {
 }
 
 /** What of a PaidCall decides about the first half. */
-interface HalvedCall<Request extends AcceptedRequest, Answer> {
+interface BatchableCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
-  route(call: ArrivedCall<Request>): RoutePlan | Promise<RoutePlan>;
-  guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
+  route(call: IncomingCall<Request>): RoutePlan | Promise<RoutePlan>;
+  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
 }
 
 /** Its outcome is the answer, where the half has one. Rejects with what refuses the request, or failed it. */
-export async function halfOfCall<Request extends AcceptedRequest, Answer>(
+export async function runBatchPhase<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
-  paid: HalvedCall<Request, Answer>,
-  call: ArrivedCall<Request>,
+  paid: BatchableCall<Request, Answer>,
+  call: IncomingCall<Request>,
 ): Promise<CallOutcome> {
   const half = call.half!;
-  if (half.kind === "second") return secondHalf(dependencies, paid.endpoint, call, half);
-  const handed = await firstHalf(dependencies, paid, call);
+  if (half.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, half);
+  const handed = await prepareForBatch(dependencies, paid, call);
   if (handed !== undefined) half.handed = handed;
   return { kind: "whole", headers: {}, body: "" };
 }
 
 /** Undefined where the call has to be live. */
-async function firstHalf<Request extends AcceptedRequest, Answer>(
+async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
-  paid: HalvedCall<Request, Answer>,
-  call: ArrivedCall<Request>,
-): Promise<HandedCall | undefined> {
+  paid: BatchableCall<Request, Answer>,
+  call: IncomingCall<Request>,
+): Promise<PreparedBatchLine | undefined> {
   const { request, caller, requestId } = call;
   const { endpoint } = paid;
   const { key } = caller;
@@ -124,7 +124,7 @@ async function firstHalf<Request extends AcceptedRequest, Answer>(
 /** The first endpoint of the first model that takes batches. An organization that has its own key there uses that. */
 function batchCandidate({ candidates }: RoutePlan): Candidate | undefined {
   const ofFirst = candidates.filter(({ model }) => model === candidates[0]!.model);
-  if (ofFirst.some(({ ownKeyId }) => ownKeyId !== undefined)) return undefined;
+  if (ofFirst.some(({ byokKeyId }) => byokKeyId !== undefined)) return undefined;
   return ofFirst.find((candidate) => {
     return candidate.provider.batches !== undefined && !endpointOf(candidate)?.takesNoBatches;
   });
@@ -141,11 +141,11 @@ function endpointOf({ model, providerId, upstreamModel }: Candidate): ModelEndpo
   return endpoints.find((one) => one.provider === providerId && one.model === upstreamModel);
 }
 
-async function secondHalf<Request extends AcceptedRequest, Answer>(
+async function settleFromBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   endpoint: PaidEndpoint<Request, Answer>,
-  call: ArrivedCall<Request>,
-  half: SecondHalf,
+  call: IncomingCall<Request>,
+  half: BatchSettlement,
 ): Promise<CallOutcome> {
   const { request, requestId } = call;
   const { feeBasisPoints: fee, batchId } = half;
@@ -174,7 +174,7 @@ async function secondHalf<Request extends AcceptedRequest, Answer>(
 
 async function answeredCandidate(
   { tunedModels }: Pick<PaidCallDependencies, "tunedModels">,
-  { place, answer, hold }: SecondHalf,
+  { place, answer, hold }: BatchSettlement,
 ): Promise<Candidate> {
   const { model: id, terms, providerId, provider, providerModel } = place;
   const model = (await tunedModels.indexFor(hold.organizationId, [id])).resolve(id);
@@ -203,7 +203,7 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
 
 function admittedHalf<Request extends AcceptedRequest, Answer>(
   { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
-  { requestId, startedMs, request, clientSignal, log }: ArrivedCall<Request>,
+  { requestId, startedMs, request, clientSignal, log }: IncomingCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,
 ): AdmittedCall<Request> {
   return {

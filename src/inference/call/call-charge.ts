@@ -1,14 +1,18 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type {
+  ChargeFigures,
+  MoneyPort,
+  SettlementFigures,
+} from "../../billing/ledger/interface.ts";
+import { chargeableNano } from "../../billing/ledger/pending-charge.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/ledger/usage.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { minus, plus } from "../../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { traced } from "../../lib/trace.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { ChargeFigures, MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
-import { chargeableNano } from "../../billing/ledger/pending-charge.ts";
-import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/ledger/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
 import type { AcceptedRequest, StepBound } from "./endpoint.ts";
@@ -40,7 +44,7 @@ export interface UnwrittenCharge {
 }
 
 /** A response that is kept under its idempotency key, with the charge. */
-export interface KeptAnswer {
+export interface StoredIdempotentResult {
   readonly claim: IdempotencyClaim;
   readonly headers: Record<string, string>;
   /** Null where it was too large to be kept. */
@@ -65,9 +69,9 @@ export class CallCharge {
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details, keeping } = this.#call;
-    const { model, terms, providerId, ownKeyId, toolPrices } = candidate;
+    const { model, terms, providerId, byokKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
-    const isOwn = ownKeyId !== undefined;
+    const isOwn = byokKeyId !== undefined;
     // What its provider bills the organization is not charged here; the key's budgets may count it.
     const toolsFemto = isOwn ? toolCostFemto(usage, toolPrices) : 0;
     const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
@@ -86,7 +90,7 @@ export class CallCharge {
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, listNano) } : details,
+      details: isOwn ? { ...details, ...ownKeyDetails(byokKeyId, listNano) } : details,
       status: 0,
       description: descriptionOf(title, model),
     };
@@ -103,12 +107,12 @@ export class CallCharge {
     const { hold, fees, tokens } = this.#call;
     if (tokens !== undefined && moreTokens !== undefined) {
       const used = usage.promptTokens + usage.completionTokens;
-      if (!(await tokens.coverStep(used, moreTokens))) return false;
+      if (!(await tokens.reserveStep(used, moreTokens))) return false;
     }
-    const { ownKeyId, terms, toolPrices } = candidate;
+    const { byokKeyId, terms, toolPrices } = candidate;
     const costFemto = plus(providerCostFemto(usage, terms.prices), moreFemto);
     let moreNano: bigint;
-    if (ownKeyId === undefined) {
+    if (byokKeyId === undefined) {
       moreNano = holdNanoUsd(costFemto, fees.of(candidate)) - chargeableNano(hold);
     } else {
       // Its provider bills the organization for the rest, which the key's budgets may count.
@@ -146,13 +150,13 @@ export class CallCharge {
     figures: MeteredFigures,
     status: 200 | 400 | 499,
     errorCode: string | undefined,
-    kept?: KeptAnswer,
+    kept?: StoredIdempotentResult,
     also?: StatementEffect,
   ): Promise<void> {
-    if (kept?.claim.keepLarge !== undefined && isTooLarge(kept.body)) {
+    if (kept?.claim.storeLargeResult !== undefined && isTooLarge(kept.body)) {
       const { claim, body } = kept;
       const small = { ...kept, body: null };
-      const keeping = claim.keepLarge!(body);
+      const keeping = claim.storeLargeResult!(body);
       return keeping.then(() => this.settle(figures, status, errorCode, small, also));
     }
     const { money, idempotency } = this.#dependencies;
@@ -197,7 +201,7 @@ export class CallCharge {
   }
 
   /** Ends the hold behind a checkpoint of what never left: `figures` are those of no usage. */
-  waive(figures: MeteredFigures): Promise<void> {
+  settleAtZero(figures: MeteredFigures): Promise<void> {
     this.#call.tokens?.end(0);
     return this.#dependencies.money.settle(this.#call.hold, withStatus(figures, 408));
   }
@@ -210,8 +214,8 @@ export class CallCharge {
 }
 
 /** What the provider bills the organization by its list prices, which nothing is charged for here. */
-function ownKeyDetails(ownKeyId: string, listNano: bigint): Record<string, unknown> {
-  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(listNano) };
+function ownKeyDetails(byokKeyId: string, listNano: bigint): Record<string, unknown> {
+  return { provider_key_id: byokKeyId, list_price_usd: usdNumber(listNano) };
 }
 
 function atMost(heldNano: bigint, nano: bigint): bigint {

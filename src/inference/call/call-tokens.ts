@@ -1,20 +1,20 @@
+import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import {
   type RateAmount,
   type RateDecision,
   type RateWindows,
   tokenWindow,
 } from "../../platform/cluster/interface.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";
 import { type CostBound, tokensOfBound } from "./endpoint.ts";
 
 /** A key that is limited in tokens. */
 type LimitedKey = Pick<ApiKeyRecord, "id"> & {
   readonly rateLimitTpm: number;
   /** As that of its caller. */
-  readonly givesWay?: boolean | undefined;
+  readonly isLowPriority?: boolean | undefined;
 };
 
 /** What a call that gives way may find taken of a limit, itself included: at least 1. */
@@ -35,7 +35,7 @@ interface Take extends Pick<RateDecision, "recount"> {
  * What one call counts for in the window of its key's tokens. It is admitted with the most that it can use, as its
  * money is held; what it has used replaces that when it ends. A call of several steps is counted step by step.
  */
-export class CallTokens {
+export class TokenReservation {
   /** The limit of units, where it is lower than what the caller would have had. */
   readonly outputLimit: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
@@ -78,19 +78,19 @@ export class CallTokens {
     key: LimitedKey,
     bound: CostBound,
     isLimitExplicit: boolean,
-  ): Promise<CallTokens | undefined> {
+  ): Promise<TokenReservation | undefined> {
     const { rates, clock } = source;
     const amount = amountOf(bound, isLimitExplicit);
     if (amount.full === 0) return undefined;
     if (amount.least > key.rateLimitTpm) throw neverAdmitted(key.rateLimitTpm, bound, amount.least);
     // One that takes more than half waits until little else is taken.
     const limit =
-      key.givesWay === true
+      key.isLowPriority === true
         ? Math.max(halfOf(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
         : key.rateLimitTpm;
     const decision = await rates.take(tokenWindow(key.id), limit, amount);
     if (!decision.isAdmitted) throw refused(decision, clock);
-    return new CallTokens(source, key, bound, decision);
+    return new TokenReservation(source, key, bound, decision);
   }
 
   /** The hold, or what serves the call, allows it no more units than these. */
@@ -102,7 +102,7 @@ export class CallTokens {
    * Counts a further step, behind steps that have used so much. Resolves false where the window has not so much left;
    * rejects with 429 instead where nothing was used yet.
    */
-  async coverStep(usedBefore: number, tokens: number): Promise<boolean> {
+  async reserveStep(usedBefore: number, tokens: number): Promise<boolean> {
     if (usedBefore > this.#usedBefore) {
       this.#recount(usedBefore - this.#usedBefore);
       this.#usedBefore = usedBefore;

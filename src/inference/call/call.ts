@@ -1,13 +1,13 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { Hold } from "../../billing/ledger/interface.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
-import type { Hold } from "../../billing/ledger/interface.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
-import type { RateSubject, Caller, Fees } from "./admission.ts";
-import type { CallHalf } from "./batched-call.ts";
-import type { AnswerKeeping } from "./cache/keeping.ts";
-import type { CallTokens } from "./call-tokens.ts";
+import type { Caller, Fees, RateSubject } from "./admission.ts";
+import type { BatchPhase } from "./batched-call.ts";
+import type { CacheWriter } from "./cache/keeping.ts";
+import type { TokenReservation } from "./call-tokens.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
@@ -29,17 +29,17 @@ interface RunningRequest<Request> {
  * In the place of a client's idempotency key, for what the gateway asks by itself: `keyId` is the id of the object that
  * asks, where an API key's would stand, so that no key of a client is the same.
  */
-export type OwnIdempotency = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+export type InternalIdempotencyKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 
 /** With what the line needs of the HTTP request it came with. */
-export interface ArrivedCall<Request> extends RateSubject, RunningRequest<Request> {
+export interface IncomingCall<Request> extends RateSubject, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
-  readonly ownIdempotency?: OwnIdempotency | undefined;
+  readonly internalIdempotency?: InternalIdempotencyKey | undefined;
   /** As that of an idempotency claim. */
-  keepLarge?(body: Uint8Array): Promise<void>;
+  storeLargeResult?(body: Uint8Array): Promise<void>;
   /** Set where its provider answers it in a batch. */
-  readonly half?: CallHalf | undefined;
+  readonly half?: BatchPhase | undefined;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
   screened?(guard: CallGuard): Promise<Request>;
   /** Absent for what the gateway asks by itself. */
@@ -62,7 +62,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly hold: Hold;
   readonly fees: Fees;
   /** What it counts for against its key's limit of tokens; undefined where that has none. */
-  readonly tokens?: CallTokens | undefined;
+  readonly tokens?: TokenReservation | undefined;
   /** The limit of units that the caller set. */
   readonly statedLimit: number | undefined;
   /** Whether the caller asked how the call is routed. */
@@ -76,9 +76,9 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly claim: IdempotencyClaim | undefined;
   readonly preparation?: Preparation | undefined;
   /** Where its answer is to be kept in the response cache. */
-  readonly keeping?: AnswerKeeping | undefined;
+  readonly keeping?: CacheWriter | undefined;
   /** Receives which candidate has answered, where there were several. */
-  readonly noteServed?: ((candidate: Candidate) => void) | undefined;
+  readonly recordServed?: ((candidate: Candidate) => void) | undefined;
 }
 
 export type CallOutcome =
@@ -179,9 +179,9 @@ export function providerRequest<Stated extends object>(call: ProviderCall, state
  */
 export function sentLimit(
   { hold, statedLimit, tokens }: Pick<AdmittedCall<AcceptedRequest>, LimitFields>,
-  { terms, ownKeyId }: Candidate,
+  { terms, byokKeyId }: Candidate,
 ): number | undefined {
-  const isUnbound = ownKeyId !== undefined && hold.budgetNano === undefined;
+  const isUnbound = byokKeyId !== undefined && hold.budgetNano === undefined;
   const lowered = hold.isLowered && !isUnbound ? hold.outputTokens : tokens?.outputLimit;
   return lowered === undefined ? statedLimit : Math.min(lowered, terms.maxOutputTokens);
 }

@@ -2,6 +2,7 @@ import type { Database } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { type OutboxEvent, outboxEffect } from "../../../db/queries/outbox.ts";
 import { subscribedTypes } from "../../../db/queries/webhooks.ts";
+import type { Hold, SettlementFigures } from "../../billing/ledger/interface.ts";
 import { completionError } from "../../lib/events/completion-error.ts";
 import { completionSuccess } from "../../lib/events/completion-success.ts";
 import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../../lib/events/event-types.ts";
@@ -10,7 +11,6 @@ import { newId } from "../../lib/ids.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { GuardrailHit } from "../../lib/request-facts.ts";
-import type { Hold, SettlementFigures } from "../../billing/ledger/interface.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 
 /** What a charge is for. */
@@ -50,7 +50,7 @@ export function bothEffects(
       await first.run(sql);
       await second.run(sql);
     },
-    keepsAnswer: () => first.keepsAnswer?.() === true || second.keepsAnswer?.() === true,
+    storesAnswer: () => first.storesAnswer?.() === true || second.storesAnswer?.() === true,
   };
 }
 

@@ -2,7 +2,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, plus, times } from "../../lib/exact-integer.ts";
-import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../lib/growing-bytes.ts";
 import { MAX_TAGS, tagsOf } from "../../lib/request-tags.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { Capability, PieceReader } from "../../providers/interface.ts";
@@ -139,7 +139,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   /** Serves requests whose field `stream` is true: one form, or that of each request. */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
   /** Its answers can be kept in the response cache. */
-  readonly kept?: KeptForm<Request>;
+  readonly kept?: CacheFormat<Request>;
 }
 
 /** What a hit of the response cache adds to the answer that was kept. It costs nothing. */
@@ -165,7 +165,7 @@ export interface AnswerGatherer {
  * How answers of one endpoint are kept for equal requests: in one form, whether they came whole or in a stream, and
  * given again in either.
  */
-export interface KeptForm<Request extends AcceptedRequest> {
+export interface CacheFormat<Request extends AcceptedRequest> {
   /**
    * What of a request, besides its models, decides about its answer: JSON. Undefined where its answer is never
    * kept, or does more than answer.
@@ -198,7 +198,7 @@ export interface StepMoney {
    * false where the money is not there, or the tokens within the rate of the key. Rejects with 429 instead where nothing
    * was used yet.
    */
-  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
+  reserveStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
 }
 
 /** What an earlier call has done under the same idempotency key. */
@@ -279,7 +279,7 @@ export interface StreamForm<Request extends AcceptedRequest> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedCall<Request>,
-    output: GrowingBytes,
+    output: ByteBuffer,
     steps: StepMoney,
   ): Promise<OpenedStream>;
   /** What the provider has reported so far, or what is counted here. */

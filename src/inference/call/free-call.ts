@@ -1,15 +1,15 @@
 import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { RateHeaders } from "./admission.ts";
-import { type ArrivedCall, ProviderCall } from "./call.ts";
+import { type IncomingCall, ProviderCall } from "./call.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 import { asCallerError } from "./routing/provider-error.ts";
 import type { PaidCall, PaidCallDependencies } from "./run-call.ts";
 
 type Arrived<Request> = Pick<
-  ArrivedCall<Request>,
-  "caller" | "takenRate" | "log" | "request" | "requestId" | "clientSignal"
+  IncomingCall<Request>,
+  "caller" | "admittedRateHeaders" | "log" | "request" | "requestId" | "clientSignal"
 >;
 
 /** What a free call asks for. */

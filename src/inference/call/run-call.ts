@@ -18,53 +18,53 @@
  */
 
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
-import type { KnownDefinitions } from "../definitions/known-definitions.ts";
+import type { BudgetSubject, Hold } from "../../billing/ledger/interface.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../../lib/exact-integer.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { traced } from "../../lib/trace.ts";
-import type { BudgetSubject, Hold } from "../../billing/ledger/interface.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
+import type { DefinitionCache } from "../definitions/known-definitions.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
-import { halfOfCall } from "./batched-call.ts";
+import { runBatchPhase } from "./batched-call.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
-import type { AnswerKeeping } from "./cache/keeping.ts";
+import type { CacheWriter } from "./cache/keeping.ts";
 import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
-import { type AdmittedCall, type ArrivedCall, type CallOutcome, sentLimit } from "./call.ts";
-import type { CallTokens } from "./call-tokens.ts";
+import { type AdmittedCall, type CallOutcome, type IncomingCall, sentLimit } from "./call.ts";
+import type { TokenReservation } from "./call-tokens.ts";
 import {
   type AcceptedRequest,
+  type CacheFormat,
   type CostBound,
-  type KeptForm,
   type PaidEndpoint,
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
 import { bodyHash, idempotencyKeyOf, storedKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
-import type { KnownOwnKeys, OwnKeys } from "./routing/own-keys.ts";
+import type { ByokKeys, LoadedByokKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
 import { type RoutePreferences, routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
-import { statesOrder, WarmEndpoints } from "./routing/warm-endpoints.ts";
+import { CacheAffinity, statesOrder } from "./routing/warm-endpoints.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
 export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
-  readonly ownKeys: OwnKeys;
-  readonly definitions: KnownDefinitions;
+  readonly byokKeys: ByokKeys;
+  readonly definitions: DefinitionCache;
   readonly guarding: GuardDependencies;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly cache: CachedCalls;
 }
 
 /** What a route depends on. */
-export type RoutedCall<Request> = Pick<ArrivedCall<Request>, "caller" | "log" | "request">;
+export type RoutedCall<Request> = Pick<IncomingCall<Request>, "caller" | "log" | "request">;
 
 const NO_BOUNDS: readonly CostBound[] = [];
 const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
@@ -74,14 +74,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
   readonly #dependencies: PaidCallDependencies;
   readonly #plans: RoutePlans;
-  readonly #warm: WarmEndpoints;
+  readonly #warm: CacheAffinity;
 
   constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
     const { categories, alsoServes, capability } = endpoint;
     const { providers, tunedModels, calls } = dependencies;
-    this.#warm = new WarmEndpoints(calls.steadyClock);
+    this.#warm = new CacheAffinity(calls.steadyClock);
     this.#plans = new RoutePlans({
       models: tunedModels.shared,
       providers,
@@ -99,8 +99,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Rejects with the error of the step that refuses or fails the request. */
-  async run(arrived: ArrivedCall<Request>): Promise<CallOutcome> {
-    if (arrived.half !== undefined) return halfOfCall(this.#dependencies, this, arrived);
+  async run(arrived: IncomingCall<Request>): Promise<CallOutcome> {
+    if (arrived.half !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
     const order = arrived.headers && cacheOrderOf(arrived.headers);
     const claim = this.#claimOf(arrived);
     const guarding = this.guardOf(arrived);
@@ -135,7 +135,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Throws, or rejects with, 404 and 400. */
-  guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.screened === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
     const named = call.request.fields.guardrail ?? undefined;
@@ -146,7 +146,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #guardWith(
-    { caller, request, log, clientSignal: signal }: ArrivedCall<Request>,
+    { caller, request, log, clientSignal: signal }: IncomingCall<Request>,
     guardrails: readonly Guardrail[] | undefined,
   ): CallGuard | undefined {
     if (guardrails === undefined) return undefined;
@@ -164,9 +164,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   route(call: RoutedCall<Request>): RoutePlan | Promise<RoutePlan> {
     const preferences = routePreferences(call.request.fields);
     const { organizationId } = call.caller.key;
-    const { tunedModels, ownKeys } = this.#dependencies;
+    const { tunedModels, byokKeys } = this.#dependencies;
     const index = tunedModels.indexFor(organizationId, preferences.models);
-    const own = ownKeys.of(organizationId);
+    const own = byokKeys.of(organizationId);
     return index instanceof Promise || own instanceof Promise
       ? Promise.all([index, own]).then((known) => this.#plan(call, preferences, ...known))
       : this.#plan(call, preferences, index, own);
@@ -176,12 +176,12 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     { caller, log, request }: RoutedCall<Request>,
     preferences: RoutePreferences,
     index: ModelIndex,
-    ownKeys: KnownOwnKeys,
+    byokKeys: LoadedByokKeys,
   ): RoutePlan {
     const affinity = () => this.#affinityOf(request);
-    const found = this.#plans.plan(index, preferences, { affinity, ownKeys });
+    const found = this.#plans.plan(index, preferences, { affinity, byokKeys });
     // Before what is planned by candidate.
-    const plan = caller.givesWay === true ? sparing(found) : found;
+    const plan = caller.isLowPriority === true ? sparing(found) : found;
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
     const able = this.endpoint.plan?.(request, plan) ?? plan;
@@ -193,23 +193,23 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return request.fields.session_id ?? this.endpoint.affinity?.(request);
   }
 
-  #conversationOf({ key }: ArrivedCall<Request>["caller"], request: Request): string | undefined {
+  #conversationOf({ key }: IncomingCall<Request>["caller"], request: Request): string | undefined {
     const affinity = this.#affinityOf(request);
     return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
   }
 
   /** Undefined where there is no choice, or the request has made it. */
   #noteServedOf(
-    { caller, request }: ArrivedCall<Request>,
+    { caller, request }: IncomingCall<Request>,
     plan: RoutePlan,
-  ): AdmittedCall<Request>["noteServed"] {
+  ): AdmittedCall<Request>["recordServed"] {
     if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
     return (candidate) =>
-      this.#warm.noteServed(plan, candidate, () => this.#conversationOf(caller, request));
+      this.#warm.recordServed(plan, candidate, () => this.#conversationOf(caller, request));
   }
 
   #serveCached(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
     order: CacheOrder | undefined,
@@ -221,10 +221,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #serveKept(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    asked: { readonly order: CacheOrder; readonly form: KeptForm<Request> },
+    asked: { readonly order: CacheOrder; readonly form: CacheFormat<Request> },
   ): Promise<CallOutcome> {
     return this.#dependencies.cache.serve({
       ...{ ...asked, endpoint: this.endpoint, call, plan, claim },
@@ -237,10 +237,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #serve(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping?: AnswerKeeping,
+    keeping?: CacheWriter,
   ): Promise<CallOutcome> {
     return call.caller.key.rateLimitTpm === null
       ? this.#serveCounted(call, planned, claim, keeping)
@@ -248,10 +248,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   async #serveWithinTokens(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping: AnswerKeeping | undefined,
+    keeping: CacheWriter | undefined,
   ): Promise<CallOutcome> {
     const { admission } = this.#dependencies;
     const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
@@ -267,11 +267,11 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   async #serveCounted(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping: AnswerKeeping | undefined,
-    tokens?: CallTokens,
+    keeping: CacheWriter | undefined,
+    tokens?: TokenReservation,
   ): Promise<CallOutcome> {
     const { request } = call;
     const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
@@ -310,14 +310,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       claim,
       preparation: this.endpoint.preparation?.(request),
       keeping,
-      noteServed: this.#noteServedOf(call, plan),
+      recordServed: this.#noteServedOf(call, plan),
     };
     if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
     return this.#answer(admitted);
   }
 
   async #serveBegun(
-    begin: NonNullable<ArrivedCall<Request>["begin"]>,
+    begin: NonNullable<IncomingCall<Request>["begin"]>,
     admitted: AdmittedCall<Request>,
   ): Promise<CallOutcome> {
     const { idempotency, money } = this.#dependencies;
@@ -344,7 +344,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #hold(
-    call: ArrivedCall<Request>,
+    call: IncomingCall<Request>,
     plan: RoutePlan,
     fees: Fees,
     statedLimit: number | undefined,
@@ -368,7 +368,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
   #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
     return candidates
-      .filter(({ ownKeyId }) => ownKeyId !== undefined)
+      .filter(({ byokKeyId }) => byokKeyId !== undefined)
       .map((candidate) => {
         const bound = this.endpoint.bound(request, candidate.terms, candidate);
         const { fixedFemto, toolsFemto = 0 } = bound;
@@ -381,16 +381,16 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   #bounds(request: Request, { models, candidates }: RoutePlan): CostBound[] {
     if (candidates.length === 0) return models.map((terms) => this.endpoint.bound(request, terms));
     return candidates.map((candidate) => {
-      const { terms, ownKeyId } = candidate;
+      const { terms, byokKeyId } = candidate;
       const bound = this.endpoint.bound(request, terms, candidate);
-      if (ownKeyId === undefined) return bound;
+      if (byokKeyId === undefined) return bound;
       return { ...bound, fixedFemto: bound.toolsFemto ?? 0, perUnitFemto: 0 };
     });
   }
 
-  #claimOf(call: ArrivedCall<Request>): IdempotencyClaim | undefined {
+  #claimOf(call: IncomingCall<Request>): IdempotencyClaim | undefined {
     const { request, caller, bodyText, requestId } = call;
-    let place = call.ownIdempotency;
+    let place = call.internalIdempotency;
     if (place === undefined) {
       const metadataKey = request.fields.metadata?.idempotency_key;
       const idempotencyKey = idempotencyKeyOf(call.idempotencyHeader, metadataKey);
@@ -399,7 +399,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     }
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     const claim = { ...place, bodyHash: hash, requestId };
-    return call.keepLarge === undefined ? claim : { ...claim, keepLarge: call.keepLarge };
+    return call.storeLargeResult === undefined
+      ? claim
+      : { ...claim, storeLargeResult: call.storeLargeResult };
   }
 }
 
@@ -408,7 +410,7 @@ function sparing(plan: RoutePlan): RoutePlan {
   const candidates = plan.candidates.map((candidate) => {
     const { limits } = candidate;
     if (limits === undefined) return candidate;
-    return { ...candidate, limits: limits.map((limit) => ({ ...limit, sparesHalf: true })) };
+    return { ...candidate, limits: limits.map((limit) => ({ ...limit, reservesHalf: true })) };
   });
   return { ...plan, candidates };
 }
@@ -435,7 +437,7 @@ function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger
  * the error where there is none, or where it is another one.
  */
 function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
-  const own = plan.candidates.filter(({ ownKeyId }) => ownKeyId !== undefined);
+  const own = plan.candidates.filter(({ byokKeyId }) => byokKeyId !== undefined);
   const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
   if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
   return { ...plan, candidates: own };

@@ -4,7 +4,7 @@ import {
   clientClosed,
   type ErrorCode,
   GatewayError,
-  PASSING_FAILURES,
+  RETRYABLE_CODES,
   stopping,
 } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -15,19 +15,19 @@ import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
 import { bothEffects } from "./completion-events.ts";
 import type { AcceptedRequest, AnswerFacts, PaidEndpoint, Preparation } from "./endpoint.ts";
-import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
+import { type CallDependencies, Failover } from "./routing/call-candidates.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 import { asStreamError, isOfProvider } from "./routing/provider-error.ts";
 import { WholeSteps } from "./whole-steps.ts";
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(PASSING_FAILURES);
+const PASSING: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
 
 export interface WholeAnswerDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
   /** True once the process ends and deadlines expire for that. */
-  isCutShort(): boolean;
+  isAborting(): boolean;
 }
 
 type WholeOutcome = Extract<CallOutcome, { readonly kind: "whole" }>;
@@ -78,7 +78,7 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
     charge.release();
     explainFailure(admitted, run.tries);
     if (!run.isExpired) throw error;
-    throw dependencies.isCutShort() ? stopping() : expired(error);
+    throw dependencies.isAborting() ? stopping() : expired(error);
   } finally {
     run.end();
   }
@@ -93,7 +93,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   extends ProviderCall
   implements EventListenerObject, Expiring
 {
-  tries: CandidateTries;
+  tries: Failover;
   readonly charge: CallCharge;
   readonly #steps: WholeSteps | undefined;
   older: Expiring | undefined;
@@ -157,9 +157,9 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (inOrder !== candidates) this.tries = this.#triesOf(inOrder);
   }
 
-  #triesOf(candidates: readonly Candidate[]): CandidateTries {
+  #triesOf(candidates: readonly Candidate[]): Failover {
     const { log, hold } = this.#admitted;
-    return new CandidateTries(this.#dependencies.calls, { plan: { candidates }, log, hold }, this);
+    return new Failover(this.#dependencies.calls, { plan: { candidates }, log, hold }, this);
   }
 
   call(candidate: Candidate): Promise<Answer> {
@@ -178,7 +178,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { claim, clientSignal } = this.#admitted;
     if (failure === undefined) return undefined;
     if (clientSignal.aborted) return clientClosed(failure);
-    if (this.isExpired && this.#dependencies.isCutShort()) throw stopping();
+    if (this.isExpired && this.#dependencies.isAborting()) throw stopping();
     const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.trail);
     if (claim !== undefined && PASSING.has(error.code)) {
       this.tries.end(!isOfProvider(failure));
@@ -189,7 +189,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
 
   failureOf(error: unknown): unknown {
     // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
-    if (!this.isExpired || this.#dependencies.isCutShort()) return error;
+    if (!this.isExpired || this.#dependencies.isAborting()) return error;
     return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
   }
 
@@ -197,7 +197,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { candidate } = this.tries;
     const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
     this.tries.end(error === undefined || !isOfProvider(error), usage.completionTokens);
-    this.#admitted.noteServed?.(candidate);
+    this.#admitted.recordServed?.(candidate);
     const latencyMs = performance.now() - this.#admitted.startedMs;
     const figures = this.charge.figures(candidate, usage, latencyMs);
     this.charge.note(figures);

@@ -14,7 +14,7 @@ const MAX_STATE_BYTES = 2_097_152;
 interface StepsServer {
   readonly model: string;
   readonly endpoint: string;
-  readonly ownKey: string | null;
+  readonly byokKey: string | null;
 }
 
 interface StoredState {
@@ -65,7 +65,7 @@ export class WholeSteps implements WholeAnswerSteps {
     return Promise.resolve();
   }
 
-  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+  reserveStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
     return this.#charge.cover(candidate, usage, step);
   }
 
@@ -91,11 +91,11 @@ export class WholeSteps implements WholeAnswerSteps {
   #hasServed(candidate: Candidate): boolean {
     const server = this.#earlier?.server;
     if (server === undefined) return false;
-    const { model, endpoint, ownKey } = serverOf(candidate);
-    return server.model === model && server.endpoint === endpoint && server.ownKey === ownKey;
+    const { model, endpoint, byokKey } = serverOf(candidate);
+    return server.model === model && server.endpoint === endpoint && server.byokKey === byokKey;
   }
 }
 
-function serverOf({ model, endpointId, ownKeyId }: Candidate): StepsServer {
-  return { model: model.id, endpoint: endpointId, ownKey: ownKeyId ?? null };
+function serverOf({ model, endpointId, byokKeyId }: Candidate): StepsServer {
+  return { model: model.id, endpoint: endpointId, byokKey: byokKeyId ?? null };
 }

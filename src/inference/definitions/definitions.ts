@@ -14,12 +14,12 @@ import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import type { KnownDefinitions } from "./known-definitions.ts";
+import type { DefinitionCache } from "./known-definitions.ts";
 
 export interface DefinitionsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  readonly known: KnownDefinitions;
+  readonly known: DefinitionCache;
 }
 
 interface KindOfDefinition {
@@ -53,7 +53,7 @@ function inUse(cause?: unknown): GatewayError {
 }
 
 /** What organizations define for their requests to name. Every method throws 404 for another's. */
-export class Definitions {
+export class DefinitionService {
   readonly #dependencies: DefinitionsDependencies;
   readonly #kind: DefinitionKind;
 

@@ -56,7 +56,7 @@ class OrganizationDefinitions {
 }
 
 /** Presets and guardrails as requests name them, kept until the change feed reports a change of them. */
-export class KnownDefinitions {
+export class DefinitionCache {
   readonly #known: OrganizationCache<OrganizationDefinitions>;
 
   constructor(read: <Result>(query: Query<Result>) => Promise<Result>) {

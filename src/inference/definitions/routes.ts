@@ -4,7 +4,7 @@ import { jsonResponse } from "../../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
 import type { Scope } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/utc-time.ts";
-import type { Definitions } from "./definitions.ts";
+import type { DefinitionService } from "./definitions.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -34,7 +34,7 @@ const name = Type.String({
 
 /** The routes of a collection that an organization's requests name members of. */
 export function definitionRoutes(
-  definitions: Definitions,
+  definitions: DefinitionService,
   group: DefinitionGroup,
 ): RouteDefinition[] {
   const { path, tag, noun, scope, members, shape, example } = group;

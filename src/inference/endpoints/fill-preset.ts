@@ -1,23 +1,29 @@
-import type { KnownDefinitions, Preset } from "../definitions/known-definitions.ts";
 import type { Check } from "../../http/validate.ts";
 import { isFields } from "../../lib/json.ts";
+import type { DefinitionCache, Preset } from "../definitions/known-definitions.ts";
 import type { Prepare } from "./paid-route.ts";
 import { routedFields } from "./routed-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The preset that a body names, whatever else it is. */
+/** Returns the preset that a body names. The body can have any type. */
 export function presetNamed(body: unknown): string | undefined {
   return isFields(body) && typeof body.preset === "string" ? body.preset : undefined;
 }
 
-/** Members of which a request states one alone: where it has either, a preset gives none of them. */
+/**
+ * Groups of members of which a request states one. If the request states any member of a group, the preset
+ * adds none of that group.
+ */
 const RIVALS: readonly (readonly string[])[] = [
   ["model", "models"],
   ["max_tokens", "max_completion_tokens"],
 ];
 
-/** The members that a preset adds to a request, in the fields of chat completions: those that it leaves open. */
+/**
+ * Returns the members that a preset adds to a request, named as in chat completions. The preset adds only
+ * members that the request leaves open.
+ */
 export function membersOfPreset(
   { model, parameters }: Preset,
   isOpen: (field: string) => boolean,
@@ -30,17 +36,17 @@ export function membersOfPreset(
   return Object.fromEntries(added);
 }
 
-/** Null says nothing, so that a preset may fill the member. */
+/** Returns a predicate for the members that a preset may fill: those that are missing or null. */
 export function isOpenIn(body: Fields): (field: string) => boolean {
   return (field) => body[field] === undefined || body[field] === null;
 }
 
-/** A body with what its preset adds; it names the preset no more. */
+/** Returns the body with the members that its preset adds, and without the name of the preset. */
 export type FillPreset<Body> = (body: Body, preset: Preset) => Body;
 
 const ROUTED: ReadonlySet<string> = new Set(["model", ...Object.keys(routedFields)]);
 
-/** With what is no matter of chats alone: the model and how it is routed, and what is recorded. */
+/** Fills the members that all billed endpoints have: the model, the routing fields and the recorded fields. */
 export function fillRouted<Body extends { readonly preset?: string | null }>(
   { preset: _, ...body }: Body,
   preset: Preset,
@@ -52,20 +58,20 @@ export function fillRouted<Body extends { readonly preset?: string | null }>(
   } as unknown as Body;
 }
 
-/** Fills bodies that the event loop has parsed; a thread fills those that it reads itself. */
+/** Fills bodies that the event loop has parsed. A work thread fills the long bodies that it parses. */
 export function preparePreset<Body extends object>(
-  definitions: KnownDefinitions,
+  definitions: DefinitionCache,
   fill: FillPreset<Body>,
   check: Check,
 ): Prepare {
   return (context) => {
-    const { body, takenRate } = context;
+    const { body, admittedRateHeaders } = context;
     const name = presetNamed(body);
-    if (name === undefined) return { body, takenRate };
+    if (name === undefined) return { body, admittedRateHeaders };
     const prepared = (preset: Preset) => {
       const filled = fill(body as Body, preset);
       check(filled);
-      return { body: filled, takenRate };
+      return { body: filled, admittedRateHeaders };
     };
     const preset = definitions.preset(context.caller.key.organizationId, name);
     return preset instanceof Promise ? preset.then(prepared) : prepared(preset);

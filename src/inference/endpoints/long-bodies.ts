@@ -1,5 +1,3 @@
-import type { CallGuard } from "../call/guard/call-guard.ts";
-import type { KnownDefinitions, Preset } from "../definitions/known-definitions.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { WaitSignal } from "../../lib/fair-share.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
@@ -7,44 +5,49 @@ import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
 import { resultOf, type ThreadOutcome } from "../../providers/thread-work.ts";
+import type { CallGuard } from "../call/guard/call-guard.ts";
+import type { DefinitionCache, Preset } from "../definitions/known-definitions.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { Screened } from "../guardrails/screening/screen-json.ts";
 
-/** Bytes of long bodies that are kept until their providers answer, over all requests. */
+/** Total bytes of long bodies that are stored until their providers answer, over all requests. */
 export const MAX_KEPT_BYTES = 536_870_912;
-/** Of these, those of one organization. */
+/** The part of `MAX_KEPT_BYTES` that one organization can use. */
 export const MAX_KEPT_BYTES_OF_ONE = MAX_KEPT_BYTES / 2;
 
-/** What a thread is asked. The body is sent with each call, so that a thread may end between them. */
+/** A call of the work thread. Each call carries the body, so that a thread can end between two calls. */
 export type LongBodyCall = LongBodySource &
   (
     | { readonly kind: "body.read" }
     | {
         readonly kind: "body.render";
         readonly shape: unknown;
-        /** The module of the BodyRender. */
+        /** The module that exports the BodyRender. */
         readonly module: string;
         readonly options: unknown;
       }
   );
 
 interface LongBodySource {
-  /** Names the LongBodyForm. */
+  /** The name of the LongBodyForm. */
   readonly form: string;
   readonly id: number;
   readonly bytes: SharedBytes;
-  /** The one that the body names, once it is known. */
+  /** The preset that the body names. Undefined until the first read has found its name. */
   readonly preset?: Preset | undefined;
-  /** What redacts in it, once it is known. */
+  /** The guardrails that redact the body. Undefined until guardrails are applied. */
   readonly guardrails?: readonly Guardrail[] | undefined;
 }
 
-/** What a thread answers to `body.read`: facts of a body, or the preset without which it cannot be checked. */
+/**
+ * The result of `body.read`: the facts of the body, or the name of the preset that the thread needs to check
+ * it.
+ */
 export type LongBodyRead<Facts> =
   | {
       readonly facts: Facts;
       readonly presetName?: undefined;
-      /** Where guardrails have looked through it. */
+      /** Set if guardrails were applied to the body. */
       readonly screened?: ScreenedBody | undefined;
     }
   | { readonly presetName: string };
@@ -52,38 +55,41 @@ export type LongBodyRead<Facts> =
 type ReadFacts<Facts> = Extract<LongBodyRead<Facts>, { readonly facts: Facts }>;
 
 type ScreenedBody = Pick<Screened<unknown>, "isBlocked" | "hits"> & {
-  /** What a model that moderates is to read. */
+  /** The text that a moderation model reads. */
   readonly texts: string;
 };
 
-/** A body that a thread has read, until it is released. */
+/** A long body that a thread has read. It holds its bytes until it is released. */
 export interface LongBody<Facts> {
-  /** What the thread reports of it: small, whatever it holds. */
+  /** The facts that the thread returns. They are small for a body of any length. */
   readonly facts: Facts;
   readonly bytes: SharedBytes;
-  /** What its facts include, and its bytes name. */
+  /** The preset that the body names. Its members are included in the facts. */
   readonly preset: Preset | undefined;
   shapedAs(shape: unknown): ChatBody;
-  /** The same with what guardrails redact. Rejects with 400 where they block it. */
+  /**
+   * Returns the body with the texts that guardrails redact removed. Rejects with 400 if a guardrail blocks
+   * the body.
+   */
   screened(guard: CallGuard): Promise<LongBody<Facts>>;
   release(): void;
 }
 
-/** Bodies that are too long for the event loop: a thread reads them, and renders them for providers. */
+/** Reads and renders bodies in a work thread that are too long for the event loop. */
 export class LongBodies {
   readonly #thread: FairWorkThread;
-  readonly #definitions: KnownDefinitions;
+  readonly #definitions: DefinitionCache;
   readonly #room = new SharedRoom(MAX_KEPT_BYTES, MAX_KEPT_BYTES_OF_ONE);
   #lastId = 0;
 
-  constructor(thread: FairWorkThread, definitions: KnownDefinitions) {
+  constructor(thread: FairWorkThread, definitions: DefinitionCache) {
     this.#thread = thread;
     this.#definitions = definitions;
   }
 
   /**
-   * Rejects with the 400 that the body deserves, with 503 where the thread has too much to do, is lost, or
-   * too many bytes are kept already, and where the client goes.
+   * Reads a body in the work thread. Rejects with 400 if the body is invalid. Rejects with 503 if the thread
+   * is overloaded or lost, or if too many bytes are stored. Rejects also if the client disconnects.
    *
    * @param owner the organization, whose preset the body may name
    */
@@ -95,7 +101,7 @@ export class LongBodies {
   ): Promise<LongBody<Facts>> {
     const { byteLength } = bytes;
     if (!this.#room.tryTake(owner, byteLength)) {
-      throw new GatewayError("overloaded", "Too many large requests are under way.", {
+      throw new GatewayError("overloaded", "Too many large requests are in progress.", {
         retryAfterSeconds: 1,
       });
     }
@@ -142,7 +148,7 @@ interface KeptBodyParts {
   onReleased(): void;
 }
 
-/** The bytes of a body until they are released. */
+/** The bytes of a long body until it is released. */
 class KeptBody {
   readonly #thread: FairWorkThread;
   readonly #parts: KeptBodyParts;
@@ -170,7 +176,7 @@ class KeptBody {
     }
   }
 
-  /** From here on it is rendered with what these redact. */
+  /** Applies the guardrails. Later renderings of the body are redacted by the same guardrails. */
   async screen<Facts>(
     guardrails: readonly Guardrail[],
     signal: WaitSignal,

@@ -1,24 +1,27 @@
-import type { Preset } from "../definitions/known-definitions.ts";
 import { textOfShared } from "../../http/read-body.ts";
 import { BodyRender, type ChatRequestFields } from "../../providers/chat-body.ts";
 import { exportOf, type ThreadOutcome, threadOutcome } from "../../providers/thread-work.ts";
+import type { Preset } from "../definitions/known-definitions.ts";
 import { type Guardrail, rulesFor } from "../guardrails/screening/guardrail.ts";
 import { screenJson, textsOf } from "../guardrails/screening/screen-json.ts";
 import { presetNamed } from "./fill-preset.ts";
 import type { LongBodyCall, LongBodyRead } from "./long-bodies.ts";
 
-/** What is special about the long bodies of one endpoint, in the thread. */
+/** The functions that a work thread needs for the long bodies of one endpoint. */
 export interface LongBodyForm {
   parse(text: string): unknown;
-  /** The part of it that may name a preset, where that is not the whole. */
+  /** Returns the part of the request that can name a preset. Undefined if that part is the whole request. */
   bodyOf?(request: never): unknown;
-  /** Against the schema. Throws 400. */
+  /** Checks the request against the schema. Throws 400. */
   check(request: never): void;
-  /** With what its preset adds. */
+  /** Returns the request with the members that its preset adds. */
   fill(request: never, preset: Preset): unknown;
-  /** The further checks that any request passes, in their order, and what the event loop needs. Throws what refuses it. */
+  /**
+   * Runs the checks that follow the schema, in the order of short bodies, and returns the facts that the
+   * event loop needs. Throws if a check rejects the request.
+   */
   read(request: never, text: string): unknown;
-  /** What a BodyRender gets. */
+  /** Returns the fields that a BodyRender receives. */
   fieldsOf(request: never, shape: never): ChatRequestFields;
 }
 
@@ -30,7 +33,10 @@ function redacted(request: unknown, guardrails: readonly Guardrail[] | undefined
   return screenJson(request, rulesFor(guardrails, "input")).value;
 }
 
-/** Empty where no model decides about them. */
+/**
+ * Returns the texts of the request for moderation. Returns an empty text if no guardrail moderates the input
+ * with a model.
+ */
 function moderatedTexts(request: unknown, guardrails: readonly Guardrail[]): string {
   const isModerated = guardrails.some(({ rules }) =>
     rules.some(({ type, on }) => type === "moderation" && on.includes("input")),
@@ -43,18 +49,18 @@ function filled(form: LongBodyForm, request: unknown, preset: Preset | undefined
 }
 
 /**
- * Requests that were read and not rendered yet, so that most bodies are parsed once; a body that is missing
- * here is parsed again. Bounded by the bytes that they were parsed from.
+ * Total size of the parsed requests that wait for their rendering, measured in bytes of their JSON. A request
+ * that is no longer stored is parsed again.
  */
 const MAX_PARSED_BYTES = 67_108_864;
 
-/** What a work thread does with long bodies. Throws what refuses a body. */
+/** Reads and renders long bodies in a work thread. Throws if a body is rejected. */
 export class LongBodyWork {
   readonly #forms: Readonly<Record<string, LongBodyForm>>;
   readonly #parsed = new Map<number, { readonly request: unknown; readonly byteLength: number }>();
   #parsedBytes = 0;
 
-  /** @param forms by the names that calls give them */
+  /** @param forms the forms by name, as calls name them */
   constructor(forms: Readonly<Record<string, LongBodyForm>>) {
     this.#forms = forms;
   }
@@ -63,31 +69,34 @@ export class LongBodyWork {
     return call.kind === "body.render" ? this.#render(call) : this.#read(call);
   }
 
-  /** A body that names a preset is checked with what that adds, so it has to be brought first. */
+  /**
+   * Reads a body. If the body names a preset that the call does not carry, returns the preset's name, since
+   * the check needs the preset's members.
+   */
   #read(call: ReadCall): LongBodyRead<unknown> {
     const { id, bytes, preset, guardrails } = call;
     const form = this.#forms[call.form]!;
     const text = textOfShared(bytes);
-    const known = this.#take(id);
-    const parsed = known ?? form.parse(text);
+    const stored = this.#take(id);
+    const parsed = stored ?? form.parse(text);
     form.check(parsed as never);
     const presetName = presetNamed(form.bodyOf?.(parsed as never) ?? parsed);
     if (presetName !== undefined && preset === undefined) {
-      this.#keep(id, parsed, bytes.byteLength);
+      this.#store(id, parsed, bytes.byteLength);
       return { presetName };
     }
-    // One that was filled before names its preset no more.
+    // A request that was filled in an earlier read names no preset.
     const request = presetName === undefined ? parsed : filled(form, parsed, preset);
     if (presetName !== undefined) form.check(request as never);
     if (guardrails === undefined) {
       const facts = form.read(request as never, text);
-      this.#keep(id, request, bytes.byteLength);
+      this.#store(id, request, bytes.byteLength);
       return { facts };
     }
-    const { value, ...found } = screenJson(request, rulesFor(guardrails, "input"));
+    const { value, ...result } = screenJson(request, rulesFor(guardrails, "input"));
     const facts = form.read(value as never, text);
-    this.#keep(id, value, bytes.byteLength);
-    return { facts, screened: { ...found, texts: moderatedTexts(value, guardrails) } };
+    this.#store(id, value, bytes.byteLength);
+    return { facts, screened: { ...result, texts: moderatedTexts(value, guardrails) } };
   }
 
   async #render(call: RenderCall): Promise<ThreadOutcome> {
@@ -101,7 +110,7 @@ export class LongBodyWork {
     );
   }
 
-  #keep(id: number, request: unknown, byteLength: number): void {
+  #store(id: number, request: unknown, byteLength: number): void {
     this.#parsed.set(id, { request, byteLength });
     this.#parsedBytes += byteLength;
     for (const oldest of this.#parsed.keys()) {
@@ -111,10 +120,10 @@ export class LongBodyWork {
   }
 
   #take(id: number): unknown {
-    const found = this.#parsed.get(id);
-    if (found === undefined) return undefined;
+    const entry = this.#parsed.get(id);
+    if (entry === undefined) return undefined;
     this.#parsed.delete(id);
-    this.#parsedBytes -= found.byteLength;
-    return found.request;
+    this.#parsedBytes -= entry.byteLength;
+    return entry.request;
   }
 }

@@ -1,42 +1,43 @@
-import type { ArrivedCall, CallOutcome } from "../call/call.ts";
-import type { AcceptedRequest } from "../call/endpoint.ts";
-import type { CallGuard } from "../call/guard/call-guard.ts";
-import type { PaidCall } from "../call/run-call.ts";
 import type { ReceivedForm } from "../../http/model-form.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
+import type { CallOutcome, IncomingCall } from "../call/call.ts";
+import type { AcceptedRequest } from "../call/endpoint.ts";
+import type { CallGuard } from "../call/guard/call-guard.ts";
+import type { PaidCall } from "../call/run-call.ts";
 
-/** What an endpoint accepts in the place of the body, and the headers of the rate where it was taken. */
-export interface PreparedBody {
+/** The body that the endpoint accepts, and the rate headers if the rate was already counted. */
+export interface LoadedBody {
   readonly body: unknown;
-  readonly takenRate: RequestContext["takenRate"];
+  readonly admittedRateHeaders: RequestContext["admittedRateHeaders"];
 }
 
 /**
- * Brings what a request builds on besides its body. What is long to read waits for `admit`, which takes the request's
- * place in the rate window and rejects where its key has no money left. Throws, or rejects with, what refuses it.
+ * Loads the stored input of a request. If the load takes long, it first waits for `admit`, which counts the
+ * request in the rate window and rejects if the key has no budget left. Throws or rejects if the request is
+ * rejected.
  */
 export type Prepare = (
   context: RequestContext,
-  admit: () => Promise<PreparedBody["takenRate"]>,
-) => PreparedBody | Promise<PreparedBody>;
+  admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
+) => LoadedBody | Promise<LoadedBody>;
 
-/** Answers a request in another way than with the outcome of its call; undefined where it does not. */
-export type TakeOver<Request> = (
+/** Answers a request without waiting for its call. Returns undefined if the request is answered by its call. */
+export type BackgroundStart<Request> = (
   context: RequestContext,
-  call: ArrivedCall<Request>,
+  call: IncomingCall<Request>,
 ) => Promise<Response> | undefined;
 
-/** The route of a billed endpoint, which runs each of its requests through the paid call. */
+/** Returns the route of a billed endpoint. The route runs each request as a paid call. */
 export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
   prepare?: Prepare,
-  takeOver?: TakeOver<Request>,
+  takeOver?: BackgroundStart<Request>,
 ): RouteDefinition {
-  const answer = (context: RequestContext, prepared: PreparedBody): Promise<Response> => {
+  const answer = (context: RequestContext, prepared: LoadedBody): Promise<Response> => {
     const isForm = description.modelForm !== undefined;
-    const arrived = arrivedCall(call, context, prepared, isForm);
+    const arrived = incomingCall(call, context, prepared, isForm);
     return (
       takeOver?.(context, arrived) ??
       call.run(arrived).then((outcome) => responseOf(context, outcome))
@@ -55,12 +56,12 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   };
 }
 
-function arrivedCall<Request extends AcceptedRequest, Answer>(
+function incomingCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   context: RequestContext,
-  { body, takenRate }: PreparedBody,
+  { body, admittedRateHeaders }: LoadedBody,
   isForm: boolean,
-): ArrivedCall<Request> {
+): IncomingCall<Request> {
   const { headers } = context.request;
   const request = call.endpoint.accept(body, headers);
   context.log.asked = request.fields;
@@ -68,7 +69,7 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
-    takenRate,
+    admittedRateHeaders,
     request,
     screened: async (guard) => {
       const readable = (guard.screensInput && (await call.endpoint.readable?.(body))) || body;
@@ -77,8 +78,8 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     },
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
-    ownIdempotency: context.ownIdempotency,
-    keepLarge: context.keepLarge,
+    internalIdempotency: context.internalIdempotency,
+    storeLargeResult: context.storeLargeResult,
     half: context.half,
     headers: context.request.headers,
     clientSignal: context.request.signal,
@@ -87,20 +88,20 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
   };
 }
 
-/** The method of bodies that are not looked through as they are. */
-export const SCREENED: unique symbol = Symbol("screened");
+/** The method that applies guardrails to a body that `guard.input` cannot read directly. */
+export const GUARDRAILS_APPLIED: unique symbol = Symbol("screened");
 
-/** A body that lies in a work thread, or is part of a larger text. */
+/** A body that a work thread holds, or that is part of a longer text. */
 interface ScreenableBody {
-  [SCREENED](guard: CallGuard): Promise<unknown>;
+  [GUARDRAILS_APPLIED](guard: CallGuard): Promise<unknown>;
 }
 
 function screenedBody(body: unknown, guard: CallGuard): Promise<unknown> {
-  const isScreenable = typeof body === "object" && body !== null && SCREENED in body;
-  return isScreenable ? (body as ScreenableBody)[SCREENED](guard) : guard.input(body);
+  const isScreenable = typeof body === "object" && body !== null && GUARDRAILS_APPLIED in body;
+  return isScreenable ? (body as ScreenableBody)[GUARDRAILS_APPLIED](guard) : guard.input(body);
 }
 
-/** Its files are sound and images. */
+/** Applies guardrails to the fields of a form. Its files are audio and images. */
 async function screenedForm(body: unknown, guard: CallGuard): Promise<unknown> {
   const form = body as ReceivedForm;
   return { ...form, fields: await guard.input(form.fields) };
@@ -120,10 +121,13 @@ export function responseOf(context: RequestContext, outcome: CallOutcome): Respo
   return context.respond(body, outcome.headers);
 }
 
-const SOUND = /^audio\//;
+const AUDIO = /^audio\//;
 
-/** Sound in one piece, which has a Content-Length: players show it. In pieces Bun sends chunks. */
+/**
+ * Returns audio in one piece, so that the response has a Content-Length, which players need. Bun sends a
+ * stream of pieces in chunked encoding.
+ */
 function bodyOf({ body, headers }: Exclude<CallOutcome, { readonly kind: "stream" }>): BodyInit {
-  const isSound = body instanceof Uint8Array && SOUND.test(headers["content-type"] ?? "");
-  return isSound ? (body as Uint8Array<ArrayBuffer>) : bodyInPieces(body);
+  const isAudio = body instanceof Uint8Array && AUDIO.test(headers["content-type"] ?? "");
+  return isAudio ? (body as Uint8Array<ArrayBuffer>) : bodyInPieces(body);
 }

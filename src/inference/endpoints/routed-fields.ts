@@ -1,10 +1,10 @@
 import { Type } from "typebox";
-import { providerPreferences } from "../call/routing/preferences.ts";
 import { optional } from "../../http/route.ts";
+import { providerPreferences } from "../call/routing/preferences.ts";
 
 const MAX_FALLBACK_MODELS = 16;
 
-/** Members that every billed endpoint takes: how it is routed, and what is recorded with its charge. */
+/** Members that every billed endpoint accepts: routing fields and fields recorded with the charge. */
 export const routedFields = {
   models: optional(
     Type.Array(Type.String({ minLength: 1 }), { minItems: 1, maxItems: MAX_FALLBACK_MODELS }),
@@ -18,11 +18,14 @@ export const routedFields = {
   guardrail: optional(Type.String()),
 };
 
-/** The members of a request that go to its provider as they are: all but those that an endpoint knows itself. */
-export function fieldsFor(request: object, known: ReadonlySet<string>): Record<string, unknown> {
+/**
+ * Returns the members of a request that are passed to the provider unchanged: all except those that the
+ * endpoint handles itself.
+ */
+export function fieldsFor(request: object, handled: ReadonlySet<string>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(request).filter(
-      ([name, value]) => value !== null && name !== "__proto__" && !known.has(name),
+      ([name, value]) => value !== null && name !== "__proto__" && !handled.has(name),
     ),
   );
 }

@@ -1,6 +1,6 @@
-import type { PaidCallDependencies } from "../call/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
+import type { PaidCallDependencies } from "../call/run-call.ts";
 import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
 import { conversationRoutes } from "../responses/conversation-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
@@ -21,20 +21,20 @@ import { responsesRoute } from "./responses/endpoint.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
-/** What single endpoints need besides the paid call. */
+/** Services that single endpoints need besides the paid call. */
 interface EndpointServices {
   readonly longBodies: LongBodies;
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
-  /** Chats may show what was sent to their provider. */
+  /** Lets chats request an echo of the provider's request body. */
   readonly allowsEcho: boolean;
-  /** Reads documents that chats bring. */
+  /** Extracts the texts of the documents in chats. */
   readonly documents: DocumentTexts;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
 
-/** Every billed endpoint that answers at once. */
+/** Returns the routes of all billed endpoints that answer within the HTTP request. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
   { longBodies, workThread, images, responses, hosted, allowsEcho, documents }: EndpointServices,

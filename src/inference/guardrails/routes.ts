@@ -1,8 +1,8 @@
 import { Type } from "typebox";
-import type { Definitions } from "../definitions/definitions.ts";
-import { definitionRoutes } from "../definitions/routes.ts";
 import { optional, type RouteDefinition } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import type { DefinitionService } from "../definitions/definitions.ts";
+import { definitionRoutes } from "../definitions/routes.ts";
 import { detectorOf, type GuardrailRule } from "./screening/guardrail.ts";
 import { MAX_PATTERN_CHARACTERS, PatternError } from "./screening/patterns.ts";
 import { ENTITIES } from "./screening/personal-data.ts";
@@ -51,7 +51,7 @@ const guardrail = Type.Object({
 
 /** Guardrails: rules on what goes to models and what comes back (contract §7). */
 export function guardrailRoutes(
-  guardrails: Definitions,
+  guardrails: DefinitionService,
   { canModerate }: { readonly canModerate: boolean },
 ): RouteDefinition[] {
   return definitionRoutes(guardrails, {

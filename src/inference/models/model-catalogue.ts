@@ -6,8 +6,6 @@ import {
   syncCatalogueSearch,
 } from "../../../db/queries/catalogue-search.ts";
 import { deleteTunedModel } from "../../../db/queries/tuned-models.ts";
-import type { TunedModels } from "../call/routing/tuned-models.ts";
-import { unknownModel } from "../call/routing/unknown-model.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { Author } from "../../lib/author.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
@@ -24,6 +22,8 @@ import {
   openRouterFields,
   type ProvidersWithFields,
 } from "../../providers/catalogue/openrouter-fields.ts";
+import type { TunedModels } from "../call/routing/tuned-models.ts";
+import { unknownModel } from "../call/routing/unknown-model.ts";
 
 /** Exact and case-sensitive; what is undefined restricts nothing. */
 interface ModelFilter {

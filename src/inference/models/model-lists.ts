@@ -1,5 +1,5 @@
-import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { Clock } from "../../lib/clock.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { KeptList, ModelLists } from "../../providers/catalogue/model-list-cache.ts";
 import type { DiscoveredModel } from "../../providers/catalogue/read-model-list.ts";
 

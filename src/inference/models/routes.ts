@@ -4,7 +4,7 @@ import { jsonResponse, jsonTextResponse } from "../../http/error-response.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { turnOfLoop } from "../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../lib/turn-of-loop.ts";
 import {
   type AnthropicPage,
   anthropicList,
@@ -178,7 +178,7 @@ async function listResponse(
   const data: string[] = [];
   for (const model of models) {
     data.push(catalogue.listed(model));
-    if (data.length % DESCRIBED_AT_ONCE === 0) await turnOfLoop();
+    if (data.length % DESCRIBED_AT_ONCE === 0) await yieldToEventLoop();
   }
   return jsonTextResponse(
     `{"object":"list","data":[${data.join(",")}],${JSON.stringify(rest).slice(1)}`,

@@ -1,14 +1,14 @@
 import { Type } from "typebox";
 import type { DefinitionRecord } from "../../../db/queries/definitions.ts";
+import { nullable, optional, type RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { assertRecordable } from "../call/endpoint.ts";
-import type { Definitions } from "../definitions/definitions.ts";
+import type { DefinitionService } from "../definitions/definitions.ts";
 import type { Preset } from "../definitions/known-definitions.ts";
 import { definitionRoutes } from "../definitions/routes.ts";
 import type { ChatRequest } from "../endpoints/chat-completions/request.ts";
 import { assertSupported, assertWellFormed } from "../endpoints/chat-completions/request-checks.ts";
 import { chatCompletionBody } from "../endpoints/chat-completions/schema.ts";
-import { nullable, optional, type RouteDefinition } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
 
 const MAX_SYSTEM_CHARACTERS = 65_536;
 const MAX_PARAMETERS_BYTES = 65_536;
@@ -45,7 +45,7 @@ const presetShape = Type.Object({
 type PresetBody = Partial<Record<keyof Preset, unknown>>;
 
 /** Presets: saved fields that requests name (spec 4.5). */
-export function presetRoutes(presets: Definitions): RouteDefinition[] {
+export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
   return definitionRoutes(presets, {
     path: "/v1/presets",
     tag: "Presets",

@@ -1,11 +1,11 @@
-import { responseOf, type TakeOver } from "../endpoints/paid-route.ts";
-import type { AcceptedResponse } from "../endpoints/responses/accepted.ts";
-import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
-import type { ResponseKeeping } from "../endpoints/responses/keep-response.ts";
-import { EVENT_STREAM } from "../endpoints/responses/response-renderer.ts";
-import type { ResponseStore } from "../endpoints/responses/response-store.ts";
 import type { RequestContext } from "../../http/route.ts";
 import { isFields } from "../../lib/json.ts";
+import { type BackgroundStart, responseOf } from "../endpoints/paid-route.ts";
+import type { AcceptedResponse } from "../endpoints/responses/accepted.ts";
+import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
+import type { ResponseStoreWriter } from "../endpoints/responses/keep-response.ts";
+import { EVENT_STREAM } from "../endpoints/responses/response-renderer.ts";
+import type { ResponseStore } from "../endpoints/responses/response-store.ts";
 import type { BackgroundRuns, BegunOutcome } from "./background-runs.ts";
 import type { BackgroundStore } from "./background-store.ts";
 import type { Conversations } from "./conversations.ts";
@@ -26,8 +26,8 @@ type OpenEvents = ReturnType<EventFollowing["reserve"]>["open"];
 export function answerBackground(
   { runs, following }: ResponseServices,
   call: ResponsesCall,
-  keeping: ResponseKeeping,
-): TakeOver<AcceptedResponse> {
+  keeping: ResponseStoreWriter,
+): BackgroundStart<AcceptedResponse> {
   return (context, arrived) => {
     const { background, facts } = arrived.request;
     if (background === undefined) return undefined;

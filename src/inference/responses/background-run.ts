@@ -1,11 +1,11 @@
 import type { NewResponse } from "../../../db/queries/responses.ts";
 import { asUnavailable } from "../../../db/unavailable.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { type BackgroundProgress, BEGUN_EVENTS } from "../endpoints/responses/accepted.ts";
 import { responseWith } from "../endpoints/responses/response-json.ts";
 import { eventFrame } from "../endpoints/responses/response-renderer.ts";
 import type { ChainPlace } from "../endpoints/responses/response-store.ts";
-import { type Clock, sleep } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
 import type { BackgroundStore } from "./background-store.ts";
 import { EventLog, framesIn } from "./event-log.ts";
 

@@ -1,21 +1,21 @@
 import { isRunning } from "../../../db/queries/background-responses.ts";
 import { asGatewayError } from "../../../db/unavailable.ts";
+import { ERROR_TABLE } from "../../http/error-response.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { ChangeListeners } from "../../lib/ears.ts";
+import { clientClosed } from "../../lib/errors.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
 import { admittedHeaders } from "../call/answer-headers.ts";
-import type { ArrivedCall, CallOutcome, KeepResult } from "../call/call.ts";
+import type { CallOutcome, IncomingCall, KeepResult } from "../call/call.ts";
 import type { AcceptedResponse, AdmittedResponse } from "../endpoints/responses/accepted.ts";
 import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
-import type { ResponseKeeping } from "../endpoints/responses/keep-response.ts";
+import type { ResponseStoreWriter } from "../endpoints/responses/keep-response.ts";
 import {
   nameOfResponse,
   responseHead,
   responseId,
   withOutput,
 } from "../endpoints/responses/response-json.ts";
-import { ERROR_TABLE } from "../../http/error-response.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { Ears } from "../../lib/ears.ts";
-import { clientClosed } from "../../lib/errors.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
 import { BackgroundRun } from "./background-run.ts";
 import type { BackgroundStore } from "./background-store.ts";
 
@@ -42,7 +42,7 @@ const LOOK_MS = 250;
 /** The responses that this instance runs without their clients. */
 export class BackgroundRuns {
   /** Who follows responses, wherever these run. */
-  readonly ears = new Ears();
+  readonly ears = new ChangeListeners();
   readonly #dependencies: BackgroundRunsDependencies;
   readonly #running = new Map<string, BackgroundRun>();
 
@@ -77,8 +77,8 @@ export class BackgroundRuns {
    */
   start(
     call: ResponsesCall,
-    arrived: ArrivedCall<AcceptedResponse>,
-    keeping: ResponseKeeping,
+    arrived: IncomingCall<AcceptedResponse>,
+    keeping: ResponseStoreWriter,
   ): Promise<BegunOutcome> {
     const begun = Promise.withResolvers<BegunOutcome>();
     void this.#carry(call, arrived, keeping, begun);
@@ -87,8 +87,8 @@ export class BackgroundRuns {
 
   async #carry(
     call: ResponsesCall,
-    arrived: ArrivedCall<AcceptedResponse>,
-    keeping: ResponseKeeping,
+    arrived: IncomingCall<AcceptedResponse>,
+    keeping: ResponseStoreWriter,
     begun: PromiseWithResolvers<BegunOutcome>,
   ): Promise<void> {
     const { store, clock, onError } = this.#dependencies;
@@ -150,7 +150,7 @@ export class BackgroundRuns {
   async #begin(
     run: BackgroundRun,
     admitted: AdmittedResponse,
-    keeping: ResponseKeeping,
+    keeping: ResponseStoreWriter,
     keepResult: KeepResult,
   ): Promise<string> {
     const { requestId, request, plan } = admitted;

@@ -13,14 +13,14 @@ import {
   requestCancel,
 } from "../../../db/queries/background-responses.ts";
 import type { NewResponse } from "../../../db/queries/responses.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { Keyring } from "../../lib/keyring.ts";
 import { responseWith } from "../endpoints/responses/response-json.ts";
 import {
   type ResponseStore,
   responseNotFound,
   underSealingKey,
 } from "../endpoints/responses/response-store.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { Keyring } from "../../lib/keyring.ts";
 
 /** Of a sealed piece. */
 const PIECE_BYTES = 262_144;

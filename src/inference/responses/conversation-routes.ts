@@ -1,13 +1,18 @@
 import { Type } from "typebox";
 import type { ConversationRecord } from "../../../db/queries/conversations.ts";
+import { jsonResponse } from "../../http/error-response.ts";
+import {
+  type Access,
+  optional,
+  type RequestContext,
+  type RouteDefinition,
+} from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { AnswerThread } from "../../providers/thread-work.ts";
 import { referredId } from "../endpoints/responses/item-references.ts";
 import type { Item } from "../endpoints/responses/request.ts";
 import { assertItems } from "../endpoints/responses/request-checks.ts";
 import { inputItem } from "../endpoints/responses/schema.ts";
-import { jsonResponse } from "../../http/error-response.ts";
-import { type Access, optional, type RequestContext, type RouteDefinition } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { AnswerThread } from "../../providers/thread-work.ts";
 import type { Conversations } from "./conversations.ts";
 import { include, itemList, itemsQuery, pageOf, readPage, storedItem } from "./item-pages.ts";
 import { jsonOf } from "./stored-routes.ts";

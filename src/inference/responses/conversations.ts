@@ -8,6 +8,8 @@ import {
   updateConversation,
 } from "../../../db/queries/conversations.ts";
 import { keepResponses } from "../../../db/queries/responses.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
 import type { Item } from "../endpoints/responses/request.ts";
 import { nameOfResponse, responseId } from "../endpoints/responses/response-json.ts";
 import {
@@ -18,8 +20,6 @@ import {
   storedTooLong,
 } from "../endpoints/responses/response-store.ts";
 import { itemsJson, storedInput } from "../endpoints/responses/stored-items.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
 
 /** Of an organization: each is kept until it is deleted. */
 const MAX_CONVERSATIONS = 10_000;

@@ -1,6 +1,6 @@
 import { asUnavailable } from "../../../db/unavailable.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
 import type { EventBatch } from "./background-store.ts";
 
 /** Between two batches, so that a response writes a few times a second. */
@@ -63,7 +63,7 @@ export class EventLog {
         await this.#append(batch);
         if (this.#isLost) return;
         this.#dependencies.onWritten();
-        await doneInTime(this.#closing.promise, this.#dependencies.clock, BATCH_MS);
+        await finishesWithin(this.#closing.promise, this.#dependencies.clock, BATCH_MS);
       }
     } catch (error) {
       this.#lose(error);

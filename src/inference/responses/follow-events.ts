@@ -1,9 +1,9 @@
 import { isRunning } from "../../../db/queries/background-responses.ts";
-import { DONE } from "../endpoints/responses/response-renderer.ts";
 import { enqueueInPieces } from "../../lib/body-pieces.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
+import { DONE } from "../endpoints/responses/response-renderer.ts";
 import type { BackgroundRuns } from "./background-runs.ts";
 import type { BackgroundStore, EventPlace } from "./background-store.ts";
 import { frameEnd } from "./event-log.ts";

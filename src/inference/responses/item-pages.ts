@@ -1,12 +1,12 @@
 import { Type } from "typebox";
-import type { StoredItems } from "../endpoints/responses/response-store.ts";
-import { itemsPage, type PageOptions } from "../endpoints/responses/stored-items.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import { nullable, type RequestContext } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
+import type { StoredItems } from "../endpoints/responses/response-store.ts";
+import { itemsPage, type PageOptions } from "../endpoints/responses/stored-items.ts";
 
 const MAX_PAGE = 100;
 const DEFAULT_PAGE = 20;

@@ -1,12 +1,12 @@
 import { Type } from "typebox";
 import { isRunning } from "../../../db/queries/background-responses.ts";
-import { type ResponseStore, responseNotFound } from "../endpoints/responses/response-store.ts";
-import { responseAnswer, responseEvent } from "../endpoints/responses/schema.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { AnswerThread } from "../../providers/thread-work.ts";
+import { type ResponseStore, responseNotFound } from "../endpoints/responses/response-store.ts";
+import { responseAnswer, responseEvent } from "../endpoints/responses/schema.ts";
 import { eventsOf, type ResponseServices } from "./background-routes.ts";
 import { include, itemList, itemsQuery, pageOf, readPage } from "./item-pages.ts";
 

@@ -1,5 +1,5 @@
-import type { RoutePlan } from "../call/routing/plan-route.ts";
 import type { ToolPrices } from "../../lib/catalogue-model.ts";
+import type { RoutePlan } from "../call/routing/plan-route.ts";
 import type { ToolRegistry } from "./registry.ts";
 import type { WebSearch } from "./web-search/web-search.ts";
 

@@ -14,18 +14,18 @@
  * Between two steps the loop can be stored, and go on in another process: see LoopState.
  */
 
-import { type CostBound, type StepMoney, stepBound } from "../call/endpoint.ts";
-import type { Candidate } from "../call/routing/plan-route.ts";
-import type { TraceSpan } from "../../lib/trace.ts";
-import { estimatedUsage, NO_TOKENS, type Usage, usageOfCalls } from "../../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";
 import { toolCostFemto } from "../../billing/ledger/usage.ts";
+import type { TraceSpan } from "../../lib/trace.ts";
+import { estimatedUsage, NO_TOKENS, type Usage, usageOfCalls } from "../../lib/usage.ts";
 import {
   type ChatEvent,
   nextPiece,
   type PieceReader,
   ProviderFailure,
 } from "../../providers/interface.ts";
+import { type CostBound, type StepMoney, stepBound } from "../call/endpoint.ts";
+import type { Candidate } from "../call/routing/plan-route.ts";
 import { type AddedMessage, AddedMessages, type AddedState } from "./added-messages.ts";
 import { citationsIn } from "./citations.ts";
 import { StepAnswer } from "./step-answer.ts";
@@ -315,7 +315,7 @@ export class ToolLoop implements PieceReader<Batch> {
     const { toolPrices: prices } = candidate;
     const mostFemto = toolCostFemto(mostRuns, prices);
     const most = { costFemto: mostFemto, toolsFemto: mostFemto };
-    const isCovered = mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, most));
+    const isCovered = mostFemto === 0 || (await steps.reserveStep(candidate, this.#usage, most));
     if (!isCovered) {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
@@ -367,7 +367,7 @@ export class ToolLoop implements PieceReader<Batch> {
     const { units } = bound;
     const usage = this.#usage;
     const covers = (tokens: number) =>
-      steps.coverStep(model.candidate, usage, stepBound(bound, tokens));
+      steps.reserveStep(model.candidate, usage, stepBound(bound, tokens));
     if (left !== undefined) return (await covers(left)) ? { outputTokens: left } : undefined;
     if (await covers(units)) return { outputTokens: undefined };
     let refused = Math.min(REDUCED_OUTPUT_TOKENS, units);

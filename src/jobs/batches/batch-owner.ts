@@ -17,20 +17,20 @@ import {
   restBatchFor,
 } from "../../../db/queries/batches.ts";
 import { insertOutboxEvent } from "../../../db/queries/outbox.ts";
-import { batchCompleted } from "../../lib/events/batch-completed.ts";
-import { batchFailed } from "../../lib/events/batch-failed.ts";
-import type { JobFiles } from "../files/job-files.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import { type BatchEnd, type BatchRecord, isEnded } from "../../lib/batch.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError, overloaded } from "../../lib/errors.ts";
+import { batchCompleted } from "../../lib/events/batch-completed.ts";
+import { batchFailed } from "../../lib/events/batch-failed.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { Provider } from "../../providers/interface.ts";
-import { HandedLines } from "./handed-lines.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { ProviderBatchSubmitter } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
-import { isMomentary, type LineCalls } from "./line-call.ts";
+import { isOverload, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
 
 interface BatchOwnerDependencies {
@@ -202,7 +202,7 @@ export class BatchOwner {
   }
 
   /** Lines that are at no provider, while those that are are looked at. */
-  async #callOthers(run: Run, live: LineRun, handed: HandedLines): Promise<void> {
+  async #callOthers(run: Run, live: LineRun, handed: ProviderBatchSubmitter): Promise<void> {
     const over = new AbortController();
     const calling = live.run(await handed.elsewhere()).finally(() => over.abort());
     const results = await Promise.allSettled([
@@ -212,7 +212,7 @@ export class BatchOwner {
     for (const result of results) if (result.status === "rejected") throw result.reason;
   }
 
-  async #followUntil(over: AbortSignal, run: Run, handed: HandedLines): Promise<void> {
+  async #followUntil(over: AbortSignal, run: Run, handed: ProviderBatchSubmitter): Promise<void> {
     const { clock } = this.#dependencies;
     for (;;) {
       await waitUnless(clock, FOLLOW_MS, [over, run.ended, run.abandoned]);
@@ -222,7 +222,10 @@ export class BatchOwner {
     }
   }
 
-  async #linesOf(run: Run, batch: BatchRecord): Promise<{ live: LineRun; handed: HandedLines }> {
+  async #linesOf(
+    run: Run,
+    batch: BatchRecord,
+  ): Promise<{ live: LineRun; handed: ProviderBatchSubmitter }> {
     const { calls, files: _, instance, ...rest } = this.#dependencies;
     const parts = {
       ...rest,
@@ -236,7 +239,7 @@ export class BatchOwner {
       ended: run.ended,
     };
     const live = new LineRun(parts, batch);
-    const handed = new HandedLines(
+    const handed = new ProviderBatchSubmitter(
       {
         ...parts,
         calm: () => live.calm(),
@@ -288,7 +291,7 @@ export class BatchOwner {
   /** It is tried again until it goes well: a file store that is away or full loses no answer. */
   async #postpone(run: Run, error: unknown): Promise<void> {
     const isForeseen =
-      error instanceof GatewayError && (error.code === "quota_exceeded" || isMomentary(error));
+      error instanceof GatewayError && (error.code === "quota_exceeded" || isOverload(error));
     if (!isForeseen) this.#dependencies.onError(error);
     await this.#runs.guarded(run, (sql) => postponeBatch(sql, run.lease.id, DELAYS));
   }

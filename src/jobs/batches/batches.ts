@@ -1,10 +1,10 @@
 import type { Database } from "../../../db/client.ts";
 import { cancelBatch, findBatch, insertBatch, listBatches } from "../../../db/queries/batches.ts";
-import type { FileLibrary } from "../files/file-library.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { BatchRecord } from "../../lib/batch.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
+import type { FileLibrary } from "../files/file-library.ts";
 import { MAX_INPUT_BYTES } from "./input-lines.ts";
 import type { LineCalls } from "./line-call.ts";
 

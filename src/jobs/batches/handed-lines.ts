@@ -15,17 +15,17 @@ import {
   removeProviderBatch,
   roomForLines,
 } from "../../../db/queries/provider-batches.ts";
-import type { HandedCall } from "../../inference/call/batched-call.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import type { PreparedBatchLine } from "../../inference/call/batched-call.ts";
 import type { BatchRecord } from "../../lib/batch.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { FoundBatches, NewBatch, ProviderBatches } from "../../providers/batches.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import { type BatchLine, readSomeLines } from "./input-lines.ts";
-import { isOfGateway } from "./line-call.ts";
+import { isGatewayError } from "./line-call.ts";
 import type { LineRunParts } from "./line-run.ts";
-import { ReturnedLines } from "./returned-lines.ts";
+import { ProviderBatchResults } from "./returned-lines.ts";
 
 export interface HandedParts extends LineRunParts {
   readonly money: Pick<MoneyPort, "holdLongs" | "endLong">;
@@ -73,25 +73,25 @@ const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_e
 
 /** Lines that go to one batch of a provider. */
 interface Group {
-  readonly first: HandedCall;
-  readonly lines: { readonly line: number; readonly handed: HandedCall }[];
+  readonly first: PreparedBatchLine;
+  readonly lines: { readonly line: number; readonly handed: PreparedBatchLine }[];
   /** As the provider counts them. */
   count: number;
   bytes: number;
 }
 
 /** Lines of one batch that providers answer in batches of theirs. */
-export class HandedLines {
+export class ProviderBatchSubmitter {
   readonly #parts: HandedParts;
   readonly #batch: BatchRecord;
-  readonly #returned: ReturnedLines;
+  readonly #returned: ProviderBatchResults;
   /** Lines that wait for room, or for money, until a later look. */
   readonly #postponed = new Set<number>();
 
   constructor(parts: HandedParts, batch: BatchRecord) {
     this.#parts = parts;
     this.#batch = batch;
-    this.#returned = new ReturnedLines(parts, batch);
+    this.#returned = new ProviderBatchResults(parts, batch);
   }
 
   /** Lines that are not to be called here now. */
@@ -431,7 +431,7 @@ function takesBatches({ batches, keys }: Provider): boolean {
 }
 
 /** Of what stands in one batch, and is billed alike. */
-function nameOfGroup({ candidate, request }: HandedCall): string {
+function nameOfGroup({ candidate, request }: PreparedBatchLine): string {
   const { endpointId, model, terms } = candidate;
   const prices = JSON.stringify(terms.prices, (_, value) =>
     typeof value === "bigint" ? String(value) : value,
@@ -465,6 +465,6 @@ function withinRoom(
 
 /** Throws what says nothing of the line. */
 function codeOf(error: unknown): string {
-  if (!(error instanceof GatewayError) || isOfGateway(error)) throw error;
+  if (!(error instanceof GatewayError) || isGatewayError(error)) throw error;
   return error.code;
 }

@@ -1,4 +1,3 @@
-import { checkBatchLine, MAX_LINE_BYTES } from "../files/json-lines-check.ts";
 import type { BatchFault } from "../../lib/batch.ts";
 import {
   JsonLineError,
@@ -7,6 +6,7 @@ import {
   type RawLine,
   readLines,
 } from "../../lib/json-lines.ts";
+import { checkBatchLine, MAX_LINE_BYTES } from "../files/json-lines-check.ts";
 
 export const MAX_INPUT_BYTES = 200 * 1024 * 1024;
 export const MAX_LINES = 50_000;

@@ -1,18 +1,23 @@
 import { asGatewayError } from "../../../db/unavailable.ts";
-import type { Caller } from "../../inference/call/admission.ts";
-import type { CallHalf, FirstHalf, HandedCall, SecondHalf } from "../../inference/call/batched-call.ts";
-import type { OwnIdempotency } from "../../inference/call/call.ts";
-import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
 import { ERROR_TABLE, errorResponse } from "../../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { createCheck } from "../../http/validate.ts";
+import type { Caller } from "../../inference/call/admission.ts";
+import type {
+  BatchPhase,
+  BatchPreparation,
+  BatchSettlement,
+  PreparedBatchLine,
+} from "../../inference/call/batched-call.ts";
+import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
+import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
-import { type ErrorCode, GatewayError, PASSING_FAILURES, stopping } from "../../lib/errors.ts";
+import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { askedIn, type RequestFacts } from "../../lib/request-facts.ts";
+import { loggedFieldsOf, type RequestFacts } from "../../lib/request-facts.ts";
 import { sharedCopy } from "../../lib/shared-bytes.ts";
-import { turnOfLoop } from "../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../lib/turn-of-loop.ts";
 import { type RequestRecord, requestRecord } from "../../platform/telemetry/interface.ts";
 
 export interface LineCallDependencies {
@@ -34,9 +39,9 @@ export interface CalledLine {
 }
 
 export interface LineRequest extends CalledLine {
-  readonly idempotency: OwnIdempotency;
+  readonly idempotency: InternalIdempotencyKey;
   /** Keeps, before its charge, an answer that is too large to be kept under the idempotency key. */
-  keepLarge(answer: LineAnswer): Promise<void>;
+  storeLargeResult(answer: LineAnswer): Promise<void>;
 }
 
 export interface LineAnswer {
@@ -58,14 +63,14 @@ export interface LineRefusal {
 }
 
 /** Of a provider's batch; charged once its figures are written. */
-export interface TakenAnswer extends LineAnswer {
+export interface SettledLine extends LineAnswer {
   readonly charge: UnwrittenCharge;
   /** To be called once it is. */
   note(): void;
 }
 
 const PASSING: ReadonlySet<ErrorCode> = new Set([
-  ...PASSING_FAILURES,
+  ...RETRYABLE_CODES,
   "too_many_background_responses",
 ]);
 /** They say nothing about the request: it waits for them to end. */
@@ -79,9 +84,9 @@ const OF_GATEWAY: ReadonlySet<ErrorCode> = new Set([
 /** No provider's failure becomes one of these. */
 const MOMENTARY: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
 
-export const isMomentary = ({ code }: GatewayError): boolean => MOMENTARY.has(code);
-export const isPassing = ({ code }: GatewayError): boolean => PASSING.has(code);
-export const isOfGateway = ({ code }: GatewayError): boolean => OF_GATEWAY.has(code);
+export const isOverload = ({ code }: GatewayError): boolean => MOMENTARY.has(code);
+export const isRetryable = ({ code }: GatewayError): boolean => PASSING.has(code);
+export const isGatewayError = ({ code }: GatewayError): boolean => OF_GATEWAY.has(code);
 
 /** Puts requests of batches through their endpoints, as if their clients had sent them. */
 export class LineCalls {
@@ -123,11 +128,11 @@ export class LineCalls {
    * What of a request a provider can be given in a batch; undefined where it is to be called, also for what is wrong with
    * it. Rejects where the gateway has no time for it now.
    */
-  async hand(request: CalledLine): Promise<HandedCall | undefined> {
+  async hand(request: CalledLine): Promise<PreparedBatchLine | undefined> {
     if (statesPreset(request.body)) return undefined;
-    const half: FirstHalf = { kind: "first" };
+    const half: BatchPreparation = { kind: "first" };
     const outcome = await this.#halfOf(request, askedNow(newId("req")), half);
-    if ("error" in outcome && isOfGateway(outcome.error)) throw outcome.error;
+    if ("error" in outcome && isGatewayError(outcome.error)) throw outcome.error;
     return half.handed;
   }
 
@@ -135,9 +140,9 @@ export class LineCalls {
   async take(
     request: CalledLine,
     requestId: string,
-    half: Omit<SecondHalf, "kind" | "charge">,
-  ): Promise<TakenAnswer | LineRefusal> {
-    const second: SecondHalf = { kind: "second", ...half };
+    half: Omit<BatchSettlement, "kind" | "charge">,
+  ): Promise<SettledLine | LineRefusal> {
+    const second: BatchSettlement = { kind: "second", ...half };
     const asked = askedNow(requestId);
     const answer = await this.#halfOf(request, asked, second);
     if ("error" in answer) return answer;
@@ -154,7 +159,7 @@ export class LineCalls {
   async #halfOf(
     request: CalledLine,
     asked: Asked,
-    half: CallHalf,
+    half: BatchPhase,
   ): Promise<LineAnswer | LineRefusal> {
     const { inFlight } = this.#dependencies;
     if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
@@ -170,20 +175,20 @@ export class LineCalls {
   }
 
   async #answer(
-    request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "keepLarge">>,
+    request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "storeLargeResult">>,
     { requestId, startedMs, log }: Asked,
-    half?: CallHalf,
+    half?: BatchPhase,
   ): Promise<LineAnswer> {
     const admitAgain = async () => {
       const key = await this.#dependencies.usableKey(request.keyId);
       this.assertMayCall(key, request.endpoint);
-      return { key, givesWay: true };
+      return { key, isLowPriority: true };
     };
     const route = this.#routes.get(request.endpoint)!;
     const caller = half?.kind === "second" ? formerCaller(request) : await admitAgain();
     const { key } = caller;
     const origin = { address: null, user_agent: null, request_id: requestId };
-    log.asked = askedIn(request.body);
+    log.asked = loggedFieldsOf(request.body);
     const read = await readBody(route, request.body, request.organizationId, log);
     const response = await route.handle({
       ...read,
@@ -193,7 +198,7 @@ export class LineCalls {
         method: "POST",
         headers: { "content-type": "application/json" },
       }),
-      ownIdempotency: request.idempotency,
+      internalIdempotency: request.idempotency,
       half,
       params: {},
       query: {},
@@ -203,12 +208,12 @@ export class LineCalls {
       author: { kind: "secret_key", id: key.id, name: key.name, via: "api", ...origin },
       address: "",
       admitAgain,
-      takenRate: undefined,
+      admittedRateHeaders: undefined,
       log,
       respond: (body, headers, status = 200) => new Response(body, { status, headers }),
       keepOpen: () => () => {},
-      keepLarge: async (body) =>
-        request.keepLarge?.({ status: 200, requestId, isReplay: false, body }),
+      storeLargeResult: async (body) =>
+        request.storeLargeResult?.({ status: 200, requestId, isReplay: false, body }),
     } satisfies RequestContext);
     return {
       status: response.status,
@@ -264,7 +269,7 @@ async function readBody(
 ): Promise<Pick<RequestContext, "body" | "bodyText">> {
   const bodyText = JSON.stringify(body);
   if (bodyText.length > MAX_WHOLE_BYTES && route.readLongBody !== undefined) {
-    await turnOfLoop();
+    await yieldToEventLoop();
     const bytes = sharedCopy(new TextEncoder().encode(bodyText));
     const read = await route.readLongBody(bytes, owner, NEVER);
     log.releaseBody = () => read.release();

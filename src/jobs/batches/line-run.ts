@@ -5,8 +5,12 @@ import {
   linesWithResult,
   writeContents,
 } from "../../../db/queries/batch-lines.ts";
-import { claimsAmong, findStoredResult, removeStoredResult } from "../../../db/queries/idempotency.ts";
-import type { OwnIdempotency } from "../../inference/call/call.ts";
+import {
+  claimsAmong,
+  findStoredResult,
+  removeStoredResult,
+} from "../../../db/queries/idempotency.ts";
+import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { BatchEnd, BatchRecord } from "../../lib/batch.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
@@ -14,8 +18,8 @@ import type { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { type BatchLine, readSomeLines } from "./input-lines.ts";
 import {
-  isOfGateway,
-  isPassing,
+  isGatewayError,
+  isRetryable,
   type LineAnswer,
   type LineCalls,
   type LineRefusal,
@@ -137,8 +141,8 @@ export class LineRun {
       if (refusal === undefined) return true;
       abandoned.throwIfAborted();
       const { error } = refusal;
-      if (isOfGateway(error) || (await this.#runsElsewhere(line, error))) tries--;
-      else if (!isPassing(error) || tries >= MAX_TRIES) {
+      if (isGatewayError(error) || (await this.#runsElsewhere(line, error))) tries--;
+      else if (!isRetryable(error) || tries >= MAX_TRIES) {
         // An earlier try may have been charged although its outcome was not known.
         const claim = (await this.#claimsOf([line])).get(line.line);
         if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
@@ -163,7 +167,7 @@ export class LineRun {
   async #tryLine(line: BatchLine): Promise<LineRefusal | undefined> {
     const { calls, keyring, guarded } = this.#parts;
     const { id, organizationId, keyId, endpoint } = this.#batch;
-    const keepLarge = (answer: LineAnswer) =>
+    const storeLargeResult = (answer: LineAnswer) =>
       guarded((sql) =>
         writeContents(sql, id, {
           line: line.line,
@@ -172,7 +176,7 @@ export class LineRun {
       );
     const { body } = line;
     const idempotency = this.#idempotencyOf(line.line);
-    const call = { organizationId, keyId, endpoint, body, idempotency, keepLarge };
+    const call = { organizationId, keyId, endpoint, body, idempotency, storeLargeResult };
     const answer = await calls.call(call);
     if ("error" in answer) {
       if (answer.error.code !== "idempotency_conflict") return answer;
@@ -278,7 +282,7 @@ export class LineRun {
     return new Map([...claims].map(([key, claim]) => [Number(key), claim]));
   }
 
-  #idempotencyOf(line: number): OwnIdempotency {
+  #idempotencyOf(line: number): InternalIdempotencyKey {
     const { id, keyId } = this.#batch;
     return this.#claimedByKey.has(line)
       ? { keyId, idempotencyKey: `${id}:${line}` }

@@ -4,18 +4,18 @@ import {
   endHandedLines,
   type HandedLine,
   type ProviderBatchRecord,
-  takeBackLines,
+  resubmitLines,
 } from "../../../db/queries/provider-batches.ts";
+import type { SettlementFigures } from "../../billing/ledger/interface.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
 import { asCallerError } from "../../inference/call/routing/provider-error.ts";
 import type { BatchRecord } from "../../lib/batch.ts";
 import { timeOfId } from "../../lib/ids.ts";
-import type { SettlementFigures } from "../../billing/ledger/interface.ts";
 import type { BatchResult } from "../../providers/batches.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { HandedParts } from "./handed-lines.ts";
 import { type BatchLine, readBatchLines } from "./input-lines.ts";
-import { isMomentary, isOfGateway, isPassing, type LineAnswer } from "./line-call.ts";
+import { isGatewayError, isOverload, isRetryable, type LineAnswer } from "./line-call.ts";
 import { answerPieces } from "./line-results.ts";
 
 /** Results that are in memory at a time. */
@@ -40,7 +40,7 @@ interface Returned {
  * if it had come live, and one transaction charges lines and counts them: what a process dies before is done again,
  * what it has done is not.
  */
-export class ReturnedLines {
+export class ProviderBatchResults {
   readonly #parts: HandedParts;
   readonly #batch: BatchRecord;
 
@@ -83,7 +83,7 @@ export class ReturnedLines {
       const some = ids.slice(at, at + LINES_A_CHARGE);
       await this.#end(new Map(some.map((id) => [id, undefined])), (sql, ended) =>
         again
-          ? takeBackLines(sql, this.#batch.id, ended)
+          ? resubmitLines(sql, this.#batch.id, ended)
           : endHandedLines(sql, this.#batch.id, ended),
       );
     }
@@ -145,9 +145,9 @@ export class ReturnedLines {
       return { held, input, answer: ended, note };
     }
     // The provider's answer stays where it is, and is taken once the gateway can.
-    if (isMomentary(ended.error)) throw ended.error;
+    if (isOverload(ended.error)) throw ended.error;
     // What may pass is tried again, as a call.
-    if (isPassing(ended.error) || isOfGateway(ended.error)) return { held, input };
+    if (isRetryable(ended.error) || isGatewayError(ended.error)) return { held, input };
     return { held, input, answer: await ended.answer(), note: () => ended.note() };
   }
 

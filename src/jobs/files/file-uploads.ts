@@ -16,7 +16,11 @@ import { SharedRoom } from "../../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
 import { newId, timeOfId } from "../../lib/ids.ts";
 import { fileQuotaOf } from "../../lib/plans.ts";
-import { asStorageFailure, type FileStorage, type StorageWriter } from "../../platform/storage/interface.ts";
+import {
+  asStorageFailure,
+  type FileStorage,
+  type StorageWriter,
+} from "../../platform/storage/interface.ts";
 import {
   ExpiresAfter,
   isUploadPurpose,

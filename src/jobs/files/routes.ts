@@ -3,7 +3,12 @@ import { attachment, downloadResponse } from "../../http/download.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { leastFileBytes, oneFileLimits, type Pace, readForm } from "../../http/multipart.ts";
 import { publicUrl } from "../../http/request-headers.ts";
-import { type Access, nullable, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import {
+  type Access,
+  nullable,
+  type RequestContext,
+  type RouteDefinition,
+} from "../../http/route.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type FileRecord, RESULT_PURPOSES, UPLOAD_PURPOSES } from "../../lib/file-record.ts";

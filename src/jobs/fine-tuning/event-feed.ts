@@ -2,7 +2,7 @@ import type { Database } from "../../../db/client.ts";
 import { eventsAfter, type JobEvent } from "../../../db/queries/fine-tuning-events.ts";
 import { findJob } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { Ears } from "../../lib/ears.ts";
+import { ChangeListeners } from "../../lib/ears.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";
@@ -39,7 +39,7 @@ const PAGE = 100;
 /** The events of jobs as they come, on every instance: `notice` reports changes to followers. */
 export class EventFeeds {
   readonly #dependencies: FeedDependencies;
-  readonly #ears = new Ears();
+  readonly #ears = new ChangeListeners();
   readonly #stopped = new AbortController();
   readonly #slots = new SharedRoom(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
 

@@ -16,7 +16,13 @@ import {
   TooManyJobsError,
   writeJobEffect,
 } from "../../../db/queries/fine-tuning-jobs.ts";
-import type { RateSubject, CallAdmission, Caller, RateHeaders } from "../../inference/call/admission.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import type {
+  CallAdmission,
+  Caller,
+  RateHeaders,
+  RateSubject,
+} from "../../inference/call/admission.ts";
 import { assertModelsAllowed, resolveModels } from "../../inference/call/routing/plan-route.ts";
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";
@@ -25,7 +31,6 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
 import { newId } from "../../lib/ids.ts";
 import { holdNanoUsd } from "../../lib/money.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";

@@ -5,14 +5,14 @@ import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../../db/queries/fine-tunin
 import { loadJob, resultFileOf } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { OutboxEvent } from "../../../db/queries/outbox.ts";
 import type { NewTunedModel } from "../../../db/queries/tuned-models.ts";
+import type { MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { fineTuningJobFailed } from "../../lib/events/fine-tuning-job-failed.ts";
 import { fineTuningJobSucceeded } from "../../lib/events/fine-tuning-job-succeeded.ts";
-import type { JobFiles } from "../files/job-files.ts";
-import { GatewayError } from "../../lib/errors.ts";
 import { isFinal, type JobRecord, resultFileId } from "../../lib/fine-tuning-job.ts";
 import { newId } from "../../lib/ids.ts";
 import { chargeNanoUsd } from "../../lib/money.ts";
-import type { MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
+import type { JobFiles } from "../files/job-files.ts";
 import type { Ending } from "./steps.ts";
 
 /** Everything that becomes true with the end of a job. */

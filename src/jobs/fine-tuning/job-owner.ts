@@ -10,18 +10,22 @@ import {
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import { FINE_TUNING_JOB, findDueJobs, JobMovedError } from "../../../db/queries/fine-tuning-jobs.ts";
+import {
+  FINE_TUNING_JOB,
+  findDueJobs,
+  JobMovedError,
+} from "../../../db/queries/fine-tuning-jobs.ts";
 import { findDeletedTunedModel } from "../../../db/queries/tuned-models.ts";
-import type { JobFiles } from "../files/job-files.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../../lib/fine-tuning-job.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import type { JobFiles } from "../files/job-files.ts";
 import { endJob, partsOfEnding, writeResults } from "./job-ending.ts";
 import {
   afterDeadline,

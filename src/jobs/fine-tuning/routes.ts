@@ -1,9 +1,14 @@
 import { Stream } from "@elysiajs/stream";
 import { Type } from "typebox";
 import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
-import { assertTagged } from "../../inference/call/endpoint.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { type Access, nullable, type RequestContext, type RouteDefinition } from "../../http/route.ts";
+import {
+  type Access,
+  nullable,
+  type RequestContext,
+  type RouteDefinition,
+} from "../../http/route.ts";
+import { assertTagged } from "../../inference/call/endpoint.ts";
 import { type Hyperparameters, JOB_STATUSES, type JobRecord } from "../../lib/fine-tuning-job.ts";
 import type { FeedItem } from "./event-feed.ts";
 import type { FineTuning, JobRequest } from "./fine-tuning.ts";

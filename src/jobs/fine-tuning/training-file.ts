@@ -1,4 +1,3 @@
-import { saidWithoutContent } from "../files/json-lines-check.ts";
 import type { JobError } from "../../lib/fine-tuning-job.ts";
 import {
   JsonLineError,
@@ -10,6 +9,7 @@ import {
 } from "../../lib/json-lines.ts";
 import { decodeShared, type SharedBytes, sharedCopy } from "../../lib/shared-bytes.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
+import { saidWithoutContent } from "../files/json-lines-check.ts";
 
 /** Longer lines are refused unread: no model's context holds as much. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;

@@ -2,17 +2,17 @@ import type { Database, DatabaseTransaction } from "../../../db/client.ts";
 import { claimsAmong, removeStoredResult } from "../../../db/queries/idempotency.ts";
 import { completeFile, type IndexedFile } from "../../../db/queries/vector-store-indexing.ts";
 import { insertVectors, readWaitingChunks } from "../../../db/queries/vector-store-vectors.ts";
-import type { Caller } from "../../inference/call/admission.ts";
-import type { OwnIdempotency } from "../../inference/call/call.ts";
 import type { RequestContext } from "../../http/route.ts";
-import { type ErrorCode, GatewayError, PASSING_FAILURES } from "../../lib/errors.ts";
+import type { Caller } from "../../inference/call/admission.ts";
+import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
+import { type ErrorCode, GatewayError, RETRYABLE_CODES } from "../../lib/errors.ts";
 import { quantised } from "./quantised-vector.ts";
 
 /** The request that searches, as far as the embedding of its questions is a call of its own. */
 export interface Searcher
   extends Pick<
     RequestContext,
-    "caller" | "requestId" | "startedMs" | "takenRate" | "log" | "admitAgain"
+    "caller" | "requestId" | "startedMs" | "admittedRateHeaders" | "log" | "admitAgain"
   > {
   readonly request: Pick<Request, "signal">;
 }
@@ -35,7 +35,7 @@ export interface ChunkBatch {
   readonly keyId: string;
   readonly model: string;
   readonly texts: readonly string[];
-  readonly idempotency: OwnIdempotency;
+  readonly idempotency: InternalIdempotencyKey;
 }
 
 /** With so many dimensions the answer of a call stays below a megabyte: a longer one is not kept for a replay. */
@@ -82,7 +82,7 @@ async function placeOf(
     keyId,
     firstPosition,
   }: { readonly fileId: string; readonly keyId: string; readonly firstPosition: number },
-): Promise<OwnIdempotency> {
+): Promise<InternalIdempotencyKey> {
   const former = `${fileId}:${firstPosition}`;
   return (await claimsAmong(sql, keyId, [former])).has(former)
     ? { keyId, idempotencyKey: former }
@@ -97,15 +97,15 @@ function assertStorable(embeddings: readonly ArrayLike<number>[]): void {
   );
 }
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(PASSING_FAILURES);
+const PASSING: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
 
 /** Of the gateway itself: they do not count as attempts. */
 const OWN: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
 
-export function isPassing(error: unknown): boolean {
+export function isRetryable(error: unknown): boolean {
   return !(error instanceof GatewayError) || PASSING.has(error.code);
 }
 
-export function isOfGateway(error: unknown): boolean {
+export function isGatewayError(error: unknown): boolean {
   return error instanceof GatewayError && OWN.has(error.code);
 }

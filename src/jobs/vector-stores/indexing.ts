@@ -14,13 +14,17 @@ import {
   readIndexedFile,
 } from "../../../db/queries/vector-store-indexing.ts";
 import { clearExpiredStores } from "../../../db/queries/vector-stores.ts";
-import type { FileLibrary } from "../files/file-library.ts";
+import {
+  type ExtractedChunk,
+  type Extraction,
+  MAX_DOCUMENT_BYTES,
+} from "../../documents/extraction.ts";
+import { searchWords } from "../../documents/search-words.ts";
+import { DocumentFault } from "../../documents/text-sink.ts";
 import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
-import { embedChunks, isOfGateway, isPassing, type TextEmbedding } from "./embedding.ts";
-import { searchWords } from "../../documents/search-words.ts";
-import { type ExtractedChunk, type Extraction, MAX_DOCUMENT_BYTES } from "../../documents/extraction.ts";
-import { DocumentFault } from "../../documents/text-sink.ts";
+import type { FileLibrary } from "../files/file-library.ts";
+import { embedChunks, isGatewayError, isRetryable, type TextEmbedding } from "./embedding.ts";
 
 interface IndexingDependencies {
   readonly sql: Database;
@@ -202,10 +206,10 @@ export class Indexing {
     } catch (error) {
       if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       if (!(error instanceof GatewayError)) onError(error);
-      const isFailure = !isOfGateway(error);
+      const isFailure = !isGatewayError(error);
       // Each batch that was written has set it back.
       const attempts = (await readIndexedFile(sql, file.id))?.attempts ?? 0;
-      if (isPassing(error) && (!isFailure || attempts + 1 < MAX_ATTEMPTS)) {
+      if (isRetryable(error) && (!isFailure || attempts + 1 < MAX_ATTEMPTS)) {
         const delayMs = FIRST_EMBEDDING_DELAY_MS * 2 ** attempts;
         return this.#runs.guarded(run, (sql) =>
           postponeIndexing(sql, file.id, delayMs, { isFailure }),

@@ -8,9 +8,9 @@ import {
 } from "../../../db/queries/vector-store-search.ts";
 import { findBySigns } from "../../../db/queries/vector-store-vectors.ts";
 import { noteStoresUsed } from "../../../db/queries/vector-stores.ts";
+import { searchWords } from "../../documents/search-words.ts";
 import type { AttributeFilter } from "../../lib/vector-store.ts";
 import { nearness, quantised } from "./quantised-vector.ts";
-import { searchWords } from "../../documents/search-words.ts";
 
 export interface SearchOptions {
   readonly filter: AttributeFilter | undefined;

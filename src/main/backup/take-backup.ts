@@ -16,7 +16,11 @@ import {
 } from "../../../db/queries/table-copies.ts";
 import { version } from "../../../package.json";
 import { type Clock, sleep } from "../../lib/clock.ts";
-import { type FileStorage, ObjectMissingError, StorageError } from "../../platform/storage/interface.ts";
+import {
+  type FileStorage,
+  ObjectMissingError,
+  StorageError,
+} from "../../platform/storage/interface.ts";
 import { type Ending, FORMAT, type Head, type Manifest, untilAborted } from "./archive.ts";
 import type { ArchiveWriter } from "./archive-writer.ts";
 

@@ -12,10 +12,10 @@ import { waitUntil } from "../../../db/embedded/process-table.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../../db/embedded.ts";
 import { migrate, readMigrationState } from "../../../db/migrate.ts";
 import { isLeftAlone, joinAsGuest } from "../../../db/queries/database-server.ts";
-import { type Environment, EnvironmentReader } from "../../platform/config/environment.ts";
-import { readSettings, type Settings } from "../../platform/config/settings.ts";
 import type { Author } from "../../lib/author.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import { type Environment, EnvironmentReader } from "../../platform/config/environment.ts";
+import { readSettings, type Settings } from "../../platform/config/settings.ts";
 import type { CommandContext } from "./command.ts";
 
 /** The owner of the data folder may be starting its server, or stopping it. */

@@ -44,11 +44,11 @@ export async function runCli(argv: readonly string[], context: CommandContext): 
     return { exitCode: report.isFailure ? FAILED : 0, output, complaint: "" };
   } catch (error) {
     const exitCode = error instanceof UsageError ? MISUSED : FAILED;
-    return { exitCode, output: "", complaint: `${complaintOf(error)}\n` };
+    return { exitCode, output: "", complaint: `${parseErrorBody(error)}\n` };
   }
 }
 
-function complaintOf(error: unknown): string {
+function parseErrorBody(error: unknown): string {
   const isOfDatabase = !(error instanceof GatewayError) && isDatabaseFailure(error);
   const message = error instanceof Error ? error.message : String(error);
   const text = isOfDatabase ? describeFailure(error) : message;

@@ -1,39 +1,39 @@
 import { join } from "node:path";
 import type { Database, Query } from "../../../db/client.ts";
-import { createApp } from "../app.ts";
-import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
-import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
-import type { InFlight } from "../../platform/cluster/in-flight.ts";
-import type { Coordination, RateWindows } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
+import type { LastUse } from "../../accounts/keys/api-keys.ts";
+import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
+import type { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
+import { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import { LiveFigures } from "../../dashboard/live.ts";
 import type { PageBundle } from "../../dashboard/pages.ts";
 import { DashboardSessions } from "../../dashboard/sessions.ts";
 import { type SignInRefused, SingleSignOn } from "../../dashboard/single-sign-on.ts";
-import type { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import { Authentication, type Suspensions } from "../../http/authentication.ts";
 import type { BodyBudget } from "../../http/body-budget.ts";
 import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/call-bounds.ts";
 import { ERROR_TABLE } from "../../http/error-response.ts";
-import { PassingFiles } from "../../http/passing-files.ts";
+import { SpooledUploads } from "../../http/passing-files.ts";
 import type { RouteDefinition } from "../../http/route.ts";
-import type { LastUse } from "../../accounts/keys/api-keys.ts";
+import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
+import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
+import type { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { networkCheck } from "../../lib/public-address.ts";
-import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
-import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
-import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
-import type { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { Provider } from "../../providers/interface.ts";
-import { FailedRequests } from "../../billing/requests/failed-requests.ts";
-import { mountedRoutes, type RouteDependencies } from "../routes.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
+import type { Coordination, RateWindows } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
 import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
 import type { Tracing } from "../../platform/telemetry/tracing.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { Provider } from "../../providers/interface.ts";
+import { createApp } from "../app.ts";
+import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 import type { BatchParts } from "./batches.ts";
@@ -53,7 +53,7 @@ interface AppParts {
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly providerKeys: ProviderKeys;
-  readonly definitions: KnownDefinitions;
+  readonly definitions: DefinitionCache;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -170,7 +170,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     loadGate: new LoadGate({ lagMs: () => lag.lagMs }),
     bodies,
     forms: {
-      files: new PassingFiles(join(config.dataDir, "passing")),
+      files: new SpooledUploads(join(config.dataDir, "passing")),
       clock: steady(clock),
       minBytesPerSecond: config.uploadMinBytesPerSecond,
     },
@@ -256,7 +256,7 @@ function composeAdministration(parts: {
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
   readonly cardRefunds: PaymentParts["cardRefunds"];
-  readonly definitions: KnownDefinitions;
+  readonly definitions: DefinitionCache;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly rates: RateWindows;

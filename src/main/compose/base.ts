@@ -16,12 +16,12 @@ import {
 } from "../../../db/connection-watch.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { untilReachable } from "../../../db/unavailable.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
-import type { Wire } from "../../providers/registry.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { ProviderFactory } from "../../providers/registry.ts";
 
 export interface ComposeOptions {
   readonly config: GatewayConfig;
@@ -33,7 +33,7 @@ export interface ComposeOptions {
   onFenced(): void;
   readonly clock?: Clock;
   /** By provider type, wire formats that stand in the place of the built-in one. */
-  readonly wires?: Readonly<Record<string, Wire>> | undefined;
+  readonly providerFactories?: Readonly<Record<string, ProviderFactory>> | undefined;
   /** Connections that the start has begun to open; they are opened here otherwise. */
   readonly connectedInstance?: ConnectedInstance | undefined;
 }

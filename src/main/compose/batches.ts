@@ -1,15 +1,15 @@
 import type { Ownership, UnownedWork } from "../../../actors/runtime/ownership.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import { usableKey } from "../../http/authentication.ts";
 import { BatchOwner } from "../../jobs/batches/batch-owner.ts";
 import { Batches } from "../../jobs/batches/batches.ts";
 import { type LineCallDependencies, LineCalls } from "../../jobs/batches/line-call.ts";
-import { usableKey } from "../../http/authentication.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Keyring } from "../../lib/keyring.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
-import type { Provider } from "../../providers/interface.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { Provider } from "../../providers/interface.ts";
 import type { FileParts } from "./files.ts";
 
 type ConnectOptions = Pick<LineCallDependencies, "routes" | "note"> &

@@ -6,7 +6,14 @@ import { removeOldActs } from "../../../db/queries/audit-log.ts";
 import { readDatabaseTime } from "../../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../../db/queries/instances.ts";
 import { recentAdmissions } from "../../../db/queries/recent-admissions.ts";
-import type { OwnKeys } from "../../inference/call/routing/own-keys.ts";
+import type { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
+import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
+import type { Suspensions } from "../../http/authentication.ts";
+import type { ByokKeys } from "../../inference/call/routing/own-keys.ts";
+import type { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
+import type { ResponseServices } from "../../inference/responses/background-routes.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Keyring } from "../../lib/keyring.ts";
 import { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import { Cleaning, join, Reaper, takeOver } from "../../platform/cluster/clean-up.ts";
 import { ClockWatch } from "../../platform/cluster/clock-watch.ts";
@@ -16,14 +23,7 @@ import type { Coordination } from "../../platform/cluster/interface.ts";
 import { ClusterMembership, OwnLease } from "../../platform/cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../../platform/cluster/sliding-window.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import type { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
-import type { Suspensions } from "../../http/authentication.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { Keyring } from "../../lib/keyring.ts";
 import { tellKeys } from "../../platform/master-key/master-key.ts";
-import type { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
-import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
-import type { ResponseServices } from "../../inference/responses/background-routes.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { cleanWebhooks } from "../../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -79,7 +79,7 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const reaper = new Reaper({
     sql,
     instance,
-    onBuried(ids) {
+    onDeclaredDead(ids) {
       declaredDead += ids.length;
       telemetry.log.warn({ instances: ids }, "declared silent instances dead");
       void unowned.sweep();
@@ -291,8 +291,8 @@ export interface ChangeListeners {
   readonly tuning: FineTuningParts;
   readonly vectorStores: VectorStoreParts;
   readonly batches: BatchParts;
-  readonly ownKeys: OwnKeys;
-  readonly definitions: KnownDefinitions;
+  readonly byokKeys: ByokKeys;
+  readonly definitions: DefinitionCache;
   readonly keyring: Keyring;
   readonly responses: ResponseServices;
   readonly billing: Pick<PaymentParts, "replenish">;
@@ -300,7 +300,7 @@ export interface ChangeListeners {
 
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
-  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring, vectorStores } =
+  const { world, suspensions, orders, webhooks, tuning, byokKeys, keyring, vectorStores } =
     listeners;
   const { definitions, budgetSubjects } = listeners;
   if (kind === "api-key") world.keys.forget(objectId);
@@ -312,7 +312,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
-  else if (kind === "provider-keys") ownKeys.forget(objectId);
+  else if (kind === "provider-keys") byokKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
   else if (kind === "batch-work") listeners.batches.onWork(objectId);
@@ -324,10 +324,10 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
 
 /** Drops all that may be stale after a gap in the change feed. */
 export function forgetAll(listeners: ChangeListeners): void {
-  const { world, suspensions, orders, webhooks, tuning, ownKeys, definitions } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, byokKeys, definitions } = listeners;
   suspensions.forget();
   definitions.forgetAll();
-  ownKeys.forgetAll();
+  byokKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();
   world.subjectBudgets.forgetAll();

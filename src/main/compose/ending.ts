@@ -1,27 +1,27 @@
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import type { Idempotency } from "../../inference/call/idempotency/idempotency.ts";
-import type { StreamTicker } from "../../inference/call/stream/ticker.ts";
-import type { InFlight } from "../../platform/cluster/in-flight.ts";
-import type { Coordination } from "../../platform/cluster/interface.ts";
-import type { BodyBudget } from "../../http/body-budget.ts";
 import type { LastUse } from "../../accounts/keys/api-keys.ts";
-import type { DeadlineQueue } from "../../lib/deadlines.ts";
 import type { BalanceWatch } from "../../billing/ledger/balance-watch.ts";
 import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
-import type { OwedRefunds } from "../../billing/ledger/undelivered.ts";
+import type { PendingRefunds } from "../../billing/ledger/undelivered.ts";
 import type { FailedRequests } from "../../billing/requests/failed-requests.ts";
+import type { UsageRollUp } from "../../billing/usage/usage.ts";
+import type { BodyBudget } from "../../http/body-budget.ts";
+import type { Idempotency } from "../../inference/call/idempotency/idempotency.ts";
+import type { StreamTicker } from "../../inference/call/stream/ticker.ts";
 import type { EventFollowing } from "../../inference/responses/follow-events.ts";
+import type { DeadlineQueue } from "../../lib/deadlines.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
+import type { Coordination } from "../../platform/cluster/interface.ts";
 import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
 import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
 import type { Tracing } from "../../platform/telemetry/tracing.ts";
-import type { UsageRollUp } from "../../billing/usage/usage.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 /** The way a gateway ends, called in this order. */
-export interface Ending {
+export interface Shutdown {
   /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
   announceStop(): void;
   /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
@@ -30,7 +30,7 @@ export interface Ending {
   close(): Promise<void>;
 }
 
-export interface EndingParts {
+export interface ShutdownParts {
   readonly inFlight: InFlight;
   readonly bodies: BodyBudget;
   readonly workThread: { close(): void };
@@ -44,7 +44,7 @@ export interface EndingParts {
   readonly usage: UsageRollUp;
   readonly orders: CreditOrders;
   readonly billing: { close(): Promise<void> };
-  readonly notes: OwedRefunds;
+  readonly notes: PendingRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
@@ -70,7 +70,7 @@ const WRITE_FAILED_MS = 2_000;
 const EXPORT_MS = 2_000;
 
 /** Each part is closed while all that it may still use is open. */
-export function composeEnding(parts: EndingParts): Ending {
+export function composeShutdown(parts: ShutdownParts): Shutdown {
   const { inFlight, connections, coordination } = parts;
   return {
     announceStop: () => inFlight.announceStop(),
@@ -78,10 +78,10 @@ export function composeEnding(parts: EndingParts): Ending {
       const { following } = parts.responses;
       following.drain();
       if (await inFlight.drained(graceMs)) return;
-      inFlight.cutShort();
-      parts.bodies.cutShort();
+      inFlight.abortAll();
+      parts.bodies.abortAll();
       parts.workThread.close();
-      parts.ticker.cutShort();
+      parts.ticker.abortAll();
       parts.deadlines.expireAll();
       await inFlight.drained(CUT_SHORT_MS);
       following.stop();

@@ -1,30 +1,30 @@
 import type { Database } from "../../../db/client.ts";
 import { AnswerCache } from "../../inference/call/cache/answer-cache.ts";
 import { CachedCalls } from "../../inference/call/cache/cached-calls.ts";
-import { Flights } from "../../inference/call/cache/flights.ts";
+import { InFlightDeduplication } from "../../inference/call/cache/flights.ts";
 import type { Moderation } from "../../inference/call/guard/call-guard.ts";
 import { ModelModeration } from "../../inference/call/guard/model-moderation.ts";
 import { CallSlots } from "../../inference/call/routing/call-slots.ts";
 import type { HealthChecks } from "../../inference/call/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../../inference/call/run-call.ts";
 import { StreamTicker } from "../../inference/call/stream/ticker.ts";
-import type { Coordination } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import { createEgressDownload } from "../../platform/egress/download.ts";
-import { EgressGuard, EgressRefused, systemResolve } from "../../platform/egress/guard.ts";
 import type { DocumentTexts } from "../../inference/endpoints/chat-completions/file-parser.ts";
 import type { ImageServices } from "../../inference/endpoints/images/endpoint.ts";
 import { LongBodies } from "../../inference/endpoints/long-bodies.ts";
 import { modelEndpoints } from "../../inference/endpoints/table.ts";
+import type { MediaLinks } from "../../inference/media-links/media-links.ts";
+import type { ResponseServices } from "../../inference/responses/background-routes.ts";
+import type { HostedServices } from "../../inference/tools/hosted-services.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { DeadlineQueue } from "../../lib/deadlines.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { FairWorkThread } from "../../lib/work-thread.ts";
-import type { MediaLinks } from "../../inference/media-links/media-links.ts";
-import { type Provider, ProviderFailure } from "../../providers/interface.ts";
-import type { ResponseServices } from "../../inference/responses/background-routes.ts";
+import type { Coordination } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressDownload } from "../../platform/egress/download.ts";
+import { EgressGuard, EgressRefused, systemResolve } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
-import type { HostedServices } from "../../inference/tools/hosted-services.ts";
+import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -32,13 +32,13 @@ interface EndpointParts
     PaidCallDependencies,
     | "money"
     | "tunedModels"
-    | "ownKeys"
+    | "byokKeys"
     | "definitions"
     | "providers"
     | "admission"
     | "idempotency"
     | "events"
-    | "isCutShort"
+    | "isAborting"
     | "membership"
     | "notes"
   > {
@@ -111,7 +111,7 @@ export function composeEndpoints(options: EndpointParts) {
     cache,
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
-      onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
+      onKeyRefused: (byokKeyId: string) => parts.byokKeys.refused(byokKeyId),
       isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
     guarding: { thread: workThread, moderation: moderationOf(config, parts.providers) },
@@ -159,7 +159,7 @@ function composeCache(
   const cache = new CachedCalls({
     ...options,
     answers,
-    flights: new Flights({ ...options, onError }),
+    flights: new InFlightDeduplication({ ...options, onError }),
   });
   telemetry.counter(
     "gateway_cache_hits_total",

@@ -4,6 +4,7 @@ import type { Ownership, UnownedWork } from "../../../actors/runtime/ownership.t
 import { type ActorEnvironment, ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
+import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { CallAdmission } from "../../inference/call/admission.ts";
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { JobFiles } from "../../jobs/files/job-files.ts";
@@ -12,10 +13,9 @@ import { FineTuning } from "../../jobs/fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../../jobs/fine-tuning/job-owner.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
-import type { MoneyPort } from "../../billing/ledger/interface.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;

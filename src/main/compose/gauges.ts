@@ -1,13 +1,13 @@
 import type { Database } from "../../../db/client.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import type { StreamTicker } from "../../inference/call/stream/ticker.ts";
-import type { InFlight } from "../../platform/cluster/in-flight.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { usdNumber } from "../../lib/money.ts";
 import { BalanceWatch } from "../../billing/ledger/balance-watch.ts";
 import type { MoneyPort } from "../../billing/ledger/interface.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { UsageRollUp } from "../../billing/usage/usage.ts";
+import type { StreamTicker } from "../../inference/call/stream/ticker.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { usdNumber } from "../../lib/money.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 /** What of this process is worth watching, for /metrics. */

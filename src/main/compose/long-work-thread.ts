@@ -17,12 +17,16 @@ import {
   type MeasureSoundCall,
   measureOpenFile,
 } from "../../inference/endpoints/transcriptions/measure-file.ts";
-import { checkLongLine, type LongLineCall } from "../../jobs/fine-tuning/training-file.ts";
-import { serveCalls } from "../../lib/work-thread.ts";
-import { type LearnLineCall, learnLongLine } from "../../sandbox/tuning/learned-answers.ts";
-import { doReadAnswer, type ReadAnswerCall, transferOfOutcome } from "../../providers/thread-work.ts";
 import { rulesFor } from "../../inference/guardrails/screening/guardrail.ts";
 import { screenJson } from "../../inference/guardrails/screening/screen-json.ts";
+import { checkLongLine, type LongLineCall } from "../../jobs/fine-tuning/training-file.ts";
+import { serveCalls } from "../../lib/work-thread.ts";
+import {
+  doReadAnswer,
+  type ReadAnswerCall,
+  transferOfOutcome,
+} from "../../providers/thread-work.ts";
+import { type LearnLineCall, learnLongLine } from "../../sandbox/tuning/learned-answers.ts";
 
 const longBodies = new LongBodyWork({
   chat: longChatForm,

@@ -1,18 +1,19 @@
 import type { Database } from "../../../db/client.ts";
+import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
 import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
-import { OwnKeys } from "../../inference/call/routing/own-keys.ts";
-import { OwnProviders } from "../../inference/call/routing/own-providers.ts";
+import { ByokKeys } from "../../inference/call/routing/own-keys.ts";
+import { ByokProviders } from "../../inference/call/routing/own-providers.ts";
+import { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
+import { publishSearch } from "../../inference/models/model-catalogue.ts";
+import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { ClusterMembership } from "../../platform/cluster/membership.ts";
 import { asksForModels } from "../../platform/config/provider-types.ts";
 import { isLocalServer } from "../../platform/config/providers.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { KnownDefinitions } from "../../inference/definitions/known-definitions.ts";
 import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { FairWorkThread } from "../../lib/work-thread.ts";
-import { publishSearch } from "../../inference/models/model-catalogue.ts";
-import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
-import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
 import {
   buildCatalogue,
@@ -27,10 +28,9 @@ import {
 } from "../../providers/catalogue/model-list-cache.ts";
 import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
-import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { HttpClient } from "../../providers/transport/provider-response.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
 
 /**
@@ -44,7 +44,7 @@ export function composeProviders(
   membership: ClusterMembership,
   onRecovered: (providerId: string) => void,
 ) {
-  const { config, sql, background, clock, wires } = base;
+  const { config, sql, background, clock, providerFactories: wires } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
     ...provider,
@@ -60,9 +60,9 @@ export function composeProviders(
     allowedCidrs: config.egressAllow,
     allowsHttp: config.webhookAllowHttp,
   });
-  const ownProviders = new OwnProviders({ settings, shared, clock, guard });
-  const ownKeys = new OwnKeys({ ...base, ownProviders });
-  const providerKeys = new ProviderKeys({ ...base, guard, ownProviders, ownKeys });
+  const byokProviders = new ByokProviders({ settings, shared, clock, guard });
+  const byokKeys = new ByokKeys({ ...base, byokProviders });
+  const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });
   const providers = createProviders(settings, shared);
   const ownServers = config.providers.filter(isLocalServer).map(({ id }) => id);
   const healthChecks = new HealthChecks({
@@ -72,8 +72,8 @@ export function composeProviders(
     isReporter: () => membership.peers().rank === 0,
     onRecovered,
   });
-  const definitions = new KnownDefinitions(base.read);
-  return { httpClient, ownKeys, providerKeys, definitions, healthChecks, providers };
+  const definitions = new DefinitionCache(base.read);
+  return { httpClient, byokKeys, providerKeys, definitions, healthChecks, providers };
 }
 
 interface ModelParts {

@@ -6,11 +6,6 @@ import { orgAccountId } from "../../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { endEarlierSession } from "../../../db/ledger/written-before.ts";
 import { isHeldBySilent as isAccountHeldBySilent } from "../../../db/queries/instances.ts";
-import { CallAdmission } from "../../inference/call/admission.ts";
-import type { RateWindows } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import { Suspensions } from "../../http/authentication.ts";
-import type { Clock } from "../../lib/clock.ts";
 import { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
 import { ClusteredMoney } from "../../billing/ledger/clustered.ts";
 import { CreditOrders } from "../../billing/ledger/credit-orders.ts";
@@ -18,7 +13,12 @@ import type { MoneyDependencies } from "../../billing/ledger/engine.ts";
 import type { IsHeldBySilent } from "../../billing/ledger/hold-queue.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
 import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
-import { OwedRefunds, type UndeliveredNotes } from "../../billing/ledger/undelivered.ts";
+import { PendingRefunds, type UndeliveredChargeJournal } from "../../billing/ledger/undelivered.ts";
+import { Suspensions } from "../../http/authentication.ts";
+import { CallAdmission } from "../../inference/call/admission.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { RateWindows } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 import { NoteFile } from "../../platform/storage/note-file.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { createActorWorld } from "./actor-world.ts";
@@ -39,7 +39,7 @@ export function createMoney(parts: {
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  readonly notes: UndeliveredNotes;
+  readonly notes: UndeliveredChargeJournal;
   isHeldBySilent?: IsHeldBySilent;
   onFenced(): void;
   onError(error: unknown): void;
@@ -117,7 +117,7 @@ export function composeMoney(
   const world = createActorWorld({
     clock,
     read,
-    commit: (effects, lineage) => ledger.submit(effects, lineage),
+    commit: (effects, commitChain) => ledger.submit(effects, commitChain),
   });
   const { organizations } = world;
   const isHeldBySilent = (organizationId: string) =>
@@ -153,13 +153,13 @@ interface OwedRefundsParts {
 interface Noting {
   readonly ledger: GroupCommit;
   readonly money: { noteUnanswered(): void };
-  readonly ticker: { noteUndelivered(): void };
+  readonly ticker: { recordUndelivered(): void };
 }
 
 /** Undelivered answers are recorded in a file of this instance, in the folder that holds its predecessors' files. */
 export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsParts) {
   let noting: Noting | undefined;
-  const notes = new OwedRefunds({
+  const notes = new PendingRefunds({
     ...parts,
     file: new NoteFile(join(config.dataDir, FOLDER), parts.instance.id),
     submit: (effect) => noting!.ledger.submit([effect]),
@@ -168,7 +168,7 @@ export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsPa
     notes,
     onFenced(): void {
       noting?.money.noteUnanswered();
-      noting?.ticker.noteUndelivered();
+      noting?.ticker.recordUndelivered();
       onFenced();
     },
     begin(those: Noting): void {

@@ -1,5 +1,3 @@
-import type { GatewayConfig } from "../../platform/config.ts";
-import type { Clock } from "../../lib/clock.ts";
 import { CardRefunds } from "../../billing/ledger/card-refunds.ts";
 import { PaymentReversals } from "../../billing/ledger/payment-reversals.ts";
 import { AutoReplenish } from "../../billing/payments/auto-replenish.ts";
@@ -12,6 +10,8 @@ import { StripeEvents } from "../../billing/payments/stripe-events.ts";
 import { StripePlans } from "../../billing/payments/stripe-plans.ts";
 import { createStripe, StripeProcessor } from "../../billing/payments/stripe-processor.ts";
 import { TestProcessor } from "../../billing/payments/test-processor.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 import type { Base } from "./base.ts";
 import type { MoneyParts } from "./money.ts";
 

@@ -1,14 +1,14 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
 import { ResponseStore } from "../../inference/endpoints/responses/response-store.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { Keyring } from "../../lib/keyring.ts";
 import type { ResponseServices } from "../../inference/responses/background-routes.ts";
 import { BackgroundRuns } from "../../inference/responses/background-runs.ts";
 import { BackgroundStore } from "../../inference/responses/background-store.ts";
 import { Conversations } from "../../inference/responses/conversations.ts";
 import { EventFollowing } from "../../inference/responses/follow-events.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 
 interface ResponseParts {
   readonly config: GatewayConfig;

@@ -2,13 +2,7 @@ import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
 import { mayUseComputer } from "../../../db/queries/organizations.ts";
 import { version } from "../../../package.json";
-import type { GatewayConfig } from "../../platform/config.ts";
-import { createEgressFetch } from "../../platform/egress/fetch.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import { usableKey } from "../../http/authentication.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { CodeInterpreter } from "../../inference/tools/code-interpreter/code-interpreter.ts";
 import { type FileSearchStores, FileSearchTools } from "../../inference/tools/file-search.ts";
 import type { HostedServices } from "../../inference/tools/hosted-services.ts";
@@ -18,6 +12,12 @@ import { ToolRegistry } from "../../inference/tools/registry.ts";
 import { WebSearchTools } from "../../inference/tools/web-search/web-search-tool.ts";
 import { readFilter } from "../../jobs/vector-stores/filters.ts";
 import type { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressFetch } from "../../platform/egress/fetch.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { FileParts } from "./files.ts";
 import { composeWebSearch } from "./web-search.ts";
 
@@ -78,7 +78,7 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
         requestId: newId("req"),
         startedMs: performance.now(),
         // It follows from a request that has its place in the window.
-        takenRate: {},
+        admittedRateHeaders: {},
         log: {},
         admitAgain,
         request: { signal },

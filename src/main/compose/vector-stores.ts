@@ -1,21 +1,24 @@
 import type { Ownership, UnownedWork } from "../../../actors/runtime/ownership.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import type { DocumentTexts, SentDocument } from "../../inference/endpoints/chat-completions/file-parser.ts";
+import { Extraction } from "../../documents/extraction.ts";
+import { DocumentFault } from "../../documents/text-sink.ts";
+import { usableKey } from "../../http/authentication.ts";
+import type {
+  DocumentTexts,
+  SentDocument,
+} from "../../inference/endpoints/chat-completions/file-parser.ts";
 import {
   PaidTextEmbedding,
   type PaidTextEmbeddingDependencies,
 } from "../../inference/endpoints/embeddings/text-embedding.ts";
 import type { FileLibrary } from "../../jobs/files/file-library.ts";
-import { usableKey } from "../../http/authentication.ts";
-import { clientClosed, GatewayError, overloaded } from "../../lib/errors.ts";
-import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import type { TextEmbedding } from "../../jobs/vector-stores/embedding.ts";
 import { Indexing } from "../../jobs/vector-stores/indexing.ts";
-import { Extraction } from "../../documents/extraction.ts";
-import { DocumentFault } from "../../documents/text-sink.ts";
 import { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
+import { clientClosed, GatewayError, overloaded } from "../../lib/errors.ts";
+import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 
 type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> &
   Parameters<typeof usableKey>[0];

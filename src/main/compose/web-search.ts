@@ -1,14 +1,14 @@
-import type { SearchConfig } from "../../platform/config/search-settings.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import { createEgressDownload } from "../../platform/egress/download.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
-import { createHttpClient } from "../../providers/transport/http-client.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { Extraction } from "../../documents/extraction.ts";
 import { PageReader } from "../../inference/tools/web-search/page-reader.ts";
 import { sandboxSearch } from "../../inference/tools/web-search/sandbox-search.ts";
 import { SearchBackend } from "../../inference/tools/web-search/search-backend.ts";
 import { WebSearch } from "../../inference/tools/web-search/web-search.ts";
-import { Extraction } from "../../documents/extraction.ts";
+import type { SearchConfig } from "../../platform/config/search-settings.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressDownload } from "../../platform/egress/download.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { createHttpClient } from "../../providers/transport/http-client.ts";
 
 /** For the text of one page. */
 const PAGE_BOUNDS = { maxMemoryBytes: 536_870_912, maxMs: 5_000 };

@@ -2,20 +2,20 @@ import { turnContextOf } from "../../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import { webhookActor } from "../../../actors/webhook/actor.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import { CompletionEvents, Subscriptions } from "../../inference/call/completion-events.ts";
-import type { Wakes } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import { createEgressSend } from "../../platform/egress/client.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import { ERROR_TABLE } from "../../http/error-response.ts";
+import { CompletionEvents, Subscriptions } from "../../inference/call/completion-events.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, overloaded } from "../../lib/errors.ts";
 import { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import type { Wakes } from "../../platform/cluster/interface.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import { createEgressSend } from "../../platform/egress/client.ts";
+import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
-import { Deliveries } from "../../webhooks/deliveries.ts";
+import { WebhookDispatcher } from "../../webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../webhooks/delivery-writer.ts";
-import { BacklogWatch, EventWriter, Numbering } from "../../webhooks/outbox.ts";
+import { BacklogWatch, EventSequencer, EventWriter } from "../../webhooks/outbox.ts";
 import { createSendEvent } from "../../webhooks/send-event.ts";
 import { SendSlots } from "../../webhooks/send-slots.ts";
 import { WebhookSecrets } from "../../webhooks/webhook-secrets.ts";
@@ -43,8 +43,8 @@ export interface WebhookParts {
   readonly webhooks: Webhooks;
   readonly subscriptions: Subscriptions;
   readonly completionEvents: CompletionEvents;
-  readonly deliveries: Deliveries;
-  readonly numbering: Numbering;
+  readonly deliveries: WebhookDispatcher;
+  readonly numbering: EventSequencer;
   /** To be called once this instance counts as alive. */
   start(): void;
   passivateIdle(): void;
@@ -147,7 +147,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
     Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
     clock,
   );
-  const deliveries = new Deliveries({
+  const deliveries = new WebhookDispatcher({
     sql: connections.webhooks,
     instanceId: instance.id,
     loads: createLoadSemaphore(),
@@ -159,9 +159,9 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
 }
 
 /** What takes events up to the deliveries of their webhooks. */
-function createEmission(options: WebhookOptions, deliveries: Deliveries) {
+function createEmission(options: WebhookOptions, deliveries: WebhookDispatcher) {
   const { connections, instance, clock, onError } = options;
-  const numbering = new Numbering({
+  const numbering = new EventSequencer({
     sql: connections.webhooks,
     instance,
     clock,

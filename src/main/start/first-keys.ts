@@ -2,12 +2,18 @@ import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "n
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
 import { findKeysByHash } from "../../../db/queries/api-keys.ts";
-import { type FirstOrganization, findFirstOrganization } from "../../../db/queries/organizations.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
+import {
+  type FirstOrganization,
+  findFirstOrganization,
+} from "../../../db/queries/organizations.ts";
+import {
+  addOperatorKey,
+  createFirstOrganization,
+} from "../../accounts/organizations/organizations.ts";
 import { hashApiKey } from "../../lib/api-key-format.ts";
 import { usdText } from "../../lib/money.ts";
 import { feePercentOf } from "../../lib/plans.ts";
-import { addOperatorKey, createFirstOrganization } from "../../accounts/organizations/organizations.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { asDataFolderFault } from "./database.ts";
 

@@ -11,9 +11,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
+import { type Keyring, MASTER_KEY_BYTES } from "../../lib/keyring.ts";
 import type { MasterKeySettings } from "../../platform/config/access-keys.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { type Keyring, MASTER_KEY_BYTES } from "../../lib/keyring.ts";
 import {
   isSealed,
   MasterKeyError,

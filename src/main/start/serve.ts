@@ -1,8 +1,8 @@
+import type { Keyring } from "../../lib/keyring.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
+import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ConnectedInstance } from "../compose/base.ts";
 import { composeGateway, type Gateway } from "../compose.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
-import type { Keyring } from "../../lib/keyring.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
 import { orRefused } from "./port.ts";
 import { type Server, type StopSignals, stopInOrder } from "./stop.ts";

@@ -1,9 +1,9 @@
-import type { Gateway } from "../compose.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
 import type { Environment } from "../../platform/config/environment.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { Gateway } from "../compose.ts";
 import type { StartedDatabase } from "./database.ts";
 
 export interface Server {
@@ -60,7 +60,7 @@ export async function stopInOrder(running: Running): Promise<number> {
 
 /** False where it failed, too. */
 function isDone(work: Promise<void>, withinMs: number): Promise<boolean> {
-  return doneInTime(work, systemClock, withinMs).catch(() => false);
+  return finishesWithin(work, systemClock, withinMs).catch(() => false);
 }
 
 /**

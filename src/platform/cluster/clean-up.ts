@@ -27,7 +27,7 @@ interface ReaperDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   /** Instances were declared dead: what they owned is free. */
-  onBuried(ids: readonly string[]): void;
+  onDeclaredDead(ids: readonly string[]): void;
   /** Attempts and holds of dead instances were settled or released. */
   onSettled(estate: DeadSettled): void;
   onError(error: unknown): void;
@@ -61,9 +61,9 @@ export class Reaper {
   }
 
   async #reap(): Promise<void> {
-    const { sql, instance, onBuried, onSettled } = this.#dependencies;
+    const { sql, instance, onDeclaredDead, onSettled } = this.#dependencies;
     const buried = await buryPastLease(sql, instance);
-    if (buried.length > 0) onBuried(buried);
+    if (buried.length > 0) onDeclaredDead(buried);
     onSettled(await settleOrphanedWork(sql, instance));
   }
 }

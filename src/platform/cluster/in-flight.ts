@@ -1,5 +1,5 @@
 import { systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
 
 /**
  * Counts the requests that are being answered, streams included, so that a stop can wait for them. Its
@@ -9,7 +9,7 @@ import { doneInTime } from "../../lib/deadlines.ts";
 export class InFlight {
   #count = 0;
   #isStopping = false;
-  #isCutShort = false;
+  #isAborting = false;
   #idle: (() => void)[] = [];
 
   get count(): number {
@@ -20,8 +20,8 @@ export class InFlight {
     return this.#isStopping;
   }
 
-  get isCutShort(): boolean {
-    return this.#isCutShort;
+  get isAborting(): boolean {
+    return this.#isAborting;
   }
 
   begin(): void {
@@ -37,15 +37,15 @@ export class InFlight {
     this.#isStopping = true;
   }
 
-  cutShort(): void {
+  abortAll(): void {
     this.#isStopping = true;
-    this.#isCutShort = true;
+    this.#isAborting = true;
   }
 
   /** True once nothing is in flight any more, false when the time is up before. */
   async drained(withinMs: number): Promise<boolean> {
     if (this.#count === 0) return true;
     const idle = new Promise<void>((resolve) => void this.#idle.push(resolve));
-    return doneInTime(idle, systemClock, withinMs);
+    return finishesWithin(idle, systemClock, withinMs);
   }
 }

@@ -79,14 +79,18 @@ export interface ParallelLimit {
   /** At least 1. */
   readonly max: number;
   /** True for a call that leaves half of the places to others: it takes one only while fewer are taken. */
-  readonly sparesHalf?: boolean | undefined;
+  readonly reservesHalf?: boolean | undefined;
   /** Places that the call leaves free for calls of other organizations; 0 if absent. */
   readonly spares?: number | undefined;
 }
 
 /** Places that have to stay free besides the one that a call takes; of a single place none. */
-export function sparedPlaces({ max, sparesHalf, spares = 0 }: Omit<ParallelLimit, "id">): number {
-  return Math.max(sparesHalf === true ? Math.floor(max / 2) : 0, spares);
+export function reservedSlots({
+  max,
+  reservesHalf,
+  spares = 0,
+}: Omit<ParallelLimit, "id">): number {
+  return Math.max(reservesHalf === true ? Math.floor(max / 2) : 0, spares);
 }
 
 /** The places of calls that run at once. Who finds none decides for itself whether to wait. */

@@ -1,5 +1,5 @@
 import type { PastAdmissions } from "../../../db/queries/recent-admissions.ts";
-import { AgeOrder } from "../../lib/age-order.ts";
+import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
@@ -28,7 +28,7 @@ export class MemoryRateWindows implements RateWindows {
   readonly #maxWindows: number;
   readonly #buckets: number;
   readonly #windows = new Map<string, SlidingWindow>();
-  readonly #order = new AgeOrder<SlidingWindow>();
+  readonly #order = new IntrusiveList<SlidingWindow>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #setBackMs = 0;
   #sweptBucket = 0;

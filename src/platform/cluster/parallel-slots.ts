@@ -1,4 +1,4 @@
-import { type ParallelLimit, type ParallelSlots, sparedPlaces } from "./interface.ts";
+import { type ParallelLimit, type ParallelSlots, reservedSlots } from "./interface.ts";
 
 /** Places of calls in this process. */
 export class MemorySlots implements ParallelSlots {
@@ -7,7 +7,7 @@ export class MemorySlots implements ParallelSlots {
 
   take(limits: readonly ParallelLimit[]): boolean {
     for (const limit of limits) {
-      if (this.taken(limit.id) >= limit.max - sparedPlaces(limit)) return false;
+      if (this.taken(limit.id) >= limit.max - reservedSlots(limit)) return false;
     }
     this.add(limits);
     return true;

@@ -1,4 +1,4 @@
-import type { Aged } from "../../lib/age-order.ts";
+import type { ListNode } from "../../lib/age-order.ts";
 
 /** Admissions are counted in pieces of this length, and a piece counts until the last one of it has left the window. */
 export const BUCKET_MS = 100;
@@ -18,7 +18,7 @@ const MIN_MOVED = 64;
  * The admissions of one key, by the bucket in which they happened. Buckets are numbered by their times.
  * A process may hold 100,000 of these, most with a bucket or two, so all of it is one list of numbers.
  */
-export class SlidingWindow implements Aged<SlidingWindow> {
+export class SlidingWindow implements ListNode<SlidingWindow> {
   readonly key: string;
   /** Windows stand in the order of these in their table. */
   usedBucket: number;

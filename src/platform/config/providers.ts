@@ -331,8 +331,8 @@ const publicAddresses = new AddressPolicy();
  * configuration says what. A hosted provider's models are never taken to be free.
  */
 export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
-  const { isSelfHosted, relays } = providerType(type) ?? {};
-  if (isSelfHosted !== true || relays === true || baseUrl === "") return false;
+  const { isSelfHosted, isAggregator } = providerType(type) ?? {};
+  if (isSelfHosted !== true || isAggregator === true || baseUrl === "") return false;
   const host = new URL(baseUrl).hostname;
   const address = addressOfHost(host);
   return address === undefined ? PRIVATE_NAME.test(host) : !publicAddresses.allows(address);

@@ -1,7 +1,7 @@
+import { DatabaseTlsError, takeTls } from "../../../db/database-tls.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 import { PLANS, type PlanName } from "../../lib/plans.ts";
 import { refuse } from "./config-error.ts";
-import { DatabaseTlsError, takeTls } from "../../../db/database-tls.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
 import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type {
-  AskedFields,
   GuardrailHit,
+  LoggedFields,
   RecordedRouting,
   RequestFacts,
 } from "../../lib/request-facts.ts";
@@ -26,7 +26,7 @@ export interface RequestRecord {
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
   /** Of requests of models: never written to the log. */
-  readonly asked?: AskedFields | undefined;
+  readonly asked?: LoggedFields | undefined;
   readonly queuedMs?: number | undefined;
   readonly routing?: RecordedRouting | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;

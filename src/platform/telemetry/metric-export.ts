@@ -9,9 +9,9 @@ import {
   type MetricData,
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
-import type { MetricExportConfig } from "../config/telemetry-settings.ts";
 import { steadyClock, systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
+import type { MetricExportConfig } from "../config/telemetry-settings.ts";
 import type { Telemetry } from "./interface.ts";
 import type { MetricReport, Sample } from "./metric-registry.ts";
 import { OtlpExporter } from "./otlp-exporter.ts";
@@ -53,7 +53,7 @@ export class MetricExport {
   /** Sends the last values, unless that takes too long. */
   async close(withinMs: number): Promise<void> {
     clearInterval(this.#timer);
-    await doneInTime(this.#send(), systemClock, withinMs);
+    await finishesWithin(this.#send(), systemClock, withinMs);
   }
 
   async #send(): Promise<void> {

@@ -65,8 +65,8 @@ export class OtlpExporter<Batch> {
         answer instanceof Response
           ? new Error(`the collector answers ${answer.status}`)
           : new Error(answer.message, { cause: answer });
-      const isPassing = !(answer instanceof Response) || RETRYABLE.includes(answer.status);
-      if (signal.aborted || !isPassing) throw fault;
+      const isRetryable = !(answer instanceof Response) || RETRYABLE.includes(answer.status);
+      if (signal.aborted || !isRetryable) throw fault;
       const header = answer instanceof Response ? answer.headers.get("retry-after") : null;
       const askedMs = Number(header ?? Number.NaN) * 1_000;
       const delayMs = (askedMs >= 0 ? askedMs : retryMs) * (0.8 + 0.4 * Math.random());

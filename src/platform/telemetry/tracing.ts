@@ -1,7 +1,7 @@
 import { parseTraceParent } from "@opentelemetry/core";
-import type { TracingConfig } from "../config/telemetry-settings.ts";
 import { systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/deadlines.ts";
+import { finishesWithin } from "../../lib/deadlines.ts";
+import type { TracingConfig } from "../config/telemetry-settings.ts";
 import type { Telemetry } from "./interface.ts";
 import { OtlpExporter } from "./otlp-exporter.ts";
 import { RecordedTrace, type SpanSink } from "./request-trace.ts";
@@ -92,7 +92,7 @@ export class Tracing {
   /** Exports what waits, unless that takes too long. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true;
-    await doneInTime(this.#export(), systemClock, withinMs);
+    await finishesWithin(this.#export(), systemClock, withinMs);
   }
 
   #add(traceId: string, spans: readonly EndedSpan[]): void {

@@ -5,7 +5,10 @@ export interface CacheControl {
   readonly ttl?: string;
 }
 
-/** The breakpoint of the prompt's cache that a part, message or tool carries, in Anthropic's own form. */
+/**
+ * Returns the cache breakpoint of a part, message or tool, in Anthropic's form. Returns undefined if it has
+ * none.
+ */
 export function cacheControlOf(holder: unknown): CacheControl | undefined {
   if (!isFields(holder) || !isFields(holder.cache_control)) return undefined;
   const { ttl } = holder.cache_control;

@@ -4,21 +4,22 @@ import type { ThinkingBlock } from "./reasoning-details.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** No signature of Google's begins so: those are base64. */
+/** Begins the signatures that this file makes. Google's signatures are base64 and never begin with it. */
 const MARK = "anthropic-claude-v1.";
 
 /**
- * A block of thinking: its place in the answer, and the length of its text with its signature, or what only
- * Anthropic can read. Lengths are in UTF-16 code units.
+ * A thinking block: its index in the answer, the length of its text, and its signature. A redacted block has
+ * its index and the encrypted data. Lengths are in UTF-16 code units.
  */
 type Carried =
   | readonly [index: number, length: number, signature: string]
   | readonly [number, string];
 
 /**
- * Thinking that goes with the call that follows it. Some SDKs send nothing of `reasoning_details` back, but the
- * text as `reasoning_content`, and of calls `extra_content.google.thought_signature`. So that holds what
- * Anthropic wants back besides the text.
+ * Encodes the thinking before a tool call into the call itself. Some SDKs do not send `reasoning_details`
+ * back, but they do send the text as `reasoning_content` and, with each call,
+ * `extra_content.google.thought_signature`. That signature carries what Anthropic needs back besides the
+ * text.
  */
 export class CarriedThinking {
   #blocks: Carried[] = [];
@@ -33,7 +34,10 @@ export class CarriedThinking {
     this.#blocks.push([index, data]);
   }
 
-  /** For the call that begins now; undefined where no thinking came before it that can be sent back. */
+  /**
+   * Returns the `extra_content` of the call that begins now, and clears the collected blocks. Returns
+   * undefined if no thinking that can be sent back came before the call.
+   */
   take(): Fields | undefined {
     const blocks = this.#blocks;
     this.#blocks = [];
@@ -42,25 +46,28 @@ export class CarriedThinking {
   }
 }
 
-/** The thinking that comes back with the calls of a message; none where its text has not come back. */
+/**
+ * Returns the thinking that a client sent back with the calls of a message. Returns an empty list if the
+ * client did not send its text back.
+ */
 export function carriedThinking(message: Fields): ThinkingBlock[] {
   const { tool_calls: calls, reasoning_content: content, reasoning } = message;
-  const said = [content, reasoning].find((one) => typeof one === "string");
-  const text = typeof said === "string" ? said : "";
-  const found: ThinkingBlock[] = [];
-  let at = 0;
+  const reasoningText = [content, reasoning].find((value) => typeof value === "string");
+  const text = typeof reasoningText === "string" ? reasoningText : "";
+  const blocks: ThinkingBlock[] = [];
+  let offset = 0;
   for (const call of Array.isArray(calls) ? calls : []) {
     for (const [index, length, signature] of blocksWith(call)) {
-      const thinking = typeof length === "number" ? text.slice(at, at + length) : undefined;
-      if (typeof length === "number") at += length;
+      const thinking = typeof length === "number" ? text.slice(offset, offset + length) : undefined;
+      if (typeof length === "number") offset += length;
       const block: Block =
         thinking === undefined
           ? { type: "redacted_thinking", data: length }
           : { type: "thinking", thinking, signature };
-      if (signature !== "") found.push({ index, block });
+      if (signature !== "") blocks.push({ index, block });
     }
   }
-  return at <= text.length ? found : [];
+  return offset <= text.length ? blocks : [];
 }
 
 function blocksWith(call: unknown): Carried[] {

@@ -10,18 +10,21 @@ import {
 } from "./thinking.ts";
 import { demandsTool, forcesTool } from "./tools.ts";
 
-type Lacks = (value: unknown, traits: ClaudeTraits, request: ChatRequestFields) => boolean;
+type IsUnsupported = (value: unknown, traits: ClaudeTraits, request: ChatRequestFields) => boolean;
 
-const never: Lacks = () => false;
-/** Without sampling parameters models sample as they do while they think. */
-const unlessThinking: Lacks = (_value, traits, request) =>
+const never: IsUnsupported = () => false;
+/** Models that do not accept sampling parameters sample as they do while they think. */
+const unlessThinking: IsUnsupported = (_value, traits, request) =>
   !traits.takesSampling || willThink(traits, request);
 
 /** The longest `metadata.user_id`. */
 const MAX_USER_CHARACTERS = 256;
 
-/** What the wire has (https://platform.claude.com/docs/en/api/messages); every other field is lacked. */
-const FIELDS: Readonly<Record<string, Lacks>> = {
+/**
+ * The fields that the API has (https://platform.claude.com/docs/en/api/messages), each with a test that
+ * returns true if the value is unsupported. Every other field is unsupported.
+ */
+const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   tools: (value) =>
     (value as readonly { type?: unknown }[]).some(({ type }) => type !== "function"),
   tool_choice: (value, traits) =>
@@ -32,11 +35,11 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
     forcesTool({ response_format: value }, traits) && !traits.takesForcedTools,
   // "stop_sequences: each stop sequence must contain non-whitespace"
   stop: (value) =>
-    (Array.isArray(value) ? value : [value]).some((one) => String(one).trim() === ""),
-  // Its range ends at 1, which is also what is taken without it.
+    (Array.isArray(value) ? value : [value]).some((sequence) => String(sequence).trim() === ""),
+  // Anthropic's range ends at 1. Models that do not accept the field sample at 1.
   temperature: (value, traits, request) =>
     (value as number) > 1 || unlessThinking(value, traits, request),
-  // Newer models take one of the two.
+  // Newer models accept only one of the two.
   top_p: (value, traits, request) =>
     typeof request.temperature === "number" || unlessThinking(value, traits, request),
   top_k: unlessThinking,
@@ -48,10 +51,10 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
   service_tier: (value) => value !== "standard_only",
 };
 
-/** Documents are PDF or text. */
+/** Files are PDF or text. */
 const PARTS: ReadonlySet<PartKind> = new Set(["image", "file"]);
 
-/** The fields of chat requests that models behind Anthropic's wire have. */
+/** Returns which fields of chat requests models with Anthropic's API support. */
 export function anthropicFields(type: string): ChatFields {
   return {
     type,
@@ -59,8 +62,8 @@ export function anthropicFields(type: string): ChatFields {
       const traits = claudeTraits(model, modelId);
       if (field === "reasoning") return unfollowedReasoning(value, traits, request);
       if (field === "thinking") return unfollowedThinking(value, traits, request);
-      const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
-      return lacks === undefined || lacks(value, traits, request) ? [field] : [];
+      const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
+      return isUnsupported === undefined || isUnsupported(value, traits, request) ? [field] : [];
     },
     takesPart: (kind) => PARTS.has(kind),
   };

@@ -10,10 +10,10 @@ import {
   type ProviderResponse,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { anthropicFields } from "./chat-fields.ts";
 import { EventReader } from "./event-reader.ts";
-import { failureOfStatus, failureTold } from "./failure-mapping.ts";
+import { failureOfErrorBody, failureOfStatus } from "./failure-mapping.ts";
 import { MessagesPassThrough } from "./pass-through.ts";
 import { messagesBody } from "./request-body.ts";
 import { requestHeaders } from "./request-headers.ts";
@@ -22,19 +22,19 @@ import { wholeMessage } from "./whole-answer.ts";
 export interface AnthropicDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
-/** Where, and in which form, a platform takes messages. */
+/** The URL and the request form with which a platform accepts messages. */
 export interface MessagesPlatform {
   url(call: Pick<ChatCall, "model" | "stream">): string;
   readonly headers: Readonly<Record<string, string>>;
-  /** The version that bodies state in place of the model, where the address names the model. */
+  /** The version that the body states in place of the model, if the URL names the model. */
   readonly versionInBody?: string;
 }
 
-/** A provider of Anthropic's Messages API. Throws where its key cannot be sent. */
+/** Returns a provider with Anthropic's Messages API. Throws if its key cannot be sent in a header. */
 export function createAnthropicProvider(
   settings: ProviderSettings,
   dependencies: AnthropicDependencies,
@@ -63,16 +63,16 @@ export function createAnthropicProvider(
   };
 }
 
-/** Chats over the Messages API, at Anthropic or on another platform. */
+/** Sends chats over the Messages API, to Anthropic or another platform. */
 export class MessagesChat {
   readonly #settings: ProviderSettings;
   readonly #dependencies: AnthropicDependencies;
   readonly #platform: MessagesPlatform;
-  readonly #plain: TypedWire;
-  /** By the betas that their headers name; there are few lists of them. */
-  readonly #wires = new Map<string, TypedWire>();
+  readonly #plain: HttpJsonProvider;
+  /** Clients by the betas that their headers name. There are few distinct lists of betas. */
+  readonly #wires = new Map<string, HttpJsonProvider>();
 
-  /** @param settings `apiKey` is what failures must not quote */
+  /** @param settings failure messages must not quote its `apiKey` */
   constructor(
     settings: ProviderSettings,
     dependencies: AnthropicDependencies,
@@ -84,7 +84,10 @@ export class MessagesChat {
     this.#plain = this.#wireWith(platform.headers);
   }
 
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  /**
+   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
+   * cannot render the request.
+   */
   async answer(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     const { model, modelId, stream } = call;
@@ -106,7 +109,7 @@ export class MessagesChat {
     }
   }
 
-  #wireOf(betas: readonly string[]): TypedWire {
+  #wireOf(betas: readonly string[]): HttpJsonProvider {
     const names = betas.join(",");
     const { headers } = this.#platform;
     const wire = this.#wires.get(names) ?? this.#wireWith({ ...headers, "anthropic-beta": names });
@@ -114,9 +117,9 @@ export class MessagesChat {
     return wire;
   }
 
-  #wireWith(headers: MessagesPlatform["headers"]): TypedWire {
+  #wireWith(headers: MessagesPlatform["headers"]): HttpJsonProvider {
     const settings = this.#settings;
-    return new TypedWire({ ...this.#dependencies, settings, headers, failureOfStatus });
+    return new HttpJsonProvider({ ...this.#dependencies, settings, headers, failureOfStatus });
   }
 
   #streamOf(
@@ -133,7 +136,7 @@ export class MessagesChat {
     const reader = new EventReader(bytes, {
       answersByTool,
       clock: this.#dependencies.clock,
-      failureOf: (event) => failureTold(event, this.#plain.failureContext),
+      failureOf: (event) => failureOfErrorBody(event, this.#plain.failureContext),
     });
     return { kind: "events", reader: () => reader };
   }

@@ -18,17 +18,17 @@ import { JSON_TOOL } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The largest single event, in bytes: beyond that a provider is broken. */
+/** Largest single event, in bytes. A larger event means that the provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
-/** How long the rest of a stream may take behind its last event before its connection is dropped. */
+/** Time for the rest of a stream after its last event, in milliseconds. Then the connection is closed. */
 const DRAIN_MS = 1_000;
-/** There is one answer to each call. */
+/** Anthropic sends one choice per request. */
 const choice = 0;
 
-/** A block of the answer that is under way. */
+/** A block of the answer that has begun and not yet ended. */
 type OpenBlock =
   | { readonly type: "call"; readonly index: number; hasInput: boolean; readonly input: unknown }
-  /** The call whose input is the answer. */
+  /** The tool call whose input is the answer. */
   | { readonly type: "answer"; hasInput: boolean; readonly input: unknown }
   | { readonly type: "text"; readonly start: number; readonly citations: unknown[] };
 
@@ -39,21 +39,22 @@ export interface EventReaderOptions {
 }
 
 /**
- * Reads the events of a stream as typed ones: https://platform.claude.com/docs/en/build-with-claude/streaming.
- * Events, blocks and deltas of types that are not known are passed over, as that page demands. The stream is
- * over at `message_stop`; one that ends before lacks its finish, unless that has come. The input of tools is
- * handed on as it comes, JSON or not.
+ * Reads the events of a stream as typed events:
+ * https://platform.claude.com/docs/en/build-with-claude/streaming. Skips events, blocks and deltas of unknown
+ * types, as that page demands. The stream ends at `message_stop`. A stream that breaks off earlier has no
+ * finish event, unless `message_delta` brought it. Passes the input of tools on unchanged, even if it is not
+ * JSON.
  */
 export class EventReader implements PieceReader<readonly ChatEvent[]> {
   readonly #bytes: PieceReader;
   readonly #options: EventReaderOptions;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #usage = new ReportedUsage();
-  /** By the index of the block. */
+  /** Open blocks by their index. */
   readonly #open = new Map<unknown, OpenBlock>();
   readonly #carried = new CarriedThinking();
   #calls = 0;
-  /** Of the text so far, in UTF-16 code units. */
+  /** Length of the text so far, in UTF-16 code units. */
   #textLength = 0;
   #events: ChatEvent[] = [];
   #hasBegun = false;
@@ -106,7 +107,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     return this.#takeEvents();
   }
 
-  /** What came before is still an answer, so the failure is the last event. */
+  /** Reports the failure as the last event. The events before it are still an answer. */
   #break(error: unknown): void {
     const failure =
       error instanceof ProviderFailure
@@ -123,7 +124,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   }
 
   readonly #takeEvent = (data: string): void => {
-    // Behind its end a stream says nothing; proxies add OpenAI's mark.
+    // Anthropic sends nothing after `message_stop`, but proxies add OpenAI's end marker.
     if (this.#isOver && !this.#isDrained) return;
     if (data === "" || data === "[DONE]") return;
     const event = eventOf(data);
@@ -154,7 +155,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     }
   };
 
-  /** Throws ProviderFailure at a second beginning: what follows would be joined to another answer. */
+  /** Throws ProviderFailure at a second `message_start`: the events after it belong to a different answer. */
   #begin(): void {
     if (this.#hasBegun) throw brokenAnswer("a second message_start");
     this.#hasBegun = true;
@@ -167,20 +168,20 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
       this.#addText(text);
     } else if (type === "thinking") this.#addThinking(index, thinking);
     else if (type === "redacted_thinking" && typeof data === "string") {
-      this.#carried.addRedacted(place(index), data);
-      this.#addDetail("", redactedDetail(place(index), data));
+      this.#carried.addRedacted(validIndex(index), data);
+      this.#addDetail("", redactedDetail(validIndex(index), data));
     } else if (type !== "tool_use") return;
     else if (this.#options.answersByTool && block.name === JSON_TOOL) {
       this.#open.set(index, { type: "answer", hasInput: false, input });
     } else this.#beginCall(index, block);
   }
 
-  #beginCall(at: unknown, { id, name, input }: Fields): void {
+  #beginCall(blockIndex: unknown, { id, name, input }: Fields): void {
     if (typeof id !== "string" || typeof name !== "string") {
       throw new ProviderFailure("unavailable", "the provider sent a call without id or name");
     }
     const index = this.#calls++;
-    this.#open.set(at, { type: "call", index, hasInput: false, input });
+    this.#open.set(blockIndex, { type: "call", index, hasInput: false, input });
     const extraContent = this.#carried.take();
     const carried = extraContent === undefined ? {} : { extraContent };
     this.#events.push({ type: "tool_call", choice, index, id, name, ...carried });
@@ -196,8 +197,8 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
         break;
       case "signature_delta":
         if (typeof delta.signature === "string" && delta.signature !== "") {
-          this.#carried.add(place(index), "", delta.signature);
-          this.#addDetail("", thinkingDetail(place(index), { signature: delta.signature }));
+          this.#carried.add(validIndex(index), "", delta.signature);
+          this.#addDetail("", thinkingDetail(validIndex(index), { signature: delta.signature }));
         }
         break;
       case "citations_delta":
@@ -209,7 +210,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     }
   }
 
-  /** Of blocks that are not calls of the caller's tools it is passed over. */
+  /** Adds input to a call of the caller's tools or to an answer by tool. Skips the input of other blocks. */
   #addInput(block: OpenBlock | undefined, json: unknown): void {
     if (block === undefined || block.type === "text") return;
     if (typeof json !== "string" || json === "") return;
@@ -218,7 +219,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     else this.#events.push({ type: "tool_call", choice, index: block.index, arguments: json });
   }
 
-  /** Some servers send the whole input with the beginning of its block. */
+  /** Ends a block. Some servers send the whole input of a call with the start of its block. */
   #endBlock(index: unknown): void {
     const block = this.#open.get(index);
     if (block === undefined) return;
@@ -237,7 +238,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     if (block?.type === "text") block.citations.push(citation);
   }
 
-  /** Where their passage ends is known with the end of its block. */
+  /** Adds the annotations at the end of a block, because only then the end of the passage is known. */
   #addAnnotations(citations: readonly unknown[], start: number): void {
     const annotations = annotationsOf(citations, start, this.#textLength);
     if (annotations.length === 0) return;
@@ -252,8 +253,8 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
 
   #addThinking(index: unknown, text: unknown): void {
     if (typeof text === "string" && text !== "") {
-      this.#carried.add(place(index), text, "");
-      this.#addDetail(text, thinkingDetail(place(index), { text }));
+      this.#carried.add(validIndex(index), text, "");
+      this.#addDetail(text, thinkingDetail(validIndex(index), { text }));
     }
   }
 
@@ -276,7 +277,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     });
   }
 
-  /** Where it tells no tokens of the answer, those that were counted of it stand. */
+  /** Adopts reported usage. If it has no completion tokens, the tokens that the gateway counted stay. */
   #takeUsage(raw: unknown, part: "begin" | "take" = "take"): void {
     if (!this.#usage[part](raw)) return;
     const { usage } = this.#usage;
@@ -294,7 +295,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
       try {
         while (!(await this.#bytes.read()).done);
       } catch {
-        // A connection that breaks behind the last event has said everything.
+        // The answer was complete before the connection broke.
       } finally {
         stopTimer();
       }
@@ -302,7 +303,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   }
 }
 
-/** The place of a block in the answer. */
-function place(index: unknown): number {
+/** Returns the index of a block in the answer, or 0 if the provider sent no valid index. */
+function validIndex(index: unknown): number {
   return Number.isSafeInteger(index) ? (index as number) : 0;
 }

@@ -3,7 +3,10 @@ import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 
-/** https://platform.claude.com/docs/en/api/errors: statuses of errors that come in a stream or under 200. */
+/**
+ * Statuses of error types that arrive in a stream or with status 200:
+ * https://platform.claude.com/docs/en/api/errors.
+ */
 const STATUSES: ReadonlyMap<unknown, number> = new Map<unknown, number>([
   ["invalid_request_error", 400],
   ["authentication_error", 401],
@@ -18,14 +21,14 @@ const STATUSES: ReadonlyMap<unknown, number> = new Map<unknown, number>([
 ]);
 const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)/i;
 const FILTERED = /content filter/i;
-/** Said with 400, although it is the account behind our key that has no money. */
+/** Reported with status 400, although the provider account of the gateway's key has no credit. */
 const NO_CREDIT = /credit balance is too low/i;
 
 interface Headers {
   get(name: string): string | null;
 }
 
-/** The failure that a response with an error status stands for. */
+/** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
   headers: Headers,
@@ -35,8 +38,8 @@ export function failureOfStatus(
   return failureOf(status, jsonValue(text), retryAfterMs(headers, context.nowMs), context);
 }
 
-/** The failure that a stream event, or a body with a success status, reports. */
-export function failureTold(body: unknown, context: FailureContext): ProviderFailure {
+/** Returns the failure that a stream event, or a body with a success status, reports. */
+export function failureOfErrorBody(body: unknown, context: FailureContext): ProviderFailure {
   const error = isFields(body) && isFields(body.error) ? body.error : {};
   return failureOf(STATUSES.get(error.type) ?? 502, body, undefined, context);
 }

@@ -1,5 +1,5 @@
 import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../lib/growing-bytes.ts";
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { type AnswerOptions, ProviderFailure } from "../interface.ts";
@@ -9,16 +9,17 @@ import { ReportedUsage } from "./reported-usage.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The largest single event, in bytes: beyond that a provider is broken. */
+/** Largest single event, in bytes. A larger event means that the provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
-/** What may stand in the line `event:` of a frame. */
+/** Allowed names in the `event:` line of a frame. */
 const EVENT_NAME = /^[\w.-]{1,100}$/;
 
 /**
- * Relays the events of a stream as they came, with the id and the model of the gateway, and meters it. The last
- * `message_delta` is kept for the charge, and `message_stop` follows it. Events of types that are not known pass.
+ * Relays the events of a stream unchanged except for the gateway's id and model, and meters it. It holds the
+ * last `message_delta` back until the charge, and then sends it and `message_stop`. Events of unknown types
+ * pass.
  *
- * Throws ProviderFailure at what is no event, at an event too large, and at a second `message_start`.
+ * Throws ProviderFailure at an invalid event, an event that is too large, and a second `message_start`.
  */
 export class MessageRewriter extends MessageStream<Uint8Array> {
   readonly #options: AnswerOptions;
@@ -30,7 +31,7 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
 
   constructor(
     options: AnswerOptions,
-    output: GrowingBytes,
+    output: ByteBuffer,
     failureOf: (event: Fields) => ProviderFailure,
   ) {
     super(output, options.nowSeconds);
@@ -55,7 +56,7 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
   readonly #takeEvent = (data: string): void => {
     if (this.isDone) return;
     this.noteEvents(1);
-    // Proxies add OpenAI's mark.
+    // Proxies add OpenAI's end marker.
     if (data === "" || data === "[DONE]") return;
     const event = eventOf(data);
     if (this.failure !== undefined) {
@@ -93,7 +94,7 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
     this.output.add(frame("message_start", { ...event, message: { ...message, id, model } }));
   }
 
-  /** A second one replaces the first, which has said nothing of the end then. */
+  /** Reads a `message_delta`. A later one replaces an earlier one, which then did not report the end. */
   #takeDelta(event: Fields): void {
     const { delta, usage } = event;
     this.#takeUsage(usage);
@@ -104,7 +105,7 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
     this.finishedChoices = 1;
   }
 
-  /** Where it tells no tokens of the answer, those that were counted here stand. */
+  /** Adopts reported usage. If it has no completion tokens, the tokens that the gateway counted stay. */
   #takeUsage(raw: unknown, part: "begin" | "take" = "take"): void {
     if (!this.#usage[part](raw)) return;
     const { usage } = this.#usage;
@@ -128,12 +129,12 @@ export class MessageRewriter extends MessageStream<Uint8Array> {
   }
 }
 
-/** Bytes of a block that count as its answer: neither its signature nor its id. */
+/** Returns the bytes of a block that count as its answer: neither its signature nor its id. */
 export function bytesOfBlock(block: Fields): number {
   const { text, thinking, data, name, input } = block;
-  const said = bytesIn(text) + bytesIn(thinking) + bytesIn(data) + bytesIn(name);
+  const bytes = bytesIn(text) + bytesIn(thinking) + bytesIn(data) + bytesIn(name);
   const hasInput = isFields(input) && Object.keys(input).length > 0;
-  return hasInput ? said + bytesIn(JSON.stringify(input)) : said;
+  return hasInput ? bytes + bytesIn(JSON.stringify(input)) : bytes;
 }
 
 function bytesIn(text: unknown): number {

@@ -16,17 +16,17 @@ export interface Prompt {
 }
 
 /**
- * OpenAI's messages as Anthropic's: system and developer messages, wherever they stand, become the system
- * prompt in their order; results of tools go into the user's turn behind the calls; and messages of one side
- * that follow one another are one turn. Throws ProviderFailure that names what has no counterpart.
+ * Converts OpenAI's messages to Anthropic's. System and developer messages, at any position, become the
+ * system prompt in their order. Tool results go into the user's turn after the calls. Consecutive messages of
+ * one side become one turn. Throws ProviderFailure that names a part without a counterpart.
  */
 export function promptOf(messages: readonly Fields[]): Prompt {
   const system: Block[] = [];
   const turns: Turn[] = [];
-  for (const [at, message] of messages.entries()) {
-    const blocks = withCacheControl(message, blocksOfMessage(message, `messages.${at}`));
+  for (const [index, message] of messages.entries()) {
+    const blocks = withCacheControl(message, blocksOfMessage(message, `messages.${index}`));
     const { role } = message;
-    // One by one: there may be more blocks than a call can have arguments.
+    // Pushes blocks singly: there can be more blocks than a function call can have arguments.
     if (role === "system" || role === "developer") {
       for (const block of blocks) system.push(block);
     } else add(turns, role === "assistant" ? "assistant" : "user", blocks);
@@ -43,21 +43,21 @@ function add(turns: Turn[], role: Turn["role"], blocks: readonly Block[]): void 
   } else turns.push({ role, content: [...blocks] });
 }
 
-function blocksOfMessage(message: Fields, place: string): Block[] {
+function blocksOfMessage(message: Fields, path: string): Block[] {
   switch (message.role) {
     case "assistant":
-      return blocksOfAnswer(message, place);
+      return blocksOfAnswer(message, path);
     case "tool":
-      return [resultOf(message, place)];
+      return [resultOf(message, path)];
     case "function":
-      throw unsupported(`${place}.role`, "messages of the role function");
+      throw unsupported(`${path}.role`, "messages of the role function");
     default:
-      return blocksOf(message.content, `${place}.content`);
+      return blocksOf(message.content, `${path}.content`);
   }
 }
 
-function resultOf(message: Fields, place: string): Block {
-  const blocks = blocksOf(message.content, `${place}.content`);
+function resultOf(message: Fields, path: string): Block {
+  const blocks = blocksOf(message.content, `${path}.content`);
   const isText = typeof message.content === "string";
   return {
     type: "tool_result",
@@ -67,13 +67,13 @@ function resultOf(message: Fields, place: string): Block {
 }
 
 /**
- * An earlier answer. The indices of thinking blocks are those that they had among all blocks of the answer, so
- * text and calls go into the gaps, in their order, and behind the last of them.
+ * Returns the blocks of an earlier answer. The index of a thinking block is its position among all blocks of
+ * the answer. Text and calls fill the gaps in their order, and then follow the last thinking block.
  */
-function blocksOfAnswer(message: Fields, place: string): Block[] {
+function blocksOfAnswer(message: Fields, path: string): Block[] {
   const others = [
-    ...blocksOf(message.content, `${place}.content`),
-    ...callsOf(message.tool_calls, place),
+    ...blocksOf(message.content, `${path}.content`),
+    ...callsOf(message.tool_calls, path),
   ];
   const blocks: Block[] = [];
   for (const { index, block } of thinkingOf(message)) {
@@ -85,30 +85,33 @@ function blocksOfAnswer(message: Fields, place: string): Block[] {
   return [...blocks, ...others];
 }
 
-function callsOf(calls: unknown, place: string): Block[] {
+function callsOf(calls: unknown, path: string): Block[] {
   if (!Array.isArray(calls)) return [];
-  return calls.map((call: Fields, at) => {
+  return calls.map((call: Fields, index) => {
     if (!isFields(call.function)) {
-      throw unsupported(`${place}.tool_calls.${at}`, "calls of what is no function");
+      throw unsupported(`${path}.tool_calls.${index}`, "calls that are not functions");
     }
     const { name, arguments: text } = call.function;
     return { type: "tool_use", id: callId(call.id), name, input: inputOf(text) };
   });
 }
 
-/** What a model wrote that is no JSON object comes back in the form that Anthropic recommends for that. */
+/**
+ * Returns the input of a call. Arguments that are not a JSON object are wrapped in the form that Anthropic
+ * recommends for them.
+ */
 function inputOf(text: unknown): Fields {
   if (text === undefined || text === "") return {};
   const input = jsonValue(String(text));
   return isFields(input) ? input : { INVALID_JSON: String(text) };
 }
 
-/** Other providers have ids with characters that Anthropic refuses. */
+/** Returns a call id that Anthropic accepts: it rejects some characters of other providers' ids. */
 function callId(id: unknown): string {
   return String(id ?? "").replace(/[^a-zA-Z0-9_-]/g, "_");
 }
 
-/** A breakpoint of the whole message is one behind its last block; thinking takes none. */
+/** Moves the breakpoint of a message to its last block. Thinking cannot carry a breakpoint. */
 function withCacheControl(message: Fields, blocks: Block[]): Block[] {
   const cacheControl = cacheControlOf(message);
   const last = blocks.at(-1);
@@ -119,7 +122,7 @@ function withCacheControl(message: Fields, blocks: Block[]): Block[] {
 
 const THINKING: ReadonlySet<string> = new Set(["thinking", "redacted_thinking"]);
 
-/** The beginning of an answer that the model is to go on with must not end in white space. */
+/** Removes trailing white space from an answer that the model is to continue: Anthropic rejects it. */
 function trimEnd(turn: Turn | undefined): void {
   const last = turn?.content.at(-1);
   if (turn?.role !== "assistant" || last?.type !== "text") return;

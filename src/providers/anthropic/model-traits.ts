@@ -1,28 +1,31 @@
 /**
- * What Claude models differ in as to the requests that they take, from Anthropic's overview of models and its
- * migration guides (https://platform.claude.com/docs/en/about-claude/models).
+ * Differences between Claude models in the requests that they accept, from Anthropic's overview of models and
+ * its migration guides (https://platform.claude.com/docs/en/about-claude/models).
  */
 export interface ClaudeTraits {
   /**
-   * `budget`: thinking is asked for with a number of tokens; `adaptive`: with an effort, and the model decides
-   * how much to think.
+   * How a request enables thinking. `budget`: with a number of tokens. `adaptive`: with an effort, and the
+   * model decides how much to think.
    */
   readonly thinking: "none" | "budget" | "adaptive";
-  /** Whether it takes a number of tokens for its thinking; some adaptive models do too. */
+  /** Whether the model accepts a token budget for thinking. Some adaptive models do too. */
   readonly takesThinkingBudget: boolean;
   readonly canStopThinking: boolean;
-  /** Whether it can think between calls of tools; with a budget only where a beta header asks for it. */
+  /**
+   * Whether the model can think between tool calls. With a budget it does so only if a beta header requests
+   * it.
+   */
   readonly interleavesThinking: boolean;
   readonly hasXhighEffort: boolean;
-  /** Whether it takes `temperature`, `top_p` and `top_k`. */
+  /** Whether the model accepts `temperature`, `top_p` and `top_k`. */
   readonly takesSampling: boolean;
   /** Whether `tool_choice` can demand a tool. */
   readonly takesForcedTools: boolean;
-  /** Whether answers can be held to a JSON schema, and tools be strict. */
+  /** Whether the model supports structured outputs with a JSON schema, and strict tools. */
   readonly takesSchemas: boolean;
 }
 
-/** For models of others behind this wire: what has been in it for long. */
+/** Traits of models from other vendors with this API: the oldest features only. */
 const OTHERS: ClaudeTraits = {
   thinking: "budget",
   takesThinkingBudget: true,
@@ -34,24 +37,29 @@ const OTHERS: ClaudeTraits = {
   takesSchemas: false,
 };
 
-/** Family and version stand in either order, and dates behind them are no versions. */
+/** Matches family and version in either order. Dates after them are not versions. */
 const NAME = /claude-(?:(?<family>[a-z]+)-)?(?:v?(?<major>\d)(?:[-.](?<minor>\d)(?!\d))?)?/;
 
 const FIRST_THINKING = 3.7;
 const FIRST_INTERLEAVING = 4;
 const FIRST_WITH_SCHEMAS = 4.5;
 const FIRST_ADAPTIVE = 4.6;
-/** From here on neither a thinking budget nor sampling parameters are taken. */
+/** From this version on models accept neither a thinking budget nor sampling parameters. */
 const FIRST_WITHOUT_SAMPLING = 4.7;
 
-/** @param names the provider's name of the model, and its id in the catalogue: the first that is Claude's counts */
+/**
+ * Returns the traits of a model.
+ *
+ * @param names the provider's name of the model and its id in the catalogue; the first name of a Claude model
+ * counts
+ */
 export function claudeTraits(...names: readonly (string | undefined)[]): ClaudeTraits {
   const groups = names
     .map((name) => NAME.exec(name ?? "")?.groups)
-    .find((one) => one !== undefined);
+    .find((match) => match !== undefined);
   if (groups === undefined) return OTHERS;
   const { family = "", major, minor = "0" } = groups;
-  // A name without a number is one that came later than this table.
+  // A name without a version belongs to a model that is newer than this table.
   const version = major === undefined ? Number.POSITIVE_INFINITY : Number(`${major}.${minor}`);
   const isAdaptive = version >= FIRST_ADAPTIVE;
   const isFable = family === "fable" || family === "mythos";

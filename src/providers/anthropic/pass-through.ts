@@ -21,14 +21,14 @@ import {
 } from "../transport/provider-response.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import type { AnthropicDependencies, MessagesPlatform } from "./chat-provider.ts";
-import { failureOfStatus, failureTold } from "./failure-mapping.ts";
+import { failureOfErrorBody, failureOfStatus } from "./failure-mapping.ts";
 import { MessageRewriter } from "./message-rewriter.ts";
 import { passedBody } from "./passed-body.ts";
 import { assertAnswer, passedMessage } from "./passed-message.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Requests of Anthropic's clients at a provider of their own wire. */
+/** Sends requests of Anthropic's own clients to a provider with the same API. */
 export class MessagesPassThrough {
   readonly #settings: Pick<ProviderSettings, "apiKey" | "connectTimeoutMs">;
   readonly #clock: Clock;
@@ -36,7 +36,7 @@ export class MessagesPassThrough {
   readonly #platform: MessagesPlatform;
   readonly #reading: AnswerReading;
 
-  /** @param settings `apiKey` is what failures must not quote */
+  /** @param settings failure messages must not quote its `apiKey` */
   constructor(
     settings: ProviderSettings,
     { clock, httpClient, workThread }: AnthropicDependencies,
@@ -49,11 +49,11 @@ export class MessagesPassThrough {
     this.#platform = platform;
   }
 
-  /** Rejects with ProviderFailure where there is no answer. */
+  /** Sends the call and returns its answer. Rejects with ProviderFailure if there is none. */
   async answer(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
     const { versionInBody: version } = this.#platform;
-    const named = version === undefined ? { model: call.model } : { anthropic_version: version };
-    const set = call.stream ? { ...named, stream: true } : named;
+    const model = version === undefined ? { model: call.model } : { anthropic_version: version };
+    const set = call.stream ? { ...model, stream: true } : model;
     return this.#send<RawCompletion | RawMessageStream>(
       call,
       this.#platform.url(call),
@@ -65,7 +65,11 @@ export class MessagesPassThrough {
     );
   }
 
-  /** @param url where Anthropic counts. Rejects with ProviderFailure. */
+  /**
+   * Returns the number of input tokens that the provider counts. Rejects with ProviderFailure.
+   *
+   * @param url address of the provider's token counting
+   */
   async countTokens(call: MessagesCall, url: string): Promise<number> {
     return this.#send(call, url, { model: call.model }, async (response) => {
       const { input_tokens: tokens } = await this.#bodyOf(response);
@@ -112,7 +116,7 @@ export class MessagesPassThrough {
 
   async #streamOf(response: ProviderResponse): Promise<RawMessageStream> {
     if (!isEventStream(response.headers.get("content-type"))) {
-      // A proxy may answer a request for a stream with an error under a status of success.
+      // A proxy can answer a request for a stream with an error under a success status.
       if (isJson(response.headers.get("content-type"))) await this.#bodyOf(response);
       response.body?.cancel().catch(() => undefined);
       throw brokenAnswer("a content type other than an event stream");
@@ -123,7 +127,9 @@ export class MessagesPassThrough {
       kind: "message-stream",
       reader: () => reader,
       rewriter: (options, output) =>
-        new MessageRewriter(options, output, (event) => failureTold(event, this.#failureContext())),
+        new MessageRewriter(options, output, (event) =>
+          failureOfErrorBody(event, this.#failureContext()),
+        ),
     };
   }
 
@@ -136,7 +142,7 @@ export class MessagesPassThrough {
     return { kind: "completion", read: () => read };
   }
 
-  /** Of what is short. Throws ProviderFailure where the body is no object, or an error. */
+  /** Reads a short body. Throws ProviderFailure if it is not an object or reports an error. */
   async #bodyOf(response: ProviderResponse): Promise<Record<string, unknown>> {
     const text = await readWhole(response, MAX_QUICK_ANSWER_BYTES);
     if (text === undefined) throw tooLong();

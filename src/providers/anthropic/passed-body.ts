@@ -6,23 +6,26 @@ type Fields = Readonly<Record<string, unknown>>;
 type Block = Record<string, unknown>;
 
 interface PassedOptions {
-  /** What stands in the place of the client's: the model or a platform's version, and whether to stream. */
+  /** Members that replace the client's: the model or a platform's version, and whether to stream. */
   readonly set: Fields;
-  /** Whether breakpoints stand for `cache_control` of the request itself, which only Anthropic knows. */
+  /**
+   * Whether to replace the `cache_control` of the request itself, which only Anthropic supports, by
+   * breakpoints.
+   */
   readonly placesBreakpoints?: boolean | undefined;
 }
 
-/** A client's request of the Messages API, with members of the gateway's. */
+/** Renders a client's request of the Messages API with the gateway's members. */
 export const passedBody = new BodyRender(
   import.meta.url,
   (fields: ChatRequestFields, { set, placesBreakpoints }: PassedOptions): RenderedBody => {
-    const asked = placesBreakpoints === true ? cacheControlOf(fields) : undefined;
-    const passed = asked === undefined ? fields : withBreakpoints(fields, asked);
+    const requested = placesBreakpoints === true ? cacheControlOf(fields) : undefined;
+    const passed = requested === undefined ? fields : withBreakpoints(fields, requested);
     return { body: JSON.stringify({ ...passed, ...set }) };
   },
 );
 
-function withBreakpoints(fields: ChatRequestFields, asked: CacheControl): Fields {
+function withBreakpoints(fields: ChatRequestFields, requested: CacheControl): Fields {
   const { cache_control: _, ...rest } = fields;
   const { tools, system } = rest;
   const messages = (rest.messages as readonly Block[]).map((message) => ({
@@ -31,7 +34,7 @@ function withBreakpoints(fields: ChatRequestFields, asked: CacheControl): Fields
     content: blocksOf(message.content),
   }));
   const prompt = { tools: blocksOf(tools), system: blocksOf(system), messages };
-  addBreakpoints(asked, prompt);
+  addBreakpoints(requested, prompt);
   return {
     ...rest,
     messages,
@@ -40,7 +43,7 @@ function withBreakpoints(fields: ChatRequestFields, asked: CacheControl): Fields
   };
 }
 
-/** Copies, which can be changed; a text becomes a block. */
+/** Returns copies of the blocks, which the caller can change. A text becomes a block. */
 function blocksOf(content: unknown): Block[] {
   if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
   return Array.isArray(content) ? content.map((block: Block) => ({ ...block })) : [];

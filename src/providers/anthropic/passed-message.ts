@@ -5,13 +5,13 @@ import { AnswerRead } from "../thread-work.ts";
 import { MAX_QUICK_ANSWER_BYTES, parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import { failureTold } from "./failure-mapping.ts";
+import { failureOfErrorBody } from "./failure-mapping.ts";
 import { bytesOfBlock } from "./message-rewriter.ts";
 import { ReportedUsage } from "./reported-usage.ts";
 
 /**
- * Reads a message that passes as it came, but for id, model and usage, which the caller sets; a long one as JSON.
- * Throws ProviderFailure where it is none, or reports an error.
+ * Reads a message that is relayed unchanged except for id, model and usage, which the caller sets. A long
+ * message is returned as JSON bytes. Throws ProviderFailure if the text is not a message or reports an error.
  */
 export const passedMessage = new AnswerRead(
   import.meta.url,
@@ -31,11 +31,11 @@ export const passedMessage = new AnswerRead(
   },
 );
 
-/** A parsed body that is an object and no error; else throws ProviderFailure. */
+/** Returns the parsed body if it is an object that reports no error. Otherwise throws ProviderFailure. */
 export function assertAnswer(body: unknown, context: FailureContext): Record<string, unknown> {
   if (!isFields(body)) throw brokenAnswer("JSON that is not an object");
   if (body.type !== "error" && !isFields(body.error)) return body;
-  throw failureTold(body, context);
+  throw failureOfErrorBody(body, context);
 }
 
 function bytesOf(block: unknown): number {

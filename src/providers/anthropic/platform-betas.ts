@@ -3,8 +3,8 @@ import { claudeTraits } from "./model-traits.ts";
 
 const INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14";
 
-/** Betas that the documentation of both Amazon Bedrock and Vertex AI has. */
-const OF_BOTH: readonly string[] = [
+/** Betas that the documentation of both Amazon Bedrock and Vertex AI lists. */
+const SHARED_BETAS: readonly string[] = [
   "computer-use-2025-01-24",
   "computer-use-2025-11-24",
   "context-1m-2025-08-07",
@@ -13,16 +13,16 @@ const OF_BOTH: readonly string[] = [
 ];
 
 /**
- * Which betas a platform takes: it refuses requests that name others. Interleaved thinking is refused for models
- * that lack it, and later ones have it without the beta
- * (https://platform.claude.com/docs/en/build-with-claude/extended-thinking#interleaved-thinking).
+ * Returns a function that tests whether a platform accepts a beta for a model. Platforms reject requests that
+ * name others. They reject interleaved thinking for models without it, and later models interleave without
+ * the beta (https://platform.claude.com/docs/en/build-with-claude/extended-thinking#interleaved-thinking).
  *
- * @param more betas that this platform documents besides
+ * @param more further betas that this platform documents
  */
 export function betasTaken(...more: readonly string[]) {
-  const taken: ReadonlySet<string> = new Set([...OF_BOTH, ...more]);
+  const accepted: ReadonlySet<string> = new Set([...SHARED_BETAS, ...more]);
   return (beta: string, { model, modelId }: FieldModel): boolean => {
-    if (beta !== INTERLEAVED_THINKING) return taken.has(beta);
+    if (beta !== INTERLEAVED_THINKING) return accepted.has(beta);
     const { interleavesThinking, takesThinkingBudget } = claudeTraits(model, modelId);
     return interleavesThinking && takesThinkingBudget;
   };

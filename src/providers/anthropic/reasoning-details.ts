@@ -3,10 +3,10 @@ import type { ReasoningDetail } from "../interface.ts";
 import { carriedThinking } from "./carried-thinking.ts";
 import type { Block } from "./content-parts.ts";
 
-/** Names the details that this wire understands, as OpenRouter does. */
+/** Format name of the details that Anthropic's API understands. OpenRouter uses the same name. */
 export const FORMAT = "anthropic-claude-v1";
 
-/** A piece of thinking, or the whole of it. */
+/** Returns the detail for a piece of thinking or for a whole block. */
 export function thinkingDetail(
   index: number,
   piece: { readonly text?: string; readonly signature?: string },
@@ -14,13 +14,13 @@ export function thinkingDetail(
   return { type: "reasoning.text", ...piece, format: FORMAT, index };
 }
 
-/** Thinking that only Anthropic can read. */
+/** Returns the detail for thinking that only Anthropic can read. */
 export function redactedDetail(index: number, data: string): ReasoningDetail {
   return { type: "reasoning.encrypted", data, format: FORMAT, index };
 }
 
 export interface ThinkingBlock {
-  /** Its place among the blocks of the answer, where it is known. */
+  /** Its position among the blocks of the answer, if it is known. */
   readonly index: number | undefined;
   readonly block: Block;
 }
@@ -31,15 +31,16 @@ interface OpenThought {
   signature: string;
 }
 
-/** The thinking of an earlier answer, whichever way the client sends it back. */
+/** Returns the thinking of an earlier answer, in whichever form the client sends it back. */
 export function thinkingOf(message: Readonly<Record<string, unknown>>): readonly ThinkingBlock[] {
-  const told = thinkingBlocks(message.reasoning_details);
-  return told.length > 0 ? told : carriedThinking(message);
+  const blocks = thinkingBlocks(message.reasoning_details);
+  return blocks.length > 0 ? blocks : carriedThinking(message);
 }
 
 /**
- * Clients may send the pieces of a stream back as they came: those of one index are one block. What wires of
- * another format made is left out, and so is thinking without its signature, because Anthropic refuses it.
+ * Returns the thinking blocks of details that a client sends back. Clients can send the pieces of a stream
+ * unchanged: pieces with the same index form one block. Skips details of other formats, and thinking without
+ * its signature, which Anthropic rejects.
  */
 export function thinkingBlocks(details: unknown, format = FORMAT): ThinkingBlock[] {
   if (!Array.isArray(details)) return [];

@@ -1,7 +1,10 @@
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 
-/** The counts of an answer so far. In a stream its beginning tells the prompt, and later events all of it. */
+/**
+ * Token counts of an answer so far. In a stream the first event reports the prompt, and later events report
+ * all counts.
+ */
 export class ReportedUsage {
   #input: number | undefined;
   #read = 0;
@@ -11,9 +14,9 @@ export class ReportedUsage {
   #thinking = 0;
 
   /**
-   * Takes what an event tells; counts that cannot be true are not taken. Later counts of the answer replace
-   * earlier ones, and those of the prompt do unless they are zero, which is how some servers leave them out.
-   * Returns whether it tells those of the answer.
+   * Adopts the counts of an event and skips impossible ones. Later completion counts replace earlier ones.
+   * Later prompt counts replace earlier ones unless they are zero, because some servers send zero for a
+   * missing count. Returns true if the event counts the completion.
    */
   take(raw: unknown): boolean {
     if (!isFields(raw)) return false;
@@ -33,24 +36,27 @@ export class ReportedUsage {
   }
 
   /**
-   * The same, of an answer's beginning: the tokens of the answer that it counts are those of what follows it,
-   * and one in the middle of an answer takes nothing back.
+   * Adopts the counts of `message_start` like `take`, but not its completion count, which covers only the
+   * start. A second `message_start` therefore reverts nothing.
    */
   begin(raw: unknown): boolean {
     return isFields(raw) && this.take({ ...raw, output_tokens: this.#output ?? 0 });
   }
 
-  /** Undefined while prompt and answer are not both known: no prompt is empty. */
+  /**
+   * The usage so far. Undefined until both prompt and completion are counted. A prompt of 0 tokens is
+   * impossible.
+   */
   get usage(): Usage | undefined {
     if (this.#input === undefined || this.#output === undefined) return undefined;
     const promptTokens = this.#input + this.#read + this.#written;
     if (promptTokens === 0 || !Number.isSafeInteger(promptTokens)) return undefined;
-    const forHour = Math.min(this.#writtenForHour, this.#written);
+    const writtenForHour = Math.min(this.#writtenForHour, this.#written);
     return {
       promptTokens,
       cachedPromptTokens: this.#read,
       cacheWriteTokens: this.#written,
-      ...(forHour > 0 && { cacheWriteHourTokens: forHour }),
+      ...(writtenForHour > 0 && { cacheWriteHourTokens: writtenForHour }),
       completionTokens: this.#output,
       reasoningTokens: Math.min(this.#thinking, this.#output),
       estimated: false,

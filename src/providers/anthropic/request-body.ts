@@ -12,22 +12,22 @@ export interface RenderOptions {
   readonly model: string;
   readonly modelId: string | undefined;
   readonly stream: boolean;
-  /** The version that the body states in place of the model, where the address names the model. */
+  /** The version that the body states in place of the model, if the URL names the model. */
   readonly versionInBody?: string | undefined;
-  /** Whether the body names the betas, where headers are not passed on. */
+  /** Whether the body names the betas, for platforms that do not forward headers. */
   readonly namesBetas?: boolean | undefined;
 }
 
 export interface MessagesBody extends RenderedBody {
-  /** Whether the answer comes as the input of a tool: see `jsonMode`. */
+  /** Whether the answer arrives as the input of a tool: see `jsonMode`. */
   readonly answersByTool: boolean;
-  /** Of the API, which the request has to name; Anthropic takes them in the header `anthropic-beta`. */
+  /** Betas of the API that the request has to name. Anthropic reads them from the header `anthropic-beta`. */
   readonly betas: readonly string[];
 }
 
 const INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14";
 
-/** A chat request as Anthropic's Messages API takes it. */
+/** Renders a chat request for Anthropic's Messages API. */
 export const messagesBody = new BodyRender(
   import.meta.url,
   (fields: ChatRequestFields, options: RenderOptions): MessagesBody => {
@@ -37,8 +37,8 @@ export const messagesBody = new BodyRender(
     const { system, messages } = promptOf(fields.messages as readonly Fields[]);
     const { tools, ...choice } = toolFields(fields, mode, traits);
     const outputTokens = fields.max_tokens as number;
-    const asked = possibleThinking(traits, fields);
-    const { thinking, effort } = thinkingConfig(asked, traits, outputTokens);
+    const requested = possibleThinking(traits, fields);
+    const { thinking, effort } = thinkingConfig(requested, traits, outputTokens);
     const stop = stopSequences(fields.stop);
     const cacheControl = cacheControlOf(fields);
     if (cacheControl !== undefined) {
@@ -46,7 +46,7 @@ export const messagesBody = new BodyRender(
     }
     const config = outputConfig(effort, mode);
     const { temperature, top_p: topP, top_k: topK, user, service_tier: tier } = fields;
-    // Adaptive thinking is interleaved of itself.
+    // Adaptive thinking is always interleaved.
     const isInterleaved = fields.interleaved_thinking === true && thinking?.type === "enabled";
     const betas = isInterleaved && tools !== undefined ? [INTERLEAVED_THINKING] : [];
     const body = {

@@ -1,13 +1,13 @@
 import type { ProviderSettings } from "../interface.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 
-/** The version of the API that this folder speaks (https://platform.claude.com/docs/en/api/versioning). */
+/** Version of the API that this folder implements (https://platform.claude.com/docs/en/api/versioning). */
 const VERSION = "2023-06-01";
 
-/** More than Anthropic has; without a limit it lists 20. */
+/** Page size of the model list: more than Anthropic has models. Without a limit it lists 20. */
 export const MODEL_LIST_QUERY = "limit=1000";
 
-/** Throws where the key has characters that no header can carry. */
+/** Returns the headers of a request. Throws if the key has characters that a header cannot carry. */
 export function requestHeaders({
   id,
   apiKey,

@@ -1,7 +1,10 @@
 import { isFields } from "../../lib/json.ts";
 import type { FinishReason } from "../interface.ts";
 
-/** `pause_turn` ends answers that the provider's own tools have made long, which callers cannot ask for. */
+/**
+ * Finish reasons by Anthropic's stop reason. `pause_turn` ends long answers with the provider's own tools,
+ * which callers cannot request.
+ */
 const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReason>([
   ["end_turn", "stop"],
   ["stop_sequence", "stop"],
@@ -13,17 +16,20 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
 ]);
 
 /**
- * An unknown reason counts as a plain end. The calls decide whether an answer ends with calls: the input of a
- * tool may be the answer, and some servers end calls as they end text.
+ * Returns the finish reason. An unknown stop reason counts as "stop". The number of calls decides on
+ * "tool_calls", because the input of a tool can be the answer, and some servers end calls like text.
  *
- * @param calls how many calls of the caller's tools the answer has
+ * @param calls number of calls of the caller's tools in the answer
  */
 export function finishReason(stopReason: unknown, calls: number): FinishReason {
   const reason = REASONS.get(stopReason) ?? "stop";
   return reason === "stop" && calls > 0 ? "tool_calls" : reason;
 }
 
-/** Why the provider refused, in its words; undefined where it did not, or does not say. */
+/**
+ * Returns the provider's explanation of a refusal. Returns undefined if it did not refuse or gives no
+ * explanation.
+ */
 export function refusalText(stopReason: unknown, details: unknown): string | undefined {
   if (stopReason !== "refusal" || !isFields(details)) return undefined;
   const { explanation } = details;

@@ -4,12 +4,14 @@ import type { ClaudeTraits } from "./model-traits.ts";
 import { thinkingOf } from "./reasoning-details.ts";
 import { forcesTool } from "./tools.ts";
 
-/** The least that Anthropic takes as a thinking budget, which has to be below the limit of the answer. */
+/** Smallest thinking budget that Anthropic accepts, in tokens. It has to be below the output limit. */
 const MIN_BUDGET_TOKENS = 1_024;
-/** A budget that is derived from an effort stays below what Anthropic advises to run in batches. */
+/** Largest budget derived from an effort, in tokens. For larger budgets Anthropic advises batches. */
 const MAX_DERIVED_BUDGET_TOKENS = 32_000;
 
-/** The part of the limit of an answer that each effort gives to thinking, as OpenRouter has it. */
+/**
+ * Share of the output limit that each effort gives to thinking, in percent. OpenRouter uses the same shares.
+ */
 export const BUDGET_PERCENT: Readonly<Record<string, number>> = {
   minimal: 10,
   low: 20,
@@ -19,48 +21,51 @@ export const BUDGET_PERCENT: Readonly<Record<string, number>> = {
   max: 95,
 };
 
-interface AskedThinking {
+interface RequestedThinking {
   readonly isOff: boolean;
   readonly effort: string | undefined;
   readonly budgetTokens: number | undefined;
-  /** Anthropic's word for how adaptive thinking is shown. */
+  /** Anthropic's `display` of adaptive thinking. */
   readonly display?: unknown;
 }
 
 /**
- * What `thinking` in Anthropic's form, or else `reasoning`, or else `reasoning_effort` asks for; undefined
- * where they ask for nothing.
+ * Returns the thinking that a request asks for: in `thinking` (Anthropic's form), or else in `reasoning`, or
+ * else in `reasoning_effort`. Returns undefined if the request says nothing about thinking.
  */
-function askedThinking(fields: ChatRequestFields): AskedThinking | undefined {
+function requestedThinking(fields: ChatRequestFields): RequestedThinking | undefined {
   const { thinking, reasoning, reasoning_effort: effort } = fields;
-  const byObject = isFields(reasoning) ? askedByObject(reasoning) : undefined;
-  const asked = byObject ?? (typeof effort === "string" ? askedByEffort(effort) : undefined);
-  return (isFields(thinking) ? askedByThinking(thinking, asked?.effort) : undefined) ?? asked;
+  const byObject = isFields(reasoning) ? thinkingFromReasoning(reasoning) : undefined;
+  const requested = byObject ?? (typeof effort === "string" ? thinkingFromEffort(effort) : undefined);
+  return (isFields(thinking) ? thinkingFromObject(thinking, requested?.effort) : undefined) ?? requested;
 }
 
-/** https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking; the effort is stated elsewhere. */
-function askedByThinking(
+/**
+ * Reads Anthropic's `thinking` (https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking). The
+ * effort comes from another field.
+ */
+function thinkingFromObject(
   thinking: Readonly<Record<string, unknown>>,
   effort: string | undefined,
-): AskedThinking | undefined {
+): RequestedThinking | undefined {
   const { type, budget_tokens: budget, display } = thinking;
-  if (type === "disabled") return askedByEffort("none");
+  if (type === "disabled") return thinkingFromEffort("none");
   if (type !== "enabled" && type !== "adaptive") return undefined;
   const budgetTokens = type === "enabled" && typeof budget === "number" ? budget : undefined;
-  const asked = { isOff: false, effort: effort === "none" ? undefined : effort, budgetTokens };
-  return display === undefined ? asked : { ...asked, display };
+  const requested = { isOff: false, effort: effort === "none" ? undefined : effort, budgetTokens };
+  return display === undefined ? requested : { ...requested, display };
 }
 
-function askedByObject(reasoning: Readonly<Record<string, unknown>>): AskedThinking | undefined {
+function thinkingFromReasoning(reasoning: Readonly<Record<string, unknown>>): RequestedThinking | undefined {
   const { effort, max_tokens: budget, enabled } = reasoning;
-  if (enabled === false) return askedByEffort("none");
+  if (enabled === false) return thinkingFromEffort("none");
   const budgetTokens = typeof budget === "number" ? budget : undefined;
-  if (typeof effort === "string") return { ...askedByEffort(effort), budgetTokens };
+  if (typeof effort === "string") return { ...thinkingFromEffort(effort), budgetTokens };
   if (budgetTokens !== undefined) return { isOff: false, effort: undefined, budgetTokens };
-  return enabled === true ? askedByEffort("medium") : undefined;
+  return enabled === true ? thinkingFromEffort("medium") : undefined;
 }
 
-function askedByEffort(effort: string): AskedThinking {
+function thinkingFromEffort(effort: string): RequestedThinking {
   return { isOff: effort === "none", effort, budgetTokens: undefined };
 }
 
@@ -72,43 +77,47 @@ export interface ThinkingConfig {
 const NOTHING: ThinkingConfig = {};
 
 /**
- * What is sent for it. Thinking counts towards the limit of output tokens, so a budget is always below that;
- * where that leaves no room for the least budget, the model does not think.
+ * Returns the fields to send for the requested thinking. Thinking counts towards the output limit, so a
+ * budget is always below that limit. If the limit leaves no room for the smallest budget, the model does not
+ * think.
  */
 export function thinkingConfig(
-  asked: AskedThinking | undefined,
+  requested: RequestedThinking | undefined,
   traits: ClaudeTraits,
   outputTokens: number,
 ): ThinkingConfig {
-  if (asked === undefined || traits.thinking === "none") return NOTHING;
-  if (asked.isOff) {
-    // Where it is a budget that makes a model think, none is enough.
+  if (requested === undefined || traits.thinking === "none") return NOTHING;
+  if (requested.isOff) {
+    // A model that thinks by budget does not think without one.
     if (traits.thinking === "budget" || !traits.canStopThinking) return NOTHING;
     return { thinking: { type: "disabled" } };
   }
-  const asksForBudget = asked.budgetTokens !== undefined && traits.takesThinkingBudget;
-  if (traits.thinking === "adaptive" && !asksForBudget) {
-    const effort = effortOf(asked.effort, traits);
-    const thinking = { type: "adaptive", display: asked.display ?? "summarized" };
+  const usesBudget = requested.budgetTokens !== undefined && traits.takesThinkingBudget;
+  if (traits.thinking === "adaptive" && !usesBudget) {
+    const effort = effortOf(requested.effort, traits);
+    const thinking = { type: "adaptive", display: requested.display ?? "summarized" };
     return effort === undefined ? { thinking } : { thinking, effort };
   }
   if (outputTokens <= MIN_BUDGET_TOKENS) return NOTHING;
-  const percent = BUDGET_PERCENT[asked.effort ?? "medium"] ?? BUDGET_PERCENT.medium!;
+  const percent = BUDGET_PERCENT[requested.effort ?? "medium"] ?? BUDGET_PERCENT.medium!;
   const derived = Math.min(Math.floor((outputTokens * percent) / 100), MAX_DERIVED_BUDGET_TOKENS);
-  const wanted = Math.max(asked.budgetTokens ?? derived, MIN_BUDGET_TOKENS);
-  return { thinking: { type: "enabled", budget_tokens: Math.min(wanted, outputTokens - 1) } };
+  const budgetTokens = Math.max(requested.budgetTokens ?? derived, MIN_BUDGET_TOKENS);
+  return { thinking: { type: "enabled", budget_tokens: Math.min(budgetTokens, outputTokens - 1) } };
 }
 
-/** Anthropic's word for it; one that is not known is its own to judge. */
+/** Returns Anthropic's name of an effort. Passes unknown names on for Anthropic to judge. */
 function effortOf(effort: string | undefined, traits: ClaudeTraits): string | undefined {
   if (effort === "minimal") return "low";
   return effort === "xhigh" && !traits.hasXhighEffort ? "high" : effort;
 }
 
-/** Members of `reasoning` that are the gateway's to follow, or that this file reads. */
-const KNOWN_MEMBERS = new Set(["effort", "max_tokens", "enabled", "exclude"]);
+/** Members of `reasoning` that the gateway follows itself or that this file reads. */
+const SUPPORTED_MEMBERS = new Set(["effort", "max_tokens", "enabled", "exclude"]);
 
-/** Names of what of `reasoning` the model does not do; the whole field's where that is all of it. */
+/**
+ * Returns the members of `reasoning` that the model does not follow, or only "reasoning" if it follows none
+ * of them.
+ */
 export function unfollowedReasoning(
   value: unknown,
   traits: ClaudeTraits,
@@ -118,27 +127,30 @@ export function unfollowedReasoning(
     ([name, member]) => name !== "exclude" && member !== null,
   );
   if (members.length === 0) return [];
-  const asked = askedThinking({ reasoning: value });
-  if (asked !== undefined && cannotThink(asked, traits, request)) return ["reasoning"];
+  const requested = requestedThinking({ reasoning: value });
+  if (requested !== undefined && cannotThink(requested, traits, request)) return ["reasoning"];
   return members
     .map(([name]) => name)
     .filter((name) => {
       if (name === "max_tokens") return !traits.takesThinkingBudget;
-      return !KNOWN_MEMBERS.has(name);
+      return !SUPPORTED_MEMBERS.has(name);
     })
     .map((name) => `reasoning.${name}`);
 }
 
-/** The same of `thinking`. */
+/**
+ * Returns the members of `thinking` that the model does not follow, or only "thinking" if it cannot follow
+ * the field at all.
+ */
 export function unfollowedThinking(
   value: unknown,
   traits: ClaudeTraits,
   request: ChatRequestFields,
 ): readonly string[] {
-  const asked = isFields(value) ? askedByThinking(value, undefined) : undefined;
-  if (asked === undefined || cannotThink(asked, traits, request)) return ["thinking"];
+  const requested = isFields(value) ? thinkingFromObject(value, undefined) : undefined;
+  if (requested === undefined || cannotThink(requested, traits, request)) return ["thinking"];
   const { type, budget_tokens: budget } = value as Readonly<Record<string, unknown>>;
-  // It thinks as it can.
+  // The model thinks by budget instead.
   if (type === "adaptive" && traits.thinking === "budget") return ["thinking.type"];
   return type === "enabled" && budget !== undefined && !traits.takesThinkingBudget
     ? ["thinking.budget_tokens"]
@@ -150,36 +162,40 @@ export function unfollowedEffort(
   traits: ClaudeTraits,
   request: ChatRequestFields,
 ): boolean {
-  return cannotThink(askedByEffort(String(value)), traits, request);
+  return cannotThink(thinkingFromEffort(String(value)), traits, request);
 }
 
-/** Whether the request asks for thinking that it then gets. */
+/** Returns true if the request asks for thinking and the model can follow. */
 export function willThink(traits: ClaudeTraits, request: ChatRequestFields): boolean {
   return possibleThinking(traits, request)?.isOff === false;
 }
 
-/** What is asked for and can be had; undefined where the request asks for nothing, or for what cannot be. */
+/**
+ * Returns the requested thinking. Returns undefined if the request asks for none, or if the model cannot
+ * follow it.
+ */
 export function possibleThinking(
   traits: ClaudeTraits,
   request: ChatRequestFields,
-): AskedThinking | undefined {
-  const asked = askedThinking(request);
-  return asked === undefined || cannotThink(asked, traits, request) ? undefined : asked;
+): RequestedThinking | undefined {
+  const requested = requestedThinking(request);
+  return requested === undefined || cannotThink(requested, traits, request) ? undefined : requested;
 }
 
 /**
- * While it thinks, a model cannot be made to call a tool (https://platform.claude.com/docs, "Extended thinking
- * with tool use"), which is also how it is held to JSON without schemas.
+ * Returns true if the model cannot follow the requested thinking. A model that thinks cannot be forced to
+ * call a tool (https://platform.claude.com/docs, "Extended thinking with tool use"). Without schemas, a
+ * forced tool is also the only way to JSON.
  */
 function cannotThink(
-  asked: AskedThinking,
+  requested: RequestedThinking,
   traits: ClaudeTraits,
   request: ChatRequestFields,
 ): boolean {
-  if (traits.thinking === "none") return !asked.isOff;
-  if (asked.isOff) return traits.thinking === "adaptive" && !traits.canStopThinking;
+  if (traits.thinking === "none") return !requested.isOff;
+  if (requested.isOff) return traits.thinking === "adaptive" && !traits.canStopThinking;
   if (forcesTool(request, traits)) return true;
-  const isByBudget = traits.thinking === "budget" || asked.budgetTokens !== undefined;
+  const isByBudget = traits.thinking === "budget" || requested.budgetTokens !== undefined;
   if (!isByBudget) return false;
   const stated = request.max_completion_tokens ?? request.max_tokens;
   if (typeof stated === "number" && stated <= MIN_BUDGET_TOKENS) return true;
@@ -187,13 +203,13 @@ function cannotThink(
 }
 
 /**
- * Whether results of tools answer calls that came without thinking, or whose thinking was not sent back: a
- * model that thinks by a budget cannot begin to in the midst of its turn.
+ * Returns true if tool results answer calls without thinking, or whose thinking was not sent back. A model
+ * that thinks by budget cannot begin to think in the middle of its turn.
  */
 function isPastThinking(messages: unknown): boolean {
   if (!Array.isArray(messages)) return false;
-  const at = messages.findLastIndex(({ role }) => role !== "tool");
-  const answer: unknown = messages[at];
-  if (at === messages.length - 1 || !isFields(answer) || answer.role !== "assistant") return false;
+  const index = messages.findLastIndex(({ role }) => role !== "tool");
+  const answer: unknown = messages[index];
+  if (index === messages.length - 1 || !isFields(answer) || answer.role !== "assistant") return false;
   return thinkingOf(answer).length === 0;
 }

@@ -7,20 +7,21 @@ import type { ClaudeTraits } from "./model-traits.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The tool whose input is the answer where JSON cannot be demanded otherwise. */
+/** The tool whose input is the answer if JSON cannot be demanded otherwise. */
 export const JSON_TOOL = "answer_in_json";
 
-/** How JSON is demanded of a model. */
+/** How a request demands JSON of a model. */
 export type JsonMode =
   | { readonly kind: "none" }
-  /** `output_config.format` */
+  /** By `output_config.format`. */
   | { readonly kind: "schema"; readonly schema: Fields }
   /** The answer is the input of a tool that the model has to call. */
   | { readonly kind: "tool"; readonly schema: Fields };
 
 /**
- * Schemas are held to where the model can; an answer without a schema, or of an older model, comes as the input
- * of a tool: Anthropic has no other way to any JSON.
+ * Returns how to demand the JSON that a request asks for. Models with structured outputs get the schema.
+ * Without a schema, or from an older model, the answer is the input of a tool: Anthropic has no other way to
+ * demand JSON.
  */
 export function jsonMode(fields: ChatRequestFields, traits: ClaudeTraits): JsonMode {
   const format = fields.response_format;
@@ -33,7 +34,7 @@ export function jsonMode(fields: ChatRequestFields, traits: ClaudeTraits): JsonM
     : { kind: "tool", schema: objectSchema(schema) };
 }
 
-/** Whether the model has to call a tool; a thinking model cannot be made to. */
+/** Returns true if the model has to call a tool. A model that thinks cannot be forced to. */
 export function forcesTool(fields: ChatRequestFields, traits: ClaudeTraits): boolean {
   return demandsTool(fields.tool_choice) || jsonMode(fields, traits).kind === "tool";
 }
@@ -50,7 +51,7 @@ export interface ToolFields {
   readonly tool_choice?: Fields;
 }
 
-/** `tools` and `tool_choice` in Anthropic's form. */
+/** Returns `tools` and `tool_choice` in Anthropic's form. */
 export function toolFields(
   fields: ChatRequestFields,
   mode: JsonMode,
@@ -59,13 +60,13 @@ export function toolFields(
   const offered = Array.isArray(fields.tools) ? (fields.tools as readonly Fields[]) : [];
   const allowed = allowedNames(fields.tool_choice);
   const tools = offered
-    .map((tool, at) => toolOf(tool, at, traits))
+    .map((tool, index) => toolOf(tool, index, traits))
     .filter(({ name }) => allowed === undefined || allowed.has(String(name)));
   if (mode.kind === "tool") tools.push(jsonTool(mode.schema));
   if (tools.length === 0) return {};
   const isSerial = fields.parallel_tool_calls === false || mode.kind === "tool";
   const choice = choiceOf(fields.tool_choice, mode, tools.length);
-  // Where no tool may be called, none is called in parallel.
+  // If the choice forbids tools, `disable_parallel_tool_use` has no meaning.
   if (!isSerial || choice?.type === "none") {
     return choice === undefined ? { tools } : { tools, tool_choice: choice };
   }
@@ -78,7 +79,7 @@ function choiceOf(choice: unknown, mode: JsonMode, tools: number): Fields | unde
   if (mode.kind === "tool") {
     const isAlone = tools === 1 || choice === "none";
     if (isAlone) return { type: "tool", name: JSON_TOOL };
-    // One of the caller's tools, or the answer.
+    // The model has to call one of the caller's tools or give the answer.
     if (!isFields(choice) || choice.type === "allowed_tools") return { type: "any" };
   }
   if (choice === "none") return { type: "none" };
@@ -89,25 +90,25 @@ function choiceOf(choice: unknown, mode: JsonMode, tools: number): Fields | unde
   return { type: "tool", name: nameOf(choice) };
 }
 
-/** The name of the function that a tool, or a choice of one, describes. */
+/** Returns the name of the function that a tool or a tool choice describes. */
 export function nameOf(holder: Fields): string {
   return String(isFields(holder.function) ? holder.function.name : undefined);
 }
 
-/** Of the tools that a choice limits the model to; undefined where it names no such list. */
+/** Returns the names of the tools that a choice allows, or undefined if it has no list of tools. */
 export function allowedNames(choice: unknown): ReadonlySet<string> | undefined {
   if (!isFields(choice) || !isFields(choice.allowed_tools)) return undefined;
   const { tools } = choice.allowed_tools;
   return new Set(Array.isArray(tools) ? tools.filter(isFields).map(nameOf) : []);
 }
 
-function toolOf(tool: Fields, at: number, { takesSchemas }: ClaudeTraits): Record<string, unknown> {
-  const { function: offered } = tool;
-  if (!isFields(offered)) throw unsupported(`tools.${at}`, "tools that are no functions");
-  const { name, description, parameters, strict } = offered;
+function toolOf(tool: Fields, index: number, { takesSchemas }: ClaudeTraits): Record<string, unknown> {
+  const { function: definition } = tool;
+  if (!isFields(definition)) throw unsupported(`tools.${index}`, "tools that are not functions");
+  const { name, description, parameters, strict } = definition;
   const schema = objectSchema(isFields(parameters) ? parameters : { properties: {} });
   const isStrict = strict === true && takesSchemas;
-  const cacheControl = cacheControlOf(tool) ?? cacheControlOf(offered);
+  const cacheControl = cacheControlOf(tool) ?? cacheControlOf(definition);
   return {
     name,
     ...(typeof description === "string" && { description }),
@@ -125,7 +126,7 @@ function jsonTool(schema: Fields): Record<string, unknown> {
   };
 }
 
-/** Anthropic demands the type, which OpenAI lets callers leave out. */
+/** Returns the schema with its type, which Anthropic requires and OpenAI does not. */
 function objectSchema(schema: Fields): Fields {
   return schema.type === undefined ? { type: "object", ...schema } : schema;
 }

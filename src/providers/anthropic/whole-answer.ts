@@ -6,7 +6,7 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { CarriedThinking } from "./carried-thinking.ts";
 import { annotationsOf } from "./citations.ts";
-import { failureTold } from "./failure-mapping.ts";
+import { failureOfErrorBody } from "./failure-mapping.ts";
 import { redactedDetail, thinkingDetail } from "./reasoning-details.ts";
 import { ReportedUsage } from "./reported-usage.ts";
 import { finishReason, refusalText } from "./stop-reason.ts";
@@ -14,7 +14,7 @@ import { JSON_TOOL } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-interface Read {
+interface PartialAnswer {
   text: string;
   reasoning: string;
   readonly details: ReasoningDetail[];
@@ -28,27 +28,30 @@ interface MessageOptions {
   readonly failureContext: FailureContext;
 }
 
-/** Reads a message that was not streamed. Throws ProviderFailure where it is none, or reports an error. */
+/**
+ * Reads a message that was not streamed. Throws ProviderFailure if the text is not a message or reports an
+ * error.
+ */
 export const wholeMessage = new AnswerRead(
   import.meta.url,
   (text, { answersByTool, failureContext }: MessageOptions) => {
     const message = parsedAnswer(text);
     if (isFields(message) && (message.type === "error" || isFields(message.error))) {
-      throw failureTold(message, failureContext);
+      throw failureOfErrorBody(message, failureContext);
     }
     return completionOf(message, answersByTool);
   },
 );
 
 /**
- * A message in typed form; blocks of types that are not known are left out. Throws ProviderFailure where it is
- * no message. `answersByTool` says that the input of JSON_TOOL is the answer.
+ * Returns a message in typed form. Skips blocks of unknown types. Throws ProviderFailure if it is not a
+ * message. If `answersByTool` is true, the input of JSON_TOOL is the answer.
  */
 function completionOf(message: unknown, answersByTool: boolean): TypedCompletion {
   if (!isFields(message) || !Array.isArray(message.content)) {
     throw brokenAnswer("a message without content");
   }
-  const read: Read = {
+  const read: PartialAnswer = {
     text: "",
     reasoning: "",
     details: [],
@@ -63,12 +66,12 @@ function completionOf(message: unknown, answersByTool: boolean): TypedCompletion
   usage.take(message.usage);
   const { text, reasoning, details, calls, annotations } = read;
   const { stop_reason: stopReason, stop_details: stopDetails, stop_sequence: sequence } = message;
-  const isSilent = text === "" && calls.length > 0;
+  const hasNoText = text === "" && calls.length > 0;
   return {
     kind: "typed-completion",
     choices: [
       {
-        text: isSilent || stopReason === "refusal" ? text || undefined : text,
+        text: hasNoText || stopReason === "refusal" ? text || undefined : text,
         reasoning: reasoning === "" ? undefined : reasoning,
         reasoningDetails: details,
         refusal: refusalText(stopReason, stopDetails),
@@ -82,7 +85,7 @@ function completionOf(message: unknown, answersByTool: boolean): TypedCompletion
   };
 }
 
-function readBlock(read: Read, block: Fields, index: number, answersByTool: boolean): void {
+function readBlock(read: PartialAnswer, block: Fields, index: number, answersByTool: boolean): void {
   switch (block.type) {
     case "text":
       readText(read, block);
@@ -101,14 +104,14 @@ function readBlock(read: Read, block: Fields, index: number, answersByTool: bool
   }
 }
 
-function readText(read: Read, { text, citations }: Fields): void {
+function readText(read: PartialAnswer, { text, citations }: Fields): void {
   if (typeof text !== "string") return;
   const start = read.text.length;
   read.text += text;
   read.annotations.push(...annotationsOf(citations, start, read.text.length));
 }
 
-function readThinking(read: Read, { thinking, signature }: Fields, index: number): void {
+function readThinking(read: PartialAnswer, { thinking, signature }: Fields, index: number): void {
   const text = typeof thinking === "string" ? thinking : "";
   read.reasoning += text;
   const isSigned = typeof signature === "string" && signature !== "";
@@ -116,7 +119,7 @@ function readThinking(read: Read, { thinking, signature }: Fields, index: number
   read.carried.add(index, text, isSigned ? signature : "");
 }
 
-function readCall(read: Read, { id, name, input }: Fields, answersByTool: boolean): void {
+function readCall(read: PartialAnswer, { id, name, input }: Fields, answersByTool: boolean): void {
   if (typeof id !== "string" || typeof name !== "string") {
     throw brokenAnswer("a call without id or name");
   }

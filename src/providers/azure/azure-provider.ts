@@ -8,7 +8,7 @@ import {
   type OpenAiProvider,
   requestHeaders,
 } from "../openai/chat/chat-provider.ts";
-import { speaksResponses, takesItems, wireDialect } from "../openai/wire-dialects.ts";
+import { openAiVariant, speaksResponses, takesItems } from "../openai/wire-dialects.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { type AzureAddress, azureAddress } from "./address.ts";
@@ -68,7 +68,7 @@ class AzureWires {
     this.#address = address;
     this.#dependencies = dependencies;
     // Throws where the key cannot be sent, at the start and not at the first call.
-    requestHeaders(settings, wireDialect(settings.type));
+    requestHeaders(settings, openAiVariant(settings.type));
     if (address.ofDeployment === undefined) this.#ofAll = this.#at(address.root);
   }
 
@@ -93,7 +93,7 @@ class AzureWires {
 
   checkKey(): Promise<void> {
     const { httpClient } = this.#dependencies;
-    const headers = requestHeaders(this.#settings, wireDialect(this.#settings.type));
+    const headers = requestHeaders(this.#settings, openAiVariant(this.#settings.type));
     return checkKeyByModelList(httpClient, endpointUrl(this.#address.root, "/models"), headers);
   }
 

@@ -32,7 +32,7 @@ export function entraTokens(
   }
   // Who brings credentials of their own must not make the gateway call an address of their choice.
   const authority =
-    settings.ownKey === undefined && document.authority !== undefined
+    settings.byokKey === undefined && document.authority !== undefined
       ? text("authority")
       : AUTHORITY;
   const url = `${authority}/${tenant}/oauth2/v2.0/token`;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import { EventReader } from "../anthropic/event-reader.ts";
-import { failureTold } from "../anthropic/failure-mapping.ts";
+import { failureOfErrorBody } from "../anthropic/failure-mapping.ts";
 import { MessageRewriter } from "../anthropic/message-rewriter.ts";
 import { passedBody } from "../anthropic/passed-body.ts";
 import { passedMessage } from "../anthropic/passed-message.ts";
@@ -24,7 +24,7 @@ import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { bedrockFields } from "./chat-fields.ts";
 import { ClaudeStream } from "./claude-stream.ts";
 import { converseAnswer } from "./converse-answer.ts";
@@ -62,7 +62,7 @@ export function createBedrockProvider(
 ): Provider {
   const { id: providerId, apiKey, baseUrl, region } = settings;
   const signer = new RequestSigner({ providerId, apiKey, baseUrl, region, clock });
-  const wire = new TypedWire({
+  const wire = new HttpJsonProvider({
     ...{ settings, clock, httpClient, workThread, failureOfStatus },
     secrets: signer.secrets,
     headers: (url, body) => signer.headersFor(url, body),
@@ -85,10 +85,10 @@ export function createBedrockProvider(
 
 class Bedrock {
   readonly #baseUrl: string;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
   readonly #clock: Clock;
 
-  constructor(baseUrl: string, wire: TypedWire, clock: Clock) {
+  constructor(baseUrl: string, wire: HttpJsonProvider, clock: Clock) {
     this.#baseUrl = baseUrl;
     this.#wire = wire;
     this.#clock = clock;
@@ -119,7 +119,7 @@ class Bedrock {
         return { kind: "completion", read: () => completion };
       }
       const reader = await this.#streamOfClaude(body, call);
-      const failureOf = (event: unknown) => failureTold(event, this.#wire.failureContext);
+      const failureOf = (event: unknown) => failureOfErrorBody(event, this.#wire.failureContext);
       return {
         kind: "message-stream",
         reader: () => reader,
@@ -178,7 +178,7 @@ class Bedrock {
     const reader = new EventReader(await this.#streamOfClaude(body, call), {
       answersByTool,
       clock: this.#clock,
-      failureOf: (event) => failureTold(event, this.#wire.failureContext),
+      failureOf: (event) => failureOfErrorBody(event, this.#wire.failureContext),
     });
     return { kind: "events", reader: () => reader };
   }

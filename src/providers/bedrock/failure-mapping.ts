@@ -55,7 +55,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const { name, message } = complaintOf(text);
+  const { name, message } = parseErrorBody(text);
   // The header may go on with the address of a description.
   const inHeader = headers.get("x-amzn-errortype")?.split(":", 1)[0];
   const waitMs = retryAfterMs(headers, context.nowMs);
@@ -69,7 +69,7 @@ export function failureOfMessage(
 ): ProviderFailure | undefined {
   const type = headers.get(":message-type");
   if (type !== "exception" && type !== "error") return undefined;
-  const told = complaintOf(new TextDecoder().decode(payload));
+  const told = parseErrorBody(new TextDecoder().decode(payload));
   const name = headers.get(":exception-type") ?? headers.get(":error-code") ?? told.name;
   const message = told.message ?? headers.get(":error-message");
   return failureOf(500, name, message, undefined, context);
@@ -111,7 +111,7 @@ interface Complaint {
 }
 
 /** `{"message": …}`, with the name of the error as `__type` where no header has it. */
-function complaintOf(text: string): Complaint {
+function parseErrorBody(text: string): Complaint {
   const body = jsonValue(text);
   if (!isFields(body)) return { name: undefined, message: undefined };
   const message = body.message ?? body.Message;

@@ -1,6 +1,6 @@
 import { AwsV4Signer } from "aws4fetch";
-import { regionOfAddress } from "../../platform/config/aws-access.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { regionOfAddress } from "../../platform/config/aws-access.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 
 /** The name of the service in signatures; its host is called `bedrock-runtime`. */

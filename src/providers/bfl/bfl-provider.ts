@@ -12,7 +12,7 @@ import { checkKeyByModelList } from "../transport/key-check.ts";
 import { untilDone } from "../transport/polling.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 interface BflDependencies {
   readonly clock: Clock;
@@ -30,7 +30,7 @@ export function createBflProvider(
   const { id, type, baseUrl, apiKey } = settings;
   if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
   const headers = { ...JSON_HEADERS, ...(apiKey !== undefined && { "x-key": apiKey }) };
-  const wire = new TypedWire({ settings, headers, clock, httpClient, failureOfStatus });
+  const wire = new HttpJsonProvider({ settings, headers, clock, httpClient, failureOfStatus });
   const api = { wire, headers, type, baseUrl, clock };
   return {
     image: (call) => bflImage(api, call),
@@ -40,7 +40,7 @@ export function createBflProvider(
 }
 
 interface BflApi {
-  readonly wire: TypedWire;
+  readonly wire: HttpJsonProvider;
   readonly headers: Readonly<Record<string, string>>;
   readonly type: string;
   readonly baseUrl: string;

@@ -1,6 +1,6 @@
+import { jsonValue } from "../../lib/json.ts";
 import { providerType } from "../../platform/config/provider-types.ts";
 import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
-import { jsonValue } from "../../lib/json.ts";
 import { cohereModelEntries } from "../cohere/model-list.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";

@@ -1,8 +1,8 @@
+import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
 import type { ModelConfig } from "../../platform/config/file.ts";
 import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
-import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { commonSpelling } from "./canonical-name.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
@@ -249,7 +249,7 @@ function reasonForNone(
   leftOut: readonly LeftOut[],
   listed: readonly DiscoveredModel[] | undefined,
 ): string {
-  const stated = providerType(type)?.bringsNone;
+  const stated = providerType(type)?.noBuiltInModelsReason;
   if (stated !== undefined && listed === undefined) return stated;
   if (listed?.length === 0) return "its own list of models is empty";
   const reasons = new Map<string, number>();

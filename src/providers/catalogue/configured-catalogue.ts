@@ -1,8 +1,8 @@
+import { didYouMean } from "../../lib/nearest-names.ts";
 import { ConfigError, type ConfigFaults } from "../../platform/config/config-error.ts";
 import { asksForModels, providerType } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { ConfiguredModels } from "../../platform/config.ts";
-import { didYouMean } from "../../lib/nearest-names.ts";
 import { buildCatalogue, type Catalogue, isNamedInFile } from "./build-catalogue.ts";
 import { createModelIndex } from "./model-index.ts";
 import { type ModelLists, readKeptLists } from "./model-list-cache.ts";

@@ -1,6 +1,6 @@
+import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
 import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
-import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";
 import { type DiscoveredModel, modelPrices } from "./read-model-list.ts";

@@ -1,6 +1,3 @@
-import { ConfigError } from "../../platform/config/config-error.ts";
-import type { ModelConfig } from "../../platform/config/file.ts";
-import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import type {
   CatalogueModel,
   FineTuningTerms,
@@ -11,6 +8,9 @@ import type {
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
+import { ConfigError } from "../../platform/config/config-error.ts";
+import type { ModelConfig } from "../../platform/config/file.ts";
+import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";

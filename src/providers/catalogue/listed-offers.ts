@@ -1,7 +1,7 @@
-import { nameInRegion } from "../../platform/config/bedrock-names.ts";
-import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
+import { nameInRegion } from "../../platform/config/bedrock-names.ts";
+import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { Offer } from "./offers.ts";
 import type { BuiltInModels, LeftOut } from "./provider-models.ts";
 

@@ -1,6 +1,6 @@
+import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
-import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import { canonicalName } from "./canonical-name.ts";
 import { isModelName } from "./read-model-list.ts";
 

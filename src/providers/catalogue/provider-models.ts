@@ -1,11 +1,11 @@
 import type { ModelInfo } from "@pydantic/genai-prices";
-import { type ModelSource, providerType } from "../../platform/config/provider-types.ts";
 import type {
   CatalogueModel,
   ModelCategory,
   ModelPrices,
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
+import { type ModelSource, providerType } from "../../platform/config/provider-types.ts";
 import {
   type CapabilityEntry,
   type CapabilityList,

@@ -1,6 +1,6 @@
-import { isSelfHosted } from "../../platform/config/provider-types.ts";
 import type { ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
+import { isSelfHosted } from "../../platform/config/provider-types.ts";
 
 /** More than any provider lists; what stands behind them is not read. */
 export const MAX_LISTED_MODELS = 3_000;

@@ -1,6 +1,6 @@
-import { SANDBOX_PROVIDER_ID } from "../../platform/config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
+import { SANDBOX_PROVIDER_ID } from "../../platform/config/providers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import { audioCapabilities } from "./stated-audio.ts";
 

@@ -20,7 +20,7 @@ import {
   type ProviderResponse,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { cohereFields } from "./chat-fields.ts";
 import { cohereEmbeddings, embeddingsRead } from "./embeddings.ts";
 import { CohereDecoder } from "./event-decoder.ts";
@@ -43,7 +43,14 @@ export function createCohereProvider(
   { clock, httpClient, workThread }: CohereDependencies,
 ): Provider {
   const headers = cohereHeaders(settings);
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const api = new CohereApi(settings.baseUrl, wire);
   return {
     fields: cohereFields(settings.type),
@@ -64,9 +71,9 @@ class CohereApi {
   readonly #chatUrl: string;
   readonly #embedUrl: string;
   readonly #rerankUrl: string;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
-  constructor(baseUrl: string, wire: TypedWire) {
+  constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#chatUrl = endpointUrl(baseUrl, "/chat");
     this.#embedUrl = endpointUrl(baseUrl, "/embed");
     this.#rerankUrl = endpointUrl(baseUrl, "/rerank");

@@ -19,7 +19,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const message = complaintOf(jsonValue(text));
+  const message = parseErrorBody(jsonValue(text));
   const kind = status === BLOCKED_STATUS ? "content_policy" : kindOfStatus(status);
   const waitMs = retryAfterMs(headers, context.nowMs);
   const isTooLong = kind === "rejected" && (status === 413 || TOO_LONG.test(message ?? ""));
@@ -32,11 +32,11 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
   const isError = body.type === "error" || (body.error ?? undefined) !== undefined;
   const isBare = body.type === undefined && typeof body.message === "string";
   if (!isError && !isBare) return undefined;
-  return statusFailure(502, { kind: "unavailable", message: complaintOf(body) }, context);
+  return statusFailure(502, { kind: "unavailable", message: parseErrorBody(body) }, context);
 }
 
 /** Cohere's `{message}`, and the forms that proxies before it have. */
-function complaintOf(body: unknown): string | undefined {
+function parseErrorBody(body: unknown): string | undefined {
   if (!isFields(body)) return undefined;
   const { message, error } = body;
   const said = [message, isFields(error) ? error.message : error];

@@ -8,7 +8,7 @@ import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts"
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { deepgramTranscript } from "./transcript.ts";
 
@@ -34,7 +34,14 @@ export function createDeepgramProvider(
     ...JSON_HEADERS,
     ...(apiKey !== undefined && { authorization: `Token ${apiKey}` }),
   };
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const api = new DeepgramApi(baseUrl, headers, wire);
   return {
     speak: (call) => api.speak(call),
@@ -47,9 +54,9 @@ export function createDeepgramProvider(
 class DeepgramApi {
   readonly #baseUrl: string;
   readonly #headers: Readonly<Record<string, string>>;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
-  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: TypedWire) {
+  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: HttpJsonProvider) {
     this.#baseUrl = baseUrl;
     this.#headers = headers;
     this.#wire = wire;

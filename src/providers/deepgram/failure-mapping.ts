@@ -15,7 +15,7 @@ export function failureOfStatus(
 ): ProviderFailure {
   const report = {
     kind: kindOfStatus(status),
-    message: complaintOf(jsonValue(text)),
+    message: parseErrorBody(jsonValue(text)),
     retryAfterMs: retryAfterMs(headers, context.nowMs),
   };
   return statusFailure(status, report, context);
@@ -24,12 +24,12 @@ export function failureOfStatus(
 /** The failure in a body that came with a success status; undefined where it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body) || body.results !== undefined) return undefined;
-  const message = complaintOf(body);
+  const message = parseErrorBody(body);
   if (message === undefined) return undefined;
   return statusFailure(502, { kind: "unavailable", message }, context);
 }
 
-function complaintOf(body: unknown): string | undefined {
+function parseErrorBody(body: unknown): string | undefined {
   if (typeof body === "string" && body !== "") return body;
   if (!isFields(body)) return undefined;
   const said = [body.err_msg, body.message, body.reason, body.details, body.error];

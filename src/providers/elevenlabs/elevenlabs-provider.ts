@@ -11,7 +11,7 @@ import { checkKeyByModelList } from "../transport/key-check.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { elevenLabsTranscript } from "./transcript.ts";
 
@@ -33,7 +33,14 @@ export function createElevenLabsProvider(
   const { id, apiKey, baseUrl } = settings;
   if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
   const headers = { ...JSON_HEADERS, ...(apiKey !== undefined && { "xi-api-key": apiKey }) };
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const api = new ElevenLabsApi(baseUrl, headers, wire);
   return {
     speak: (call) => api.speak(call),
@@ -45,9 +52,9 @@ export function createElevenLabsProvider(
 class ElevenLabsApi {
   readonly #baseUrl: string;
   readonly #headers: Readonly<Record<string, string>>;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
-  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: TypedWire) {
+  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: HttpJsonProvider) {
     this.#baseUrl = baseUrl;
     this.#headers = headers;
     this.#wire = wire;

@@ -24,7 +24,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const { code = "", message } = complaintOf(jsonValue(text));
+  const { code = "", message } = parseErrorBody(jsonValue(text));
   const kind = (Object.hasOwn(KINDS, code) ? KINDS[code] : undefined) ?? kindOfStatus(status);
   const waitMs =
     code === "quota_exceeded" ? QUOTA_EXHAUSTED_RETRY_MS : retryAfterMs(headers, context.nowMs);
@@ -35,7 +35,7 @@ export function failureOfStatus(
 /** The failure in a body that came with a success status; undefined where it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body) || (body.detail === undefined && body.error === undefined)) return undefined;
-  const { message } = complaintOf(body);
+  const { message } = parseErrorBody(body);
   return statusFailure(502, { kind: "unavailable", message }, context);
 }
 
@@ -45,7 +45,7 @@ interface Complaint {
 }
 
 /** `{detail: {status, message}}`, `{detail: "…"}`, or the list of a check of the body: `{detail: [{loc, msg}]}`. */
-function complaintOf(body: unknown): Complaint {
+function parseErrorBody(body: unknown): Complaint {
   if (!isFields(body)) return {};
   const detail: unknown = Array.isArray(body.detail) ? body.detail[0] : body.detail;
   if (typeof detail === "string") return { message: detail };

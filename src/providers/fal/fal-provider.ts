@@ -4,14 +4,14 @@ import { imageFieldsOf } from "../image-fields.ts";
 import { dimensionsOf, imageFormOf, ratioOfSize } from "../image-models.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { GeneratedImages, ImageCall } from "../media.ts";
-import { failureOfStatus, failureTold } from "../openai/failure-mapping.ts";
+import { failureOfErrorBody, failureOfStatus } from "../openai/failure-mapping.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { untilDone } from "../transport/polling.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 const CANCEL_TIMEOUT_MS = 5_000;
 
@@ -36,20 +36,20 @@ export function createFalProvider(
     ...JSON_HEADERS,
     ...(apiKey !== undefined && { authorization: `Key ${apiKey}` }),
   };
-  const wire = new TypedWire({ settings, headers, clock, httpClient, failureOfStatus });
+  const wire = new HttpJsonProvider({ settings, headers, clock, httpClient, failureOfStatus });
   const queue = new FalQueue(settings, wire, headers, clock);
   return { image: (call) => queue.image(call), imageFields: imageFieldsOf(type) };
 }
 
 class FalQueue {
   readonly #settings: ProviderSettings;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
 
   constructor(
     settings: ProviderSettings,
-    wire: TypedWire,
+    wire: HttpJsonProvider,
     headers: Readonly<Record<string, string>>,
     clock: Clock,
   ) {
@@ -89,7 +89,7 @@ class FalQueue {
     if (status === "IN_QUEUE" || status === "IN_PROGRESS") return undefined;
     if (status !== "COMPLETED") return brokenAnswer("a request without a status");
     if (typeof error !== "string" || error === "") return true;
-    return failureTold({ message: error, code }, this.#wire.failureContext);
+    return failureOfErrorBody({ message: error, code }, this.#wire.failureContext);
   }
 
   #get(address: unknown, call: ImageCall): Promise<Fields> {

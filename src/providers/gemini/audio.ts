@@ -6,7 +6,7 @@ import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
 import type { GeminiDependencies, GeminiPlatform } from "./gemini-provider.ts";
 import { GeminiSpeechDecoder, wholeSpeech } from "./speech.ts";
@@ -21,7 +21,14 @@ export function geminiAudio(
   { clock, httpClient, workThread }: GeminiDependencies,
   { headers, resourceOf }: Pick<GeminiPlatform, "headers" | "resourceOf">,
 ): Required<Pick<Provider, "speak" | "transcribe">> {
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const urlOf = (model: string, method: string) => {
     const path = resourceOf(model).split("/").map(encodeURIComponent).join("/");
     return endpointUrl(settings.baseUrl, `/${path}:${method}`);
@@ -54,7 +61,7 @@ export function geminiAudio(
 const SPEAKS_WHOLE = /gemini-2\.5/;
 
 async function speech(
-  wire: TypedWire,
+  wire: HttpJsonProvider,
   urlOf: (method: string) => string,
   call: SpeechCall,
 ): Promise<Speech> {

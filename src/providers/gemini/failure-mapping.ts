@@ -31,7 +31,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const complaint = complaintOf(jsonValue(text));
+  const complaint = parseErrorBody(jsonValue(text));
   return failureOf(status, complaint, retryAfterMs(headers, context.nowMs), context);
 }
 
@@ -39,7 +39,7 @@ export function failureOfStatus(
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   const outer: unknown = Array.isArray(body) ? body[0] : body;
   if (!isFields(outer) || !isFields(outer.error)) return undefined;
-  const complaint = complaintOf(outer);
+  const complaint = parseErrorBody(outer);
   return failureOf(complaint.code ?? 502, complaint, undefined, context);
 }
 
@@ -72,7 +72,7 @@ function kindOf(status: number, complaint: Complaint): ProviderFailureKind {
   return kindOfStatus(status);
 }
 
-function complaintOf(body: unknown): Complaint {
+function parseErrorBody(body: unknown): Complaint {
   const outer: unknown = Array.isArray(body) ? body[0] : body;
   const error: Fields = isFields(outer) && isFields(outer.error) ? outer.error : {};
   const details = Array.isArray(error.details) ? error.details.filter(isFields) : [];

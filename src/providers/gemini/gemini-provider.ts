@@ -26,7 +26,7 @@ import {
   sent,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { readyStream } from "../whole-as-stream.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import { geminiAudio } from "./audio.ts";
@@ -91,7 +91,7 @@ export class GeminiWire {
   readonly #platform: GeminiPlatform;
   readonly #clock: Clock;
   readonly #client: HttpClient;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
   /** @param settings `apiKey` is what failures must not quote */
   constructor(
@@ -105,7 +105,7 @@ export class GeminiWire {
     this.#client = httpClient;
     const { headers } = platform;
     const parts = { settings, headers, clock, httpClient, workThread };
-    this.#wire = new TypedWire({ ...parts, failureOfStatus });
+    this.#wire = new HttpJsonProvider({ ...parts, failureOfStatus });
   }
 
   async chat(call: ChatCall): Promise<ChatAnswer> {

@@ -80,9 +80,8 @@ function askedReasoning(body: Fields): AskedReasoning | undefined {
     throw new ProviderFailure("rejected", message, { param });
   }
   const isOff = enabled === false || effort === "none";
-  const asksNothing =
-    !isOff && enabled !== true && (effort ?? maxTokens ?? undefined) === undefined;
-  if (asksNothing) return undefined;
+  const isDefault = !isOff && enabled !== true && (effort ?? maxTokens ?? undefined) === undefined;
+  if (isDefault) return undefined;
   return {
     effort: isOff ? "none" : (effort as string | undefined),
     maxTokens: typeof maxTokens === "number" ? maxTokens : undefined,

@@ -12,13 +12,13 @@ import type {
 } from "../media.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
+import { openAiVariant } from "../openai/wire-dialects.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import { type HttpClient, isEventStream, isJson } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { MistralSpeechDecoder, mistralSpeech } from "./speech.ts";
 import { MistralTranscriptDecoder, mistralTranscript } from "./transcript.ts";
 
@@ -34,8 +34,15 @@ export function mistralAudio(
   settings: ProviderSettings,
   { clock, httpClient, workThread }: MistralAudioDependencies,
 ): Required<Pick<Provider, "speak" | "transcribe">> {
-  const headers = requestHeaders(settings, wireDialect(settings.type));
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const headers = requestHeaders(settings, openAiVariant(settings.type));
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const { baseUrl } = settings;
   return {
     async speak(call) {
@@ -66,7 +73,7 @@ export function mistralAudio(
 /** Samples are streamed; of files in other formats it is not stated that their pieces can be put together. */
 const STREAMED: ReadonlySet<string> = new Set(["pcm", "wav"]);
 
-async function speech(wire: TypedWire, url: string, call: SpeechCall): Promise<Speech> {
+async function speech(wire: HttpJsonProvider, url: string, call: SpeechCall): Promise<Speech> {
   const { model, input, voice, format, fields } = call;
   const isStreamed = STREAMED.has(format);
   const body = JSON.stringify({
@@ -88,8 +95,8 @@ async function speech(wire: TypedWire, url: string, call: SpeechCall): Promise<S
 }
 
 async function transcript(
-  wire: TypedWire,
-  request: Parameters<TypedWire["send"]>[0],
+  wire: HttpJsonProvider,
+  request: Parameters<HttpJsonProvider["send"]>[0],
   call: TranscriptionCall,
 ): Promise<Transcript | TranscriptStream> {
   const response = await wire.send(request, call);

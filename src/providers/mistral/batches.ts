@@ -26,7 +26,7 @@ import { BatchEndpoints, BatchFiles, namesIn } from "../openai/batches/batch-fil
 import type { OpenAiBatchDependencies } from "../openai/batches/openai-batches.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
+import { openAiVariant } from "../openai/wire-dialects.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { statusFailure } from "../transport/status-failure.ts";
 
@@ -51,7 +51,7 @@ export class MistralBatches implements BatchInterface {
     const { baseUrl, type } = settings;
     this.#jobsUrl = endpointUrl(baseUrl, "/batch/jobs");
     this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
-    const headers = requestHeaders(settings, wireDialect(type));
+    const headers = requestHeaders(settings, openAiVariant(type));
     this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({
       ...{ wire: this.#wire, baseUrl, expire: false },

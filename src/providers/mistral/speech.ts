@@ -1,6 +1,6 @@
 import { isFields } from "../../lib/json.ts";
 import type { SoundDecoder } from "../audio/sound-events.ts";
-import { failureInside, failureTold } from "../openai/failure-mapping.ts";
+import { failureInside, failureOfErrorBody } from "../openai/failure-mapping.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
@@ -51,7 +51,7 @@ export class MistralSpeechDecoder implements SoundDecoder {
     const event = eventOf(data);
     const failure = failureInside(event, this.#context);
     if (failure !== undefined) throw failure;
-    if (event.type === "error") throw failureTold(event, this.#context);
+    if (event.type === "error") throw failureOfErrorBody(event, this.#context);
     if (event.type === "speech.audio.done") this.#isWhole = true;
     if (typeof event.audio_data !== "string") return undefined;
     return this.#integers(Buffer.from(event.audio_data, "base64"));

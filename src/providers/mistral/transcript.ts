@@ -14,7 +14,7 @@ import type {
   TranscriptionCall,
   TranscriptSegment,
 } from "../media.ts";
-import { failureInside, failureTold } from "../openai/failure-mapping.ts";
+import { failureInside, failureOfErrorBody } from "../openai/failure-mapping.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
@@ -117,7 +117,7 @@ export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> 
     const failure = failureInside(event, this.#context);
     if (failure !== undefined) throw failure;
     const { type, text } = event;
-    if (type === "error") throw failureTold(event, this.#context);
+    if (type === "error") throw failureOfErrorBody(event, this.#context);
     if (type === "transcription.text.delta" && typeof text === "string") {
       events.push({ type: "text", text });
     } else if (type === "transcription.segment") this.#takeSegment(event, events);

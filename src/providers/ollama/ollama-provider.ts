@@ -17,7 +17,7 @@ import {
   isJson,
   type ProviderResponse,
 } from "../transport/provider-response.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { type OllamaAddresses, ollamaAddresses } from "./addresses.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { ollamaFields } from "./chat-fields.ts";
@@ -43,7 +43,14 @@ export function createOllamaProvider(
   { clock, httpClient, workThread }: OllamaDependencies,
 ): Provider {
   const headers = ollamaHeaders(settings);
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const addresses = ollamaAddresses(settings.baseUrl);
   const api = new OllamaApi(addresses, wire);
   return {
@@ -64,9 +71,9 @@ const LINES = /^\s*application\/(?:x-)?(?:ndjson|jsonlines|jsonl)\s*(?:[;,]|$)/i
 
 class OllamaApi {
   readonly #addresses: OllamaAddresses;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
-  constructor(addresses: OllamaAddresses, wire: TypedWire) {
+  constructor(addresses: OllamaAddresses, wire: HttpJsonProvider) {
     this.#addresses = addresses;
     this.#wire = wire;
   }

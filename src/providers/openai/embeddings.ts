@@ -9,7 +9,7 @@ import { type HttpClient, sent } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
-import { wireDialect } from "./wire-dialects.ts";
+import { openAiVariant } from "./wire-dialects.ts";
 
 const FLOAT_BYTES = 4;
 
@@ -26,7 +26,7 @@ interface EmbedOptions {
 export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
   const { settings, headers, failureContext, clock, client, reading } = options;
   const url = endpointUrl(settings.baseUrl, "/embeddings");
-  const isBase64 = wireDialect(settings.type).embedsBase64;
+  const isBase64 = openAiVariant(settings.type).embedsBase64;
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     try {

@@ -9,7 +9,7 @@ import {
   MODEL_COMPLAINT,
   TOO_LONG_CODES,
   TOO_LONG_WORDS,
-  WISH_COMPLAINT,
+  UNSUPPORTED_MESSAGE,
 } from "./wire-dialects.ts";
 
 /** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
@@ -36,19 +36,19 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
   const { error, choices, object } = body as Record<string, unknown>;
   if (Array.isArray(choices) && choices.length > 0) return undefined;
   if (!error && object !== "error") return undefined;
-  return failureTold(body, context);
+  return failureOfErrorBody(body, context);
 }
 
 /**
  * The failure that a body or an event tells of under a status of success. Its status is the one it names,
  * else one that its code stands for, else 502.
  */
-export function failureTold(body: unknown, context: FailureContext): ProviderFailure {
-  const complaint = complaintOf(body);
+export function failureOfErrorBody(body: unknown, context: FailureContext): ProviderFailure {
+  const complaint = parseErrorBody(body);
   return failureOf(complaint.status ?? statusOfCodes(complaint), complaint, undefined, context);
 }
 
-function statusOfCodes({ codes }: ProviderComplaint): number {
+function statusOfCodes({ codes }: ProviderErrorBody): number {
   if (codes.some((code) => code.includes("rate_limit") || code === "insufficient_quota"))
     return 429;
   if (codes.some((code) => code === "invalid_request_error" || CONTENT_POLICY_CODES.has(code))) {
@@ -62,7 +62,7 @@ function statusOfCodes({ codes }: ProviderComplaint): number {
 
 function failureOf(
   status: number,
-  complaint: ProviderComplaint,
+  complaint: ProviderErrorBody,
   headerWaitMs: number | undefined,
   context: FailureContext,
 ): ProviderFailure {
@@ -77,7 +77,7 @@ function failureOf(
   return statusFailure(status, failure, context);
 }
 
-function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKind {
+function kindOf(status: number, complaint: ProviderErrorBody): ProviderFailureKind {
   if (status === 400 || status === 403 || status === 422) {
     if (complaint.moderated) return "content_policy";
     if (complaint.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
@@ -87,13 +87,13 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
   }
   // Groq's word for more tokens at once than an account may send in a minute.
   if (status === 413 && complaint.codes.includes("rate_limit_exceeded")) return "rate_limited";
-  if (status === 404 && WISH_COMPLAINT.test(complaint.message ?? "")) return "rejected";
+  if (status === 404 && UNSUPPORTED_MESSAGE.test(complaint.message ?? "")) return "rejected";
   return kindOfStatus(status);
 }
 
 function waitOf(
   kind: ProviderFailureKind,
-  complaint: ProviderComplaint,
+  complaint: ProviderErrorBody,
   headerWaitMs: number | undefined,
 ): number | undefined {
   if (kind === "rate_limited" && complaint.codes.includes("insufficient_quota")) {
@@ -104,7 +104,7 @@ function waitOf(
 }
 
 /** What a provider says of a failure, read from the shapes that OpenAI-wire servers are known to send. */
-interface ProviderComplaint {
+interface ProviderErrorBody {
   readonly message: string | undefined;
   readonly param: string | null;
   /** Names of the failure: code, type and status words, in lower case. */
@@ -117,7 +117,7 @@ interface ProviderComplaint {
   readonly moderated: boolean;
 }
 
-const SILENT: ProviderComplaint = {
+const NO_ERROR_BODY: ProviderErrorBody = {
   message: undefined,
   param: null,
   codes: [],
@@ -129,9 +129,9 @@ const SILENT: ProviderComplaint = {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads the complaint out of an error body's text; one that is no JSON says nothing. */
-function readComplaint(text: string): ProviderComplaint {
+function readComplaint(text: string): ProviderErrorBody {
   const body = jsonValue(text);
-  return body === undefined ? SILENT : complaintOf(body);
+  return body === undefined ? NO_ERROR_BODY : parseErrorBody(body);
 }
 
 /**
@@ -139,9 +139,9 @@ function readComplaint(text: string): ProviderComplaint {
  * (xAI), `{message, type, code}` (Mistral), `{detail: …}` (FastAPI servers; fal names the kind in an issue's
  * `type`), `{name, errors: ["…"]}` (Stability AI).
  */
-export function complaintOf(body: unknown): ProviderComplaint {
+export function parseErrorBody(body: unknown): ProviderErrorBody {
   const outer = asFields(Array.isArray(body) ? body[0] : body);
-  if (outer === undefined) return SILENT;
+  if (outer === undefined) return NO_ERROR_BODY;
   const error = asFields(outer.error) ?? outer;
   const metadata = asFields(error.metadata);
   const issue = firstIssue(error.detail) ?? firstIssue(asFields(error.message)?.detail);
@@ -215,6 +215,6 @@ function asText(value: unknown): string | undefined {
 }
 
 /** Whether a provider complains that prompt and answer do not fit the model's context: agents shorten it then. */
-function tellsTooLong({ codes, message }: ProviderComplaint): boolean {
+function tellsTooLong({ codes, message }: ProviderErrorBody): boolean {
   return codes.some((code) => TOO_LONG_CODES.has(code)) || TOO_LONG_WORDS.test(message ?? "");
 }

@@ -20,7 +20,7 @@ import { type HttpClient, type ProviderRequest, sent } from "../transport/provid
 import { endpointUrl } from "../transport/request-head.ts";
 import { requestHeaders } from "./chat/chat-provider.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
-import { wireDialect } from "./wire-dialects.ts";
+import { openAiVariant } from "./wire-dialects.ts";
 
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** How far back a lost file or job is looked for. */
@@ -40,7 +40,10 @@ export class OpenAiFineTuning implements FineTuningProvider {
     dependencies: { readonly clock: Clock; readonly httpClient: HttpClient },
   ) {
     this.#settings = settings;
-    const { "content-type": _, ...headers } = requestHeaders(settings, wireDialect(settings.type));
+    const { "content-type": _, ...headers } = requestHeaders(
+      settings,
+      openAiVariant(settings.type),
+    );
     this.#headers = headers;
     this.#clock = dependencies.clock;
     this.#client = dependencies.httpClient;

@@ -9,7 +9,7 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
-import { failureInside, failureTold } from "./failure-mapping.ts";
+import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 /** One image, in base64. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
@@ -132,7 +132,7 @@ export class ImageEventDecoder implements StreamDecoder<ImageEvent> {
     if (type === "error" || isFields(event.error)) {
       this.#hasFailed = true;
       const told = isFields(event.error) ? event : { error: event };
-      events.push({ type: "error", failure: failureTold(told, this.#context) });
+      events.push({ type: "error", failure: failureOfErrorBody(told, this.#context) });
       return;
     }
     const base64 = textOf(event.b64_json);

@@ -6,7 +6,7 @@ import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import type { TypedWire } from "../transport/typed-wire.ts";
+import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { ImageEventDecoder, openAiImageList } from "./image-answers.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -70,7 +70,7 @@ const PATHS: Readonly<Record<ImageCall["task"], string>> = {
 };
 
 export interface OpenAiImagesOptions {
-  readonly wire: TypedWire;
+  readonly wire: HttpJsonProvider;
   readonly type: string;
   readonly baseUrl: string;
   readonly headers: Readonly<Record<string, string>>;

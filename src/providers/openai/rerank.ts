@@ -12,7 +12,7 @@ import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import type { TypedWire } from "../transport/typed-wire.ts";
+import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**
@@ -20,7 +20,7 @@ import { failureInside } from "./failure-mapping.ts";
  * Voyage follow; and that of Text Embeddings Inference, in its own words. All documents are ranked: how many are shown is the gateway's matter. Rejects with ProviderFailure.
  */
 export function openAiRerank(
-  wire: TypedWire,
+  wire: HttpJsonProvider,
   settings: ProviderSettings,
 ): NonNullable<Provider["rerank"]> {
   const url = endpointUrl(settings.baseUrl, "/rerank");

@@ -14,9 +14,9 @@ import type { ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { TypedWire } from "../transport/typed-wire.ts";
+import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
-import { failureInside, failureTold } from "./failure-mapping.ts";
+import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 /** Models that OpenAI bills by character and that have no stream of events. */
 const BY_CHARACTER = /(?:^|\/)tts-1/;
@@ -28,7 +28,7 @@ const EVENT_STREAM = /^\s*text\/event-stream\s*(?:[;,]|$)/i;
  * have a price its newer models are asked for that, and what it holds is decoded.
  */
 export function openAiSpeak(
-  wire: TypedWire,
+  wire: HttpJsonProvider,
   settings: ProviderSettings,
 ): (call: SpeechCall) => Promise<Speech> {
   const url = endpointUrl(settings.baseUrl, "/audio/speech");
@@ -74,7 +74,7 @@ function decodedSpeech(
   response: ProviderResponse,
   { format }: SpeechCall,
   signal: AbortNotice,
-  wire: TypedWire,
+  wire: HttpJsonProvider,
 ): Speech {
   const events = wire.reader(response, new SpeechDecoder(wire.failureContext));
   const reader = new DecodedSound(events, signal);
@@ -115,7 +115,8 @@ class SpeechDecoder implements StreamDecoder<SpeechEvent> {
   #take(data: string, events: SpeechEvent[]): void {
     if (this.#isOver || data === "[DONE]") return;
     const event = eventOf(data);
-    if (event.error || event.type === "error") throw failureTold(event, this.#failureContext);
+    if (event.error || event.type === "error")
+      throw failureOfErrorBody(event, this.#failureContext);
     if (event.type === "speech.audio.delta") {
       if (typeof event.audio !== "string") throw brokenAnswer("an event of sound without sound");
       events.push({ type: "sound", bytes: Buffer.from(event.audio, "base64") });

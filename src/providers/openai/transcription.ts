@@ -20,9 +20,9 @@ import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { TypedWire } from "../transport/typed-wire.ts";
+import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
-import { failureInside, failureTold } from "./failure-mapping.ts";
+import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -36,7 +36,7 @@ const PATHS: Readonly<Record<TranscriptionCall["task"], string>> = {
  * from disk to the provider. Rejects with ProviderFailure.
  */
 export function openAiTranscribe(
-  wire: TypedWire,
+  wire: HttpJsonProvider,
   settings: ProviderSettings,
   headers: Readonly<Record<string, string>>,
 ): (call: TranscriptionCall) => Promise<Transcript | TranscriptStream> {
@@ -238,7 +238,7 @@ class TranscriptDecoder implements StreamDecoder<TranscriptEvent> {
   #take(data: string, events: TranscriptEvent[]): void {
     if (this.#isOver || data === "[DONE]") return;
     const event = eventOf(data);
-    if (event.error || event.type === "error") throw failureTold(event, this.#context);
+    if (event.error || event.type === "error") throw failureOfErrorBody(event, this.#context);
     const { type, delta, logprobs } = event;
     if (type === "transcript.text.delta" && typeof delta === "string") {
       const extra = Array.isArray(logprobs) ? { logprobs } : {};

@@ -6,7 +6,7 @@ import type { FinishReason } from "../interface.ts";
  * fields of a request they support is stated by ../chat-fields.ts: what one lacks is left out before it gets
  * here.
  */
-export interface WireDialect {
+export interface OpenAiVariant {
   readonly keyHeader: "authorization" | "api-key";
   /** Whether `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
   readonly takesCompletionLimit: (model: string) => boolean;
@@ -29,7 +29,7 @@ export interface WireDialect {
   readonly hasDeveloperRole: boolean;
 }
 
-const PLAIN: WireDialect = {
+const PLAIN: OpenAiVariant = {
   keyHeader: "authorization",
   takesCompletionLimit: () => false,
   reasoning: "object",
@@ -47,7 +47,7 @@ const REASONING = ["reasoning", "reasoning_content"];
 /** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
 const NEWER_OPENAI_MODEL = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
 
-const OPENAI: WireDialect = {
+const OPENAI: OpenAiVariant = {
   ...PLAIN,
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
@@ -56,7 +56,7 @@ const OPENAI: WireDialect = {
   leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
 
-const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
+const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVariant>([
   ["openai", OPENAI],
   ["azure", { ...OPENAI, keyHeader: "api-key" }],
   [
@@ -150,7 +150,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
 
 /** The header that shows a key to a provider of OpenAI's wire; an access token is a bearer token for all of them. */
 export function openAiKeyHeader(
-  { keyHeader }: Pick<WireDialect, "keyHeader">,
+  { keyHeader }: Pick<OpenAiVariant, "keyHeader">,
   key: string,
   isToken = false,
 ): Record<string, string> {
@@ -159,7 +159,7 @@ export function openAiKeyHeader(
 }
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */
-export function wireDialect(type: string): WireDialect {
+export function openAiVariant(type: string): OpenAiVariant {
   return DIALECTS.get(type) ?? PLAIN;
 }
 
@@ -248,7 +248,7 @@ export const MISCONFIGURED_CODES = new Set([
 ]);
 
 /** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
-export const WISH_COMPLAINT = /^no endpoints found that support\b/i;
+export const UNSUPPORTED_MESSAGE = /^no endpoints found that support\b/i;
 /** As LiteLLM says, with status 400, that it has no such model: another endpoint may have it. */
 export const MODEL_COMPLAINT = /\binvalid model name passed in model=/i;
 export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;

@@ -14,7 +14,7 @@ import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 interface StabilityDependencies {
   readonly clock: Clock;
@@ -37,7 +37,14 @@ export function createStabilityProvider(
     "accept-encoding": "identity",
     ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
   };
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   return {
     async image(call) {
       const { contentType, body, bodyBytes } = multipartForm(formParts(call));

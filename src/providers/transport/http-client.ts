@@ -1,5 +1,5 @@
-import type { OutboundProxies } from "../../platform/config/outbound-proxies.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
+import type { OutboundProxies } from "../../platform/config/outbound-proxies.ts";
 import { ConnectionPool, type PoolDependencies } from "./connection-pool.ts";
 import { type Connect, type DialTarget, TrustedAuthorities } from "./dial.ts";
 import { cancelUnread, Exchange } from "./exchange.ts";

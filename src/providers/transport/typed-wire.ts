@@ -75,7 +75,7 @@ interface WholeForm<Options> {
 }
 
 /** The HTTP side of a wire in JSON whose answers are read in typed form. Methods reject with ProviderFailure. */
-export class TypedWire {
+export class HttpJsonProvider {
   readonly #options: TypedWireOptions;
   readonly #reading: AnswerReading;
 

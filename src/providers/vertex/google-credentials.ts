@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
-import { projectOf } from "../../platform/config/cloud-settings.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { credentialDocument } from "../../lib/credential-document.ts";
+import { projectOf } from "../../platform/config/cloud-settings.ts";
 import { AccessTokens } from "../credentials/access-tokens.ts";
 import { requestToken, type TokenRequest } from "../credentials/request-token.ts";
 import type { ProviderSettings } from "../interface.ts";
@@ -55,7 +55,7 @@ export function googleAccess(
   if (document === undefined) return { apiKey };
   const refuse = (what: string) =>
     new Error(`the credentials of provider "${settings.id}" ${what}`);
-  const url = tokenUrl(document, settings.ownKey !== undefined);
+  const url = tokenUrl(document, settings.byokKey !== undefined);
   const form = tokenForm(document, url, dependencies.clock, refuse);
   return { tokens: ask(async () => ({ url, form: await form() })), projectId: projectOf(apiKey) };
 }

@@ -82,8 +82,8 @@ export function createVertexProvider(
  * A key that an organization brings is of its own project. Where it brings no address, the operator's is used
  * with that project in place of the operator's, and for an API key with none. Throws where it has no project.
  */
-function addressFor({ id, baseUrl, ownKey }: ProviderSettings, access: GoogleAccess): string {
-  if (ownKey?.atOperatorsAddress !== true) return baseUrl;
+function addressFor({ id, baseUrl, byokKey }: ProviderSettings, access: GoogleAccess): string {
+  if (byokKey?.atOperatorsAddress !== true) return baseUrl;
   if ("apiKey" in access) return baseUrl.replace(/\/projects\/.*$/, "");
   const { projectId } = access;
   if (projectId === undefined) {

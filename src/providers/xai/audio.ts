@@ -5,13 +5,13 @@ import type { Provider, ProviderSettings } from "../interface.ts";
 import type { SpeechCall, TranscriptionCall } from "../media.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureInside, failureOfStatus } from "../openai/failure-mapping.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
+import { openAiVariant } from "../openai/wire-dialects.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { TypedWire } from "../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { xaiTranscript } from "./transcript.ts";
 
 interface XaiAudioDependencies {
@@ -29,8 +29,15 @@ export function xaiAudio(
   settings: ProviderSettings,
   { clock, httpClient, workThread }: XaiAudioDependencies,
 ): Required<Pick<Provider, "speak" | "transcribe">> {
-  const headers = requestHeaders(settings, wireDialect(settings.type));
-  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const headers = requestHeaders(settings, openAiVariant(settings.type));
+  const wire = new HttpJsonProvider({
+    settings,
+    headers,
+    clock,
+    httpClient,
+    workThread,
+    failureOfStatus,
+  });
   const { baseUrl } = settings;
   return {
     async speak(call) {

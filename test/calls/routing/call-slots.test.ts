@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { CallSlots } from "../../../src/inference/call/routing/call-slots.ts";
+import { VirtualClock } from "../../../src/lib/clock.ts";
 import type { ParallelLimit, ParallelSlots } from "../../../src/platform/cluster/interface.ts";
 import { MemorySlots } from "../../../src/platform/cluster/parallel-slots.ts";
-import { VirtualClock } from "../../../src/lib/clock.ts";
 import { CallAbort } from "../../../src/providers/transport/call-abort.ts";
 
 const WAIT_MS = 1_000;
@@ -36,7 +36,7 @@ test("calls that wait get places in their order, and none that comes later overt
 
 test("calls that spare half of the places come behind all others, also where there is one place", async () => {
   const { slots, wait } = queue();
-  const sparing = one.map((limit) => ({ ...limit, sparesHalf: true }));
+  const sparing = one.map((limit) => ({ ...limit, reservesHalf: true }));
   expect(slots.take("org", one)).toBeTrue();
   const order: string[] = [];
   const last = wait(sparing).then(() => order.push("sparing"));

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
-import { statesOrder, WarmEndpoints } from "../../../src/inference/call/routing/warm-endpoints.ts";
+import { CacheAffinity, statesOrder } from "../../../src/inference/call/routing/warm-endpoints.ts";
 import type { CatalogueModel } from "../../../src/lib/catalogue-model.ts";
 import { VirtualClock } from "../../../src/lib/clock.ts";
 
@@ -18,7 +18,7 @@ const say = (text: string | undefined) => () => text;
 
 function open() {
   const clock = new VirtualClock();
-  return { clock, warm: new WarmEndpoints(clock) };
+  return { clock, warm: new CacheAffinity(clock) };
 }
 
 const [a, b, c] = [candidate("a"), candidate("b"), candidate("c")];
@@ -27,27 +27,27 @@ test("a conversation stays at the endpoint that took it over, and no other moves
   const { warm } = open();
   const plan = planOf(a!, b!, c!);
   expect(warm.prefer(plan, say("one"))).toBe(plan);
-  warm.noteServed(plan, b!, say("one"));
+  warm.recordServed(plan, b!, say("one"));
   const stayed = warm.prefer(plan, say("one"));
   expect(orderOf(stayed)).toEqual(["b", "a", "c"]);
   expect(warm.prefer(plan, say("two"))).toBe(plan);
   expect(warm.prefer(plan, say(undefined))).toBe(plan);
   // It fails there, and goes on at the third.
-  warm.noteServed(stayed, c!, say("one"));
+  warm.recordServed(stayed, c!, say("one"));
   expect(orderOf(warm.prefer(plan, say("one")))).toEqual(["c", "a", "b"]);
-  warm.noteServed(plan, a!, say("one"));
+  warm.recordServed(plan, a!, say("one"));
   expect(orderOf(warm.prefer(plan, say("one")))).toEqual(["a", "b", "c"]);
 });
 
 test("it is forgotten ten minutes behind its last call", () => {
   const { warm, clock } = open();
   const plan = planOf(a!, b!);
-  warm.noteServed(plan, b!, say("one"));
+  warm.recordServed(plan, b!, say("one"));
   for (let turn = 0; turn < 3; turn++) {
     clock.advance(KEPT_MS);
     const stayed = warm.prefer(plan, say("one"));
     expect(orderOf(stayed)).toEqual(["b", "a"]);
-    warm.noteServed(stayed, b!, say("one"));
+    warm.recordServed(stayed, b!, say("one"));
   }
   clock.advance(KEPT_MS + 1);
   expect(warm.prefer(plan, say("one"))).toBe(plan);
@@ -55,7 +55,7 @@ test("it is forgotten ten minutes behind its last call", () => {
 
 test("nothing stays at another model, at who is paid otherwise, or where a cache saves nothing", () => {
   const { warm } = open();
-  const own = candidate("own", { ownKeyId: "pk_1" });
+  const own = candidate("own", { byokKeyId: "pk_1" });
   const other = candidate("other", { model: OTHER_MODEL! });
   const prices = { inputTokenFemto: 10n, cachedInputTokenFemto: 10n };
   const uncached = candidate("uncached", { terms: { prices } as Candidate["terms"] });
@@ -68,14 +68,14 @@ test("nothing stays at another model, at who is paid otherwise, or where a cache
     [a!, dear],
   ] as const) {
     const plan = planOf(first, second);
-    warm.noteServed(plan, second, say("one"));
+    warm.recordServed(plan, second, say("one"));
     expect(warm.prefer(plan, say("one"))).toBe(plan);
   }
 });
 
 test("what is not in the plan any more changes nothing", () => {
   const { warm } = open();
-  warm.noteServed(planOf(a!, b!), b!, say("one"));
+  warm.recordServed(planOf(a!, b!), b!, say("one"));
   const plan = planOf(a!, c!);
   expect(warm.prefer(plan, say("one"))).toBe(plan);
 });
@@ -83,7 +83,7 @@ test("what is not in the plan any more changes nothing", () => {
 test("no more than 10,000 conversations are noted", () => {
   const { warm } = open();
   const plan = planOf(a!, b!);
-  for (let at = 0; at <= 10_000; at++) warm.noteServed(plan, b!, say(String(at)));
+  for (let at = 0; at <= 10_000; at++) warm.recordServed(plan, b!, say(String(at)));
   expect(warm.prefer(plan, say("0"))).toBe(plan);
   expect(orderOf(warm.prefer(plan, say("1")))).toEqual(["b", "a"]);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import type { GatewayError } from "../../../src/lib/errors.ts";
 import type { Hold } from "../../../src/billing/ledger/interface.ts";
+import type { GatewayError } from "../../../src/lib/errors.ts";
 import type { Payer } from "../../ledger/books.ts";
 import { figures, type MoneyHands, RICH, requestOf } from "./owned-money.ts";
 

@@ -1,10 +1,6 @@
 import { expect } from "bun:test";
 import type { Database } from "../../../db/client.ts";
 import type { SubjectLimits, SubjectType } from "../../../db/queries/subject-budgets.ts";
-import type { ApiKeySettings } from "../../../src/lib/api-key-record.ts";
-import type { VirtualClock } from "../../../src/lib/clock.ts";
-import { GatewayError } from "../../../src/lib/errors.ts";
-import { newId } from "../../../src/lib/ids.ts";
 import type {
   BudgetSubject,
   ChargeFigures,
@@ -13,6 +9,10 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "../../../src/billing/ledger/interface.ts";
+import type { ApiKeySettings } from "../../../src/lib/api-key-record.ts";
+import type { VirtualClock } from "../../../src/lib/clock.ts";
+import { GatewayError } from "../../../src/lib/errors.ts";
+import { newId } from "../../../src/lib/ids.ts";
 import { attemptsOf, faultsOf, holdsOf, type Payer } from "../../ledger/books.ts";
 import { until } from "../../support/until.ts";
 

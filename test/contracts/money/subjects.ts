@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import type { BudgetSubject } from "../../../src/billing/ledger/interface.ts";
 import type { GatewayError } from "../../../src/lib/errors.ts";
 import { newId } from "../../../src/lib/ids.ts";
-import type { BudgetSubject } from "../../../src/billing/ledger/interface.ts";
 import { lockAccount, untilWaiting } from "../../ledger/standing-in-the-way.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, figures, type MoneyHands, RICH, requestOf } from "./owned-money.ts";

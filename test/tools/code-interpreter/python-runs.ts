@@ -1,7 +1,10 @@
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type PoolBounds, PythonPool } from "../../../src/inference/tools/code-interpreter/python-pool.ts";
+import {
+  type PoolBounds,
+  PythonPool,
+} from "../../../src/inference/tools/code-interpreter/python-pool.ts";
 import {
   type FileReader,
   PythonSession,

@@ -1,8 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import type { SearchBackendName } from "../../../src/platform/config/search-settings.ts";
-import { createEgressDownload } from "../../../src/platform/egress/download.ts";
-import { EgressGuard } from "../../../src/platform/egress/guard.ts";
-import { createHttpClient } from "../../../src/providers/transport/http-client.ts";
+import { Extraction } from "../../../src/documents/extraction.ts";
 import type { GatewayTool, ToolRun } from "../../../src/inference/tools/tool.ts";
 import { PageReader } from "../../../src/inference/tools/web-search/page-reader.ts";
 import { SearchBackend } from "../../../src/inference/tools/web-search/search-backend.ts";
@@ -12,7 +9,10 @@ import {
 } from "../../../src/inference/tools/web-search/search-options.ts";
 import { WebSearch } from "../../../src/inference/tools/web-search/web-search.ts";
 import { WebSearchTools } from "../../../src/inference/tools/web-search/web-search-tool.ts";
-import { Extraction } from "../../../src/documents/extraction.ts";
+import type { SearchBackendName } from "../../../src/platform/config/search-settings.ts";
+import { createEgressDownload } from "../../../src/platform/egress/download.ts";
+import { EgressGuard } from "../../../src/platform/egress/guard.ts";
+import { createHttpClient } from "../../../src/providers/transport/http-client.ts";
 import {
   htmlPage,
   type SearchUpstream,

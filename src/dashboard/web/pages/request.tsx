@@ -61,7 +61,7 @@ interface PartProps {
 
 function Outcome({ request }: PartProps) {
   const keyName = useKeyNames();
-  const { error_code: code, key_id: keyId, provider_key_id: ownKeyId } = request;
+  const { error_code: code, key_id: keyId, provider_key_id: byokKeyId } = request;
   const meaning = code === null ? undefined : meaningOf(code);
   return (
     <Panel title="Outcome" aside={<Status request={{ ...request, error_code: null }} />}>
@@ -105,7 +105,7 @@ function Outcome({ request }: PartProps) {
             )
           }
         />
-        <Fact name="Own provider key" value={ownKeyId && <span class="code">{ownKeyId}</span>} />
+        <Fact name="Own provider key" value={byokKeyId && <span class="code">{byokKeyId}</span>} />
       </dl>
     </Panel>
   );

@@ -72,7 +72,7 @@ const MANAGEMENT_PREFIX = "gateway_mgmt_";
 /** Keeps a key if the gateway takes it for calls of models. Throws ApiError where it does not. */
 export async function useKey(text: string): Promise<void> {
   if (!KEY.test(text)) throw new ApiError(0, "invalid_api_key", "This is no key.", null);
-  const askedIn = session.value;
+  const loggedFieldsOf = session.value;
   const response = await fetchWithKey("v1/key", text).catch(() => {
     throw new ApiError(0, "unreachable", "The gateway cannot be reached.", null);
   });
@@ -87,7 +87,7 @@ export async function useKey(text: string): Promise<void> {
     );
   }
   // Who has signed in meanwhile gets no key that another has typed.
-  if (session.value !== askedIn) return;
+  if (session.value !== loggedFieldsOf) return;
   secret = text;
   keyName.value = name;
 }

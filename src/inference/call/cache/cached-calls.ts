@@ -1,31 +1,31 @@
 import type { IdempotencyClaim } from "../../../../db/queries/idempotency.ts";
 import type { AnswerPlace } from "../../../../db/queries/response-cache.ts";
+import { usageFigures } from "../../../billing/ledger/usage.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import { clientClosed } from "../../../lib/errors.ts";
 import { usdNumber, usdText } from "../../../lib/money.ts";
 import { NO_TOKENS } from "../../../lib/usage.ts";
-import { usageFigures } from "../../../billing/ledger/usage.ts";
 import type { CallAdmission, Fees } from "../admission.ts";
 import { addHitHeaders } from "../answer-headers.ts";
-import type { AdmittedCall, ArrivedCall, CallOutcome } from "../call.ts";
+import type { AdmittedCall, CallOutcome, IncomingCall } from "../call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "../call-charge.ts";
 import {
   type AcceptedRequest,
+  type CacheFormat,
   type HitFacts,
-  type KeptForm,
   type PaidEndpoint,
   recordedDetails,
 } from "../endpoint.ts";
 import type { RoutePlan } from "../routing/plan-route.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
-import type { Flight, Flights } from "./flights.ts";
-import { AnswerKeeping } from "./keeping.ts";
+import type { Flight, InFlightDeduplication } from "./flights.ts";
+import { CacheWriter } from "./keeping.ts";
 import { answerKey, type CacheOrder } from "./order.ts";
 
 export interface CachedCallDependencies extends ChargeDependencies {
   readonly admission: CallAdmission;
   readonly answers: AnswerCache;
-  readonly flights: Flights;
+  readonly flights: InFlightDeduplication;
   readonly clock: Clock;
 }
 
@@ -33,8 +33,8 @@ export interface CachedCallDependencies extends ChargeDependencies {
 export interface CachedCall<Request extends AcceptedRequest> {
   readonly order: CacheOrder;
   readonly endpoint: Pick<PaidEndpoint<Request, unknown>, "route" | "title" | "stream">;
-  readonly form: KeptForm<Request>;
-  readonly call: ArrivedCall<Request>;
+  readonly form: CacheFormat<Request>;
+  readonly call: IncomingCall<Request>;
   readonly plan: RoutePlan;
   readonly claim: IdempotencyClaim | undefined;
   /** The same as it stands now, after a wait. Rejects where its key may not make it any more. */
@@ -42,7 +42,7 @@ export interface CachedCall<Request extends AcceptedRequest> {
   /** Has it paid. */
   pay(
     current: Pick<CachedCall<Request>, "call" | "plan">,
-    keeping: AnswerKeeping | undefined,
+    keeping: CacheWriter | undefined,
   ): Promise<CallOutcome>;
 }
 
@@ -137,7 +137,7 @@ export class CachedCalls {
     const { answers } = this.#dependencies;
     const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
     const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
-    const keeping = new AnswerKeeping({
+    const keeping = new CacheWriter({
       ...{ answers, form, place, generation, order, isStream, onEnd },
     });
     try {

@@ -20,7 +20,7 @@ export interface FlightDependencies {
   readonly steadyClock: Clock;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
-  isCutShort(): boolean;
+  isAborting(): boolean;
   onError(error: unknown): void;
 }
 
@@ -34,7 +34,7 @@ export interface Waiting {
 }
 
 /** What a request that asked for one flight does: it gets the answer of another one, or makes it. */
-export type Boarded =
+export type JoinResult =
   | { readonly kind: "answered"; readonly answer: CachedAnswer }
   | { readonly kind: "leads"; readonly flight: Flight };
 
@@ -43,7 +43,7 @@ export type Boarded =
  * answer. Where it brings none that is kept, the next one leads. A claim in the database, which its instance
  * renews, keeps other instances waiting; where the database cannot be reached, each instance has a leader.
  */
-export class Flights {
+export class InFlightDeduplication {
   readonly #dependencies: FlightDependencies;
   /** By place. */
   readonly #flights = new Map<string, Flight>();
@@ -56,15 +56,15 @@ export class Flights {
   }
 
   /** Rejects where the client goes, the gateway stops, or the wait takes longer than a call may. */
-  async board(waiting: Waiting): Promise<Boarded> {
-    const { deadlines, isCutShort } = this.#dependencies;
+  async board(waiting: Waiting): Promise<JoinResult> {
+    const { deadlines, isAborting } = this.#dependencies;
     const { clientSignal } = waiting;
     const { promise: over, reject } = Promise.withResolvers<never>();
     over.catch(() => {});
     const leave = () => reject(clientClosed());
     clientSignal.addEventListener("abort", leave);
     if (clientSignal.aborted) leave();
-    const deadline = deadlines.add(() => reject(isCutShort() ? stopping() : timedOut()));
+    const deadline = deadlines.add(() => reject(isAborting() ? stopping() : timedOut()));
     try {
       return await this.#board(waiting, over);
     } finally {
@@ -73,7 +73,7 @@ export class Flights {
     }
   }
 
-  async #board(waiting: Waiting, over: Promise<never>): Promise<Boarded> {
+  async #board(waiting: Waiting, over: Promise<never>): Promise<JoinResult> {
     const { place } = waiting;
     const name = `${place.organizationId} ${place.keyHash}`;
     for (;;) {

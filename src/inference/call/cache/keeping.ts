@@ -1,15 +1,15 @@
 import type { AnswerPlace } from "../../../../db/queries/response-cache.ts";
-import type { Usage } from "../../../lib/usage.ts";
 import type { Hold } from "../../../billing/ledger/interface.ts";
+import type { Usage } from "../../../lib/usage.ts";
 import { headersOfAsking } from "../answer-headers.ts";
 import type { MeteredFigures } from "../call-charge.ts";
-import type { AcceptedRequest, AnswerGatherer, KeptForm } from "../endpoint.ts";
+import type { AcceptedRequest, AnswerGatherer, CacheFormat } from "../endpoint.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
 import type { CacheOrder } from "./order.ts";
 
 interface KeepingParts {
   readonly answers: AnswerCache;
-  readonly form: KeptForm<AcceptedRequest>;
+  readonly form: CacheFormat<AcceptedRequest>;
   readonly place: AnswerPlace;
   /** Undefined where nothing can be kept. */
   readonly generation: number | undefined;
@@ -26,7 +26,7 @@ type Metered = Pick<MeteredFigures, "model" | "provider" | "chargeNano">;
  * Keeps the answer of a call that missed the cache, as its client gets it. One that is cut, abandoned or fails ends
  * without having been whole, and is not kept.
  */
-export class AnswerKeeping {
+export class CacheWriter {
   readonly #parts: KeepingParts;
   #metered: (Metered & { readonly usage: Usage }) | undefined;
   #gatherer: AnswerGatherer | undefined;

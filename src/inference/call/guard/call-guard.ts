@@ -10,7 +10,12 @@ import {
 } from "../../../providers/interface.ts";
 import { type Direction, type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
 import { plainText } from "../../guardrails/screening/plain-text.ts";
-import { type FoundRule, type Screened, screenJson, textsOf } from "../../guardrails/screening/screen-json.ts";
+import {
+  type FoundRule,
+  type Screened,
+  screenJson,
+  textsOf,
+} from "../../guardrails/screening/screen-json.ts";
 import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
 import { GuardedEvents } from "./guarded-events.ts";
 import { type ScreenedCompletion, screenCompletion, screenLong } from "./screen-completion.ts";

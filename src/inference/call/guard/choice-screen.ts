@@ -1,6 +1,10 @@
 import type { ChatEvent, ReasoningDetail } from "../../../providers/interface.ts";
 import { type JsonScreen, screenJson } from "../../guardrails/screening/screen-json.ts";
-import { type Released, type ScreeningRule, TextWindow } from "../../guardrails/screening/text-window.ts";
+import {
+  type Released,
+  type ScreeningRule,
+  TextWindow,
+} from "../../guardrails/screening/text-window.ts";
 
 type TextEvent = Extract<ChatEvent, { readonly type: "text" | "reasoning" | "refusal" }>;
 type CallEvent = Extract<ChatEvent, { readonly type: "tool_call" }>;

@@ -1,4 +1,4 @@
-import { turnOfLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
 import {
   type ChatEvent,
   nextPiece,
@@ -84,7 +84,7 @@ export class GuardedEvents implements PieceReader<Batch> {
           this.#block();
           return shown.filter(({ type }) => type === "withheld" || type === "usage");
         }
-        if (piece !== event) await turnOfLoop();
+        if (piece !== event) await yieldToEventLoop();
       }
     }
     this.#guard.found(this.#json.hits);

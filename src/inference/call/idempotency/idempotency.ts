@@ -12,7 +12,7 @@ import {
   storeResultEffect,
 } from "../../../../db/queries/idempotency.ts";
 import { untilReachable } from "../../../../db/unavailable.ts";
-import { doneInTime } from "../../../lib/deadlines.ts";
+import { finishesWithin } from "../../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../../lib/errors.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
@@ -64,12 +64,12 @@ export class Idempotency {
    * where the gateway stops meanwhile.
    */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
-    const { keyring, clock, maxWaitMs, isCutShort } = this.#dependencies;
+    const { keyring, clock, maxWaitMs, isAborting } = this.#dependencies;
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
       // A call that was cut short has freed its key, and must not begin again here.
-      if (isCutShort()) throw stopping();
+      if (isAborting()) throw stopping();
       const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim, signal);
       if (outcome.kind === "claimed") return undefined;
@@ -77,7 +77,7 @@ export class Idempotency {
       const freed = freeing ?? this.#frees.underWay(claim);
       const hasTime = clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted;
       if (freed !== undefined && hasTime) {
-        await doneInTime(freed, clock, FREE_PATIENCE_MS);
+        await finishesWithin(freed, clock, FREE_PATIENCE_MS);
         continue;
       }
       if (outcome.kind === "conflict") {
@@ -148,7 +148,7 @@ export class Idempotency {
   async keepSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
     const { clock } = this.#dependencies;
     const storing = this.#storeSteps(claim, plain).catch(() => undefined);
-    await doneInTime(storing, clock, MAX_WAIT_FOR_STEPS_MS);
+    await finishesWithin(storing, clock, MAX_WAIT_FOR_STEPS_MS);
   }
 
   async #storeSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
@@ -164,7 +164,7 @@ export class Idempotency {
 
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
   async free(claim: IdempotencyClaim): Promise<void> {
-    await doneInTime(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
+    await finishesWithin(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
   }
 
   /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */

@@ -1,5 +1,8 @@
 import type { Database } from "../../../../db/client.ts";
-import { type IdempotencyClaim, runningIdempotencyKeys } from "../../../../db/queries/idempotency.ts";
+import {
+  type IdempotencyClaim,
+  runningIdempotencyKeys,
+} from "../../../../db/queries/idempotency.ts";
 import type { Clock } from "../../../lib/clock.ts";
 
 const POLL_MS = 50;
@@ -10,7 +13,7 @@ export interface RunningCallsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
   /** The gateway stops, and the time of running calls is up. */
-  isCutShort(): boolean;
+  isAborting(): boolean;
 }
 
 interface Watched {
@@ -59,9 +62,9 @@ export class RunningCalls {
     this.#dependencies.clock.after(POLL_MS, async () => {
       const asked = [...this.#watched.values()];
       const isRunning = await this.#look(asked.map(({ key }) => key));
-      const isCutShort = this.#dependencies.isCutShort();
+      const isAborting = this.#dependencies.isAborting();
       asked.forEach(({ waiting }, n) => {
-        if (isCutShort || !isRunning(n)) for (const wake of waiting) wake();
+        if (isAborting || !isRunning(n)) for (const wake of waiting) wake();
       });
       this.#isLooking = false;
       this.#lookSoon();

@@ -28,7 +28,7 @@ export interface CallDependencies {
   /** A self-hosted provider fails its health checks. */
   isDown(providerId: string): boolean;
   /** A provider has refused an organization's own key. */
-  onKeyRefused(ownKeyId: string): void;
+  onKeyRefused(byokKeyId: string): void;
 }
 
 /** The admitted call that candidates are tried for. */
@@ -52,7 +52,7 @@ const MAX_RECORDED_TRIES = 24;
  * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
  * Only for before the first byte of an answer. After `firstAnswer` has resolved, call `end`.
  */
-export class CandidateTries {
+export class Failover {
   readonly #dependencies: CallDependencies;
   readonly #candidates: readonly Candidate[];
   readonly #abort: AbortNotice;
@@ -190,10 +190,10 @@ export class CandidateTries {
     this.#giveBack();
     this.#span?.end(errorType(error));
     const failure = noteFailure(this.#endpoint!, error);
-    const { endpointId, model, ownKeyId } = this.candidate;
+    const { endpointId, model, byokKeyId } = this.candidate;
     this.#failure = failure;
-    if (ownKeyId !== undefined && failure.status === UNAUTHORIZED) {
-      this.#dependencies.onKeyRefused(ownKeyId);
+    if (byokKeyId !== undefined && failure.status === UNAUTHORIZED) {
+      this.#dependencies.onKeyRefused(byokKeyId);
     }
     this.#failures ??= [];
     this.#failures.push(`${endpointId}=${failure.kind}`);
@@ -334,7 +334,7 @@ export class CandidateTries {
     const failure = this.#failure;
     const mayGoOn = this.#round < MAX_RETRY_ROUNDS && this.#calls < MAX_CALLS;
     if (failure === undefined && this.#fullIds !== undefined) throw allFull();
-    if (failure === undefined || !isPassing(failure) || !mayGoOn) {
+    if (failure === undefined || !isRetryable(failure) || !mayGoOn) {
       throw asCallerError(
         failure ?? new ProviderFailure("unavailable", "no provider was tried"),
         this.trail,
@@ -399,9 +399,9 @@ function openOnes(
 ): readonly Candidate[] {
   if (candidates.length === 1) return NONE;
   return candidates.filter(
-    ({ providerId, endpointId, ownKeyId }) =>
+    ({ providerId, endpointId, byokKeyId }) =>
       measuredEndpoint(endpoints, endpointId)?.circuit === "open" ||
-      (ownKeyId === undefined && isDown(providerId)),
+      (byokKeyId === undefined && isDown(providerId)),
   );
 }
 
@@ -431,7 +431,7 @@ function pauseAfter({ kind, status, retryAfterMs }: ProviderFailure): number | u
 }
 
 /** Failures that another try may not meet. A timeout has used up the caller's time already. */
-function isPassing(failure: ProviderFailure): boolean {
+function isRetryable(failure: ProviderFailure): boolean {
   // A waiting client is not kept for the minutes that a provider may ask for.
   if ((failure.retryAfterMs ?? 0) > MAX_DELAY_MS) return false;
   if (failure.isLasting) return false;

@@ -1,6 +1,6 @@
-import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
 import type { Clock } from "../../../lib/clock.ts";
 import { FairQueue, placesLeftFree, SharedRoom } from "../../../lib/fair-share.ts";
+import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
 
 /** A candidate's limits: of its provider, of its endpoint, or both. */
@@ -83,7 +83,7 @@ export class CallSlots {
     const { promise, resolve } = Promise.withResolvers<number | undefined>();
     const listener = { handleEvent: () => waiting.end(undefined) };
     const cancel = this.#clock.after(withinMs, () => waiting.end(undefined));
-    const queue = open.some(sparesHalf) ? this.#waitingLast : this.#waiting;
+    const queue = open.some(reservesHalf) ? this.#waitingLast : this.#waiting;
     const waiting: Waiting = {
       owner,
       options: open,
@@ -123,7 +123,7 @@ export class CallSlots {
 
   /** Returns true if calls wait for the endpoint that come before a new one of this organization. */
   #isAwaited(owner: string, limits: CallLimits): boolean {
-    if (sparesHalf(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
+    if (reservesHalf(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
     const room = this.#waitingRooms.get(nameOf(limits));
     if (room === undefined) return false;
     const held = this.#heldBy(owner, limits);
@@ -196,8 +196,8 @@ export class CallSlots {
   }
 }
 
-function sparesHalf(limits: CallLimits): boolean {
-  return limits[0]!.sparesHalf === true;
+function reservesHalf(limits: CallLimits): boolean {
+  return limits[0]!.reservesHalf === true;
 }
 
 function idsOf(limits: CallLimits): string {
@@ -206,5 +206,5 @@ function idsOf(limits: CallLimits): string {
 
 /** Of the queue for an endpoint, in which only calls of one kind wait. */
 function nameOf(limits: CallLimits): string {
-  return sparesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
+  return reservesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
 }

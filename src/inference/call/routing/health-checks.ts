@@ -1,7 +1,7 @@
 import type { Database } from "../../../../db/client.ts";
 import { noteHealthy, noteUnhealthy } from "../../../../db/queries/provider-health.ts";
-import { endpointUnhealthy } from "../../../lib/events/endpoint-unhealthy.ts";
 import type { Clock } from "../../../lib/clock.ts";
+import { endpointUnhealthy } from "../../../lib/events/endpoint-unhealthy.ts";
 import { newId } from "../../../lib/ids.ts";
 import { type Provider, ProviderFailure } from "../../../providers/interface.ts";
 

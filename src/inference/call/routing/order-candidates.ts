@@ -33,8 +33,8 @@ export function orderCandidates(
   let ordered = candidates;
   if (sort) ordered = sorted(candidates, sort, dependencies);
   else if (candidates.some(isWeighted)) ordered = sharedOut(candidates, affinity(), dependencies);
-  if (candidates.some(({ ownKeyId }) => ownKeyId !== undefined)) {
-    ordered = rankedBy(ordered, ({ ownKeyId }) => (ownKeyId === undefined ? 1 : 0));
+  if (candidates.some(({ byokKeyId }) => byokKeyId !== undefined)) {
+    ordered = rankedBy(ordered, ({ byokKeyId }) => (byokKeyId === undefined ? 1 : 0));
   }
   if (!order || order.length === 0) return ordered;
   const preferred = [...new Set(order)].flatMap((name) =>

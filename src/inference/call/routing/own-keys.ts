@@ -9,26 +9,26 @@ import { newId } from "../../../lib/ids.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import { OrganizationCache } from "../../../lib/organization-cache.ts";
 import type { Provider } from "../../../providers/interface.ts";
-import type { OwnProviders } from "./own-providers.ts";
+import type { ByokProviders } from "./own-providers.ts";
 
 /** Organizations whose keys are in memory at a time. */
 const MAX_ORGANIZATIONS = 10_000;
 
 /** A provider as it is called with an organization's own key. */
-export interface OwnKey {
+export interface ByokKey {
   readonly id: string;
   readonly provider: Provider;
 }
 
 /** By the provider's id, the keys in the order in which they are tried. */
-export type KnownOwnKeys = ReadonlyMap<string, readonly OwnKey[]>;
+export type LoadedByokKeys = ReadonlyMap<string, readonly ByokKey[]>;
 
-const NONE: KnownOwnKeys = new Map();
+const NONE: LoadedByokKeys = new Map();
 
 export interface OwnKeysDependencies {
   readonly background: Database;
   readonly keyring: Keyring;
-  readonly ownProviders: OwnProviders;
+  readonly byokProviders: ByokProviders;
   read<Result>(query: Query<Result>): Promise<Result>;
   onError(error: unknown): void;
 }
@@ -37,9 +37,9 @@ export interface OwnKeysDependencies {
  * Keys for providers that organizations bring themselves (spec 1, BYOK). They are read when an organization
  * first calls, and kept until the change feed reports a change of them.
  */
-export class OwnKeys {
+export class ByokKeys {
   readonly #dependencies: OwnKeysDependencies;
-  readonly #known: OrganizationCache<KnownOwnKeys>;
+  readonly #known: OrganizationCache<LoadedByokKeys>;
 
   constructor(dependencies: OwnKeysDependencies) {
     this.#dependencies = dependencies;
@@ -49,7 +49,7 @@ export class OwnKeys {
   }
 
   /** At once where they are known, which they are but for an organization's first call. */
-  of(organizationId: string): KnownOwnKeys | Promise<KnownOwnKeys> {
+  of(organizationId: string): LoadedByokKeys | Promise<LoadedByokKeys> {
     return this.#known.of(organizationId);
   }
 
@@ -72,14 +72,14 @@ export class OwnKeys {
     ).catch(onError);
   }
 
-  #opened(keys: readonly SealedProviderKey[]): KnownOwnKeys {
+  #opened(keys: readonly SealedProviderKey[]): LoadedByokKeys {
     if (keys.length === 0) return NONE;
-    const { keyring, ownProviders, onError } = this.#dependencies;
-    const byProvider = new Map<string, OwnKey[]>();
+    const { keyring, byokProviders, onError } = this.#dependencies;
+    const byProvider = new Map<string, ByokKey[]>();
     for (const key of keys) {
       try {
         const apiKey = new TextDecoder().decode(keyring.open(key.secret));
-        const provider = ownProviders.make({ ...key, apiKey });
+        const provider = byokProviders.make({ ...key, apiKey });
         // Of a provider that is not configured any more.
         if (provider === undefined) continue;
         const own = byProvider.get(key.providerId) ?? [];

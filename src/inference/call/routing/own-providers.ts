@@ -1,6 +1,6 @@
+import type { Clock } from "../../../lib/clock.ts";
 import { isSelfHosted } from "../../../platform/config/provider-types.ts";
 import type { EgressGuard } from "../../../platform/egress/guard.ts";
-import type { Clock } from "../../../lib/clock.ts";
 import type { Provider, ProviderSettings } from "../../../providers/interface.ts";
 import { createProviders, type ProviderDependencies } from "../../../providers/registry.ts";
 import type { Connect } from "../../../providers/transport/dial.ts";
@@ -25,7 +25,7 @@ export interface OwnAccount {
 const SANDBOX = "sandbox";
 
 /** Makes providers that are called with an organization's own key. */
-export class OwnProviders {
+export class ByokProviders {
   readonly #settings: ReadonlyMap<string, ProviderSettings>;
   readonly #shared: ProviderDependencies;
   readonly #clock: Clock;
@@ -62,7 +62,7 @@ export class OwnProviders {
       apiKey,
       apiKeys: undefined,
       baseUrl: baseUrl ?? entry.baseUrl,
-      ownKey: { atOperatorsAddress: baseUrl === null },
+      byokKey: { atOperatorsAddress: baseUrl === null },
     };
     // Each has a client of its own, whose connections go with it, and never the operator's proxy: that would
     // resolve the name again.

@@ -12,7 +12,7 @@ import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
 import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
-import type { KnownOwnKeys } from "./own-keys.ts";
+import type { LoadedByokKeys } from "./own-keys.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
 import { unknownModel } from "./unknown-model.ts";
 
@@ -36,7 +36,7 @@ export interface Candidate {
   /** How many calls may run there at once; absent where the configuration states nothing. */
   readonly limits?: CallLimits | undefined;
   /** Called with the organization's own key, which its provider bills. */
-  readonly ownKeyId?: string | undefined;
+  readonly byokKeyId?: string | undefined;
   /** Where the gateway runs tools for the model: what they cost, which the organization's own key does not pay. */
   readonly toolPrices?: ToolPrices | undefined;
 }
@@ -152,7 +152,7 @@ export interface PlannedCaller {
   /** See `orderCandidates`. */
   affinity(): string | undefined;
   /** The organization's own keys, tried before the operator's. */
-  readonly ownKeys: KnownOwnKeys;
+  readonly byokKeys: LoadedByokKeys;
 }
 
 /**
@@ -163,10 +163,10 @@ export interface PlannedCaller {
 export function planRoute(
   models: readonly CatalogueModel[],
   { provider: preferences }: Pick<RoutePreferences, "provider">,
-  { affinity, ownKeys }: PlannedCaller,
+  { affinity, byokKeys }: PlannedCaller,
   dependencies: PlanDependencies,
 ): RoutePlan {
-  const all = models.map((model) => candidatesOf(model, ownKeys, dependencies));
+  const all = models.map((model) => candidatesOf(model, byokKeys, dependencies));
   const { allowed, skipped } = selectCandidates(all, preferences);
   const candidates = allowed.flatMap((ofModel) => {
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
@@ -190,7 +190,7 @@ export function planRoute(
 
 function candidatesOf(
   model: CatalogueModel,
-  ownKeys: KnownOwnKeys,
+  byokKeys: LoadedByokKeys,
   { providers, capability }: PlanDependencies,
 ): Candidate[] {
   return model.endpoints.flatMap((endpoint): Candidate[] => {
@@ -208,13 +208,13 @@ function candidatesOf(
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
       limits: limitsOf(endpoint, provider),
     };
-    const own = (ownKeys.get(endpoint.provider) ?? []).map((key) => ({
+    const own = (byokKeys.get(endpoint.provider) ?? []).map((key) => ({
       ...place,
       provider: key.provider,
       // What an organization's own account may do is its own affair.
       limits: undefined,
       endpointId: `${placeId}@${key.id}`,
-      ownKeyId: key.id,
+      byokKeyId: key.id,
     }));
     const keyed = provider.keys?.map((key) => ({
       ...place,

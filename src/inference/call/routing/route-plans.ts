@@ -33,7 +33,7 @@ export class RoutePlans {
 
   /** Throws 404 model_not_found, 400 unsupported_model, and 400 where the preferences leave no provider. */
   plan(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
-    const isShared = index === this.#dependencies.models && caller.ownKeys.size === 0;
+    const isShared = index === this.#dependencies.models && caller.byokKeys.size === 0;
     if (!isShared || !isPlain(preferences)) return this.#made(index, preferences, caller);
     if (this.#version !== index.version) {
       this.#plain.clear();

@@ -1,5 +1,5 @@
-import { PROVIDER_TYPES, providerType } from "../../../platform/config/provider-types.ts";
 import { GatewayError } from "../../../lib/errors.ts";
+import { PROVIDER_TYPES, providerType } from "../../../platform/config/provider-types.ts";
 import { authorOfName, underKnownAuthor } from "../../../providers/catalogue/canonical-name.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 

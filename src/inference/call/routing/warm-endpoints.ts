@@ -19,7 +19,7 @@ interface Served {
  * endpoint that served them, so they stay there while it is healthy, also when the first one is back. Only those
  * that moved are noted; all others find their endpoint by the order of the plan.
  */
-export class WarmEndpoints {
+export class CacheAffinity {
   readonly #clock: Clock;
   /** The longest unused first. */
   readonly #served = new Map<bigint | number, Served>();
@@ -45,7 +45,7 @@ export class WarmEndpoints {
   }
 
   /** Notes which candidate of a plan has answered. */
-  noteServed(plan: RoutePlan, candidate: Candidate, conversation: Conversation): void {
+  recordServed(plan: RoutePlan, candidate: Candidate, conversation: Conversation): void {
     const [first] = plan.candidates;
     const isFirst = candidate === first;
     if (isFirst && this.isEmpty) return;
@@ -76,7 +76,7 @@ function nameOf(
 /** Of the same model, and paid by the same: the organization's own key goes before what the operator charges for. */
 function isAlternative(one: Candidate, other: Candidate): boolean {
   return (
-    one.model === other.model && (one.ownKeyId === undefined) === (other.ownKeyId === undefined)
+    one.model === other.model && (one.byokKeyId === undefined) === (other.byokKeyId === undefined)
   );
 }
 

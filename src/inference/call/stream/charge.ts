@@ -1,14 +1,14 @@
 import type { StatementEffect } from "../../../../db/ledger/effects.ts";
-import { doneInTime } from "../../../lib/deadlines.ts";
+import type { UndeliveredChargeJournal } from "../../../billing/ledger/undelivered.ts";
+import { finishesWithin } from "../../../lib/deadlines.ts";
 import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
-import type { UndeliveredNotes } from "../../../billing/ledger/undelivered.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { AdmittedCall } from "../call.ts";
 import {
   CallCharge,
   type ChargeDependencies,
-  type KeptAnswer,
   type MeteredFigures,
+  type StoredIdempotentResult,
 } from "../call-charge.ts";
 import type { AcceptedRequest, StepBound, StepMoney, StreamForm } from "../endpoint.ts";
 import type { CallDependencies } from "../routing/call-candidates.ts";
@@ -19,7 +19,7 @@ const MIN_CHARGE_WAIT_MS = 2_000;
 
 export interface StreamChargeDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
-  readonly notes: UndeliveredNotes;
+  readonly notes: UndeliveredChargeJournal;
   readonly totalTimeoutMs: number;
   onError(error: unknown, requestId: string): void;
 }
@@ -78,7 +78,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#checkpoints!.renew(this.#answer!.outputTokens);
   }
 
-  coverStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
+  reserveStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
     return this.#charge.cover(candidate, usage, step);
   }
 
@@ -100,7 +100,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   settle(
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
-    kept?: KeptAnswer,
+    kept?: StoredIdempotentResult,
     also?: StatementEffect,
   ): Promise<void> {
     this.#charge.note(figures);
@@ -108,7 +108,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   }
 
   /** The same, where no caller waits for the outcome: a failure is reported. */
-  settleQuietly(status: 200 | 499): Promise<void> {
+  settleInBackground(status: 200 | 499): Promise<void> {
     return this.#reported(this.settle(status));
   }
 
@@ -117,31 +117,31 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
    * has passed, though not at once: then the charge follows, however long it takes.
    */
   async settleInTime(): Promise<void> {
-    await this.#doneInTime(this.settleQuietly(200));
+    await this.#finishesWithin(this.settleInBackground(200));
   }
 
   /** The same for a stream that is charged nothing. */
   async waiveInTime(): Promise<void> {
-    await this.#doneInTime(this.waiveQuietly());
+    await this.#finishesWithin(this.settleAtZeroInBackground());
   }
 
-  async #doneInTime(written: Promise<void>): Promise<void> {
+  async #finishesWithin(written: Promise<void>): Promise<void> {
     const { calls, totalTimeoutMs } = this.#dependencies;
     const leftMs = this.#beganMs + totalTimeoutMs - calls.steadyClock.nowMs();
     const waitMs = Math.max(leftMs, MIN_CHARGE_WAIT_MS);
-    await doneInTime(written, calls.steadyClock, waitMs);
+    await finishesWithin(written, calls.steadyClock, waitMs);
   }
 
   /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
-  waiveQuietly(): Promise<void> {
+  settleAtZeroInBackground(): Promise<void> {
     const { notes } = this.#dependencies;
-    const waived = this.#charge.waive(this.#noFigures());
-    this.noteUndelivered();
+    const waived = this.#charge.settleAtZero(this.#noFigures());
+    this.recordUndelivered();
     return this.#reported(waived.then(() => notes.remove(this.#admitted.requestId)));
   }
 
   /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
-  noteUndelivered(): void {
+  recordUndelivered(): void {
     const { claim, hold } = this.#admitted;
     if (claim === undefined) this.#dependencies.notes.add(hold);
   }

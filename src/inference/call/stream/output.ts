@@ -1,5 +1,5 @@
 import { enqueueInPieces } from "../../../lib/body-pieces.ts";
-import type { AnswerKeeping } from "../cache/keeping.ts";
+import type { CacheWriter } from "../cache/keeping.ts";
 import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
 
 export interface OutputOptions {
@@ -11,14 +11,14 @@ export interface OutputOptions {
   /** Whether the whole stream may be asked for. */
   readonly isKept: boolean;
   /** Takes the answer for the response cache. */
-  readonly keeping?: AnswerKeeping | undefined;
+  readonly keeping?: CacheWriter | undefined;
 }
 
 /** The client's side of a stream. What is written before there is a body is kept for it. */
 export class StreamOutput {
   readonly #keepaliveMs: number;
   readonly #keepalive: string;
-  readonly #keeping: AnswerKeeping | undefined;
+  readonly #keeping: CacheWriter | undefined;
   /** Everything that was sent, as long as that can be stored. */
   #sent: Uint8Array[] | undefined;
   #sentBytes = 0;

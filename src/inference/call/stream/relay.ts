@@ -1,7 +1,7 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { doneInTime } from "../../../lib/deadlines.ts";
+import { finishesWithin } from "../../../lib/deadlines.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { StreamCheckpoints } from "./charge.ts";
@@ -45,7 +45,7 @@ export class StreamRelay {
   readonly #parts: RelayParts;
   readonly #reader: PieceReader<unknown>;
   /** What the answer has added and was not delivered yet. */
-  readonly #pending: GrowingBytes;
+  readonly #pending: ByteBuffer;
   /** False where nothing is pending. */
   #mayDeliver = true;
   #outputTokens: number;
@@ -108,7 +108,7 @@ export class StreamRelay {
   }
 
   /** Awaits no end where all that was asked for has come; else, and the second time, false. */
-  callOff(): boolean {
+  stopWaitingForEnd(): boolean {
     if (this.#isCalledOff || !this.answer.hasAnswered(this.#parts.choices)) return false;
     this.#isCalledOff = true;
     this.cancel();
@@ -124,13 +124,17 @@ export class StreamRelay {
   /** Waits a moment for the usage of a whole answer, which may follow it; undefined where it is there. */
   usageBehindAnswer(): Promise<unknown> | undefined {
     if (!this.#lacksUsage) return undefined;
-    return doneInTime(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
+    return finishesWithin(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
   }
 
   /** Waits a moment for the usage that a provider may report behind its error. */
   usageBehindError(): Promise<unknown> | undefined {
     if (!this.answer.mayReportUsage) return undefined;
-    return doneInTime(this.#readUsageBehindError(), this.#parts.steadyClock, ERROR_USAGE_WAIT_MS);
+    return finishesWithin(
+      this.#readUsageBehindError(),
+      this.#parts.steadyClock,
+      ERROR_USAGE_WAIT_MS,
+    );
   }
 
   /** At once, where nothing has to be awaited. */
@@ -185,7 +189,7 @@ export class StreamRelay {
       read = await reading;
     } catch (cause) {
       // What breaks behind the end of the answer takes nothing from it.
-      if (this.#isCalledOff || this.callOff()) return false;
+      if (this.#isCalledOff || this.stopWaitingForEnd()) return false;
       // A GatewayError states what the gateway itself failed at, as a tool that it runs.
       if (cause instanceof GatewayError) throw cause;
       if (cause instanceof ProviderFailure && cause.kind !== "aborted") throw cause;

@@ -17,7 +17,7 @@
 
 import type { StatementEffect } from "../../../../db/ledger/effects.ts";
 import { asGatewayError } from "../../../../db/unavailable.ts";
-import { type DeadlineQueue, doneBeforeDeadline } from "../../../lib/deadlines.ts";
+import { type DeadlineQueue, finishesBeforeDeadline } from "../../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../../lib/errors.ts";
 import { usdNumber } from "../../../lib/money.ts";
 import { traced } from "../../../lib/trace.ts";
@@ -26,7 +26,7 @@ import { addCostHeader, answerHeaders, explainFailure } from "../answer-headers.
 import type { AdmittedCall, CallOutcome } from "../call.ts";
 import type { MeteredFigures } from "../call-charge.ts";
 import type { AcceptedRequest, AnswerFacts, StreamForm } from "../endpoint.ts";
-import type { CandidateTries } from "../routing/call-candidates.ts";
+import type { Failover } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { asStreamError, isOfProvider } from "../routing/provider-error.ts";
 import { StreamCharge, type StreamChargeDependencies } from "./charge.ts";
@@ -62,7 +62,7 @@ export async function streamedAnswer<Request extends AcceptedRequest>(
   try {
     // Where the answer begins before this is known, its body tells the failure.
     const opened = run.open();
-    await (form.keepalive === "" ? opened : doneBeforeDeadline(opened, dependencies.openings));
+    await (form.keepalive === "" ? opened : finishesBeforeDeadline(opened, dependencies.openings));
   } catch (error) {
     explainFailure(admitted, run.tries);
     throw error;
@@ -97,7 +97,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #isSettling = false;
   #isWhole = false;
   #isGone = false;
-  #isCutShort = false;
+  #isAborting = false;
   #isClosed = false;
 
   constructor(
@@ -125,7 +125,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /** What was tried so far. */
-  get tries(): CandidateTries {
+  get tries(): Failover {
     return this.#upstream.tries;
   }
 
@@ -178,8 +178,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#clientGone();
   }
 
-  cutShort(): void {
-    this.#isCutShort = true;
+  abort(): void {
+    this.#isAborting = true;
     this.#expire(stopping());
   }
 
@@ -187,9 +187,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
    * A stream that opens may have a durable checkpoint before its first byte leaves: an instance that declares
    * this one dead charges that. A client that left pays for what was produced.
    */
-  noteUndelivered(): void {
+  recordUndelivered(): void {
     const isUndelivered = this.#charge.hasBegun && !this.#output.hasDelivered;
-    if (isUndelivered && !this.#isGone) this.#charge.noteUndelivered();
+    if (isUndelivered && !this.#isGone) this.#charge.recordUndelivered();
   }
 
   async #open(): Promise<void> {
@@ -224,7 +224,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { hold, request } = this.#admitted;
     const choices = this.#form.choices(request);
     this.#contentType = started.contentType;
-    this.#admitted.noteServed?.(this.#upstream.tries.candidate);
+    this.#admitted.recordServed?.(this.#upstream.tries.candidate);
     this.#relay = new StreamRelay(started, {
       checkpoints: this.#charge.begin(started.answer, this.#upstream.tries.candidate),
       output: this.#output,
@@ -260,7 +260,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     // What a provider had produced for a client that went away is charged; otherwise nothing left here.
     if (this.#charge.hasBegun && this.#isGone) await this.#chargeLeft();
     // A checkpoint may still be written: what ends it is written after it, and no caller waits.
-    else if (this.#hasEndedWait && this.#charge.isWriting) void this.#charge.waiveQuietly();
+    else if (this.#hasEndedWait && this.#charge.isWriting)
+      void this.#charge.settleAtZeroInBackground();
     else this.#charge.release();
     this.#upstream.stop();
   }
@@ -352,7 +353,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#upstream.stop();
     const isBlocked = this.#admitted.guard?.block !== undefined;
     this.#upstream.end(isBlocked || !isOfProvider(own ?? thrown));
-    const isCharged = isOwed && !(this.#isCutShort && this.#form.isDeliveredWhole === true);
+    const isCharged = isOwed && !(this.#isAborting && this.#form.isDeliveredWhole === true);
     const facts = isCharged ? this.#factsNow() : undefined;
     if (isOwed) {
       this.#isSettling = true;
@@ -397,8 +398,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
 
   #chargeLeft(): Promise<void> {
     return this.#form.isWaived?.() === true
-      ? this.#charge.waiveQuietly()
-      : this.#charge.settleQuietly(499);
+      ? this.#charge.settleAtZeroInBackground()
+      : this.#charge.settleInBackground(499);
   }
 
   #stopProvider(): void {
@@ -410,7 +411,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #endAnswered(): boolean {
     if (!this.#isOpen || this.#isClosed || this.#finishing) return false;
     const relay = this.#relay!;
-    if (!relay.callOff()) return false;
+    if (!relay.stopWaitingForEnd()) return false;
     // Who waits for the provider finds its stream at its end.
     if (!relay.isWaiting) void this.#finishOnce();
     return true;

@@ -1,14 +1,14 @@
-import { type Aged, AgeOrder } from "../../../lib/age-order.ts";
+import { IntrusiveList, type ListNode } from "../../../lib/age-order.ts";
 import type { Clock } from "../../../lib/clock.ts";
 
 /** A running stream. Its neighbours are the ticker's to set. */
-export interface Ticking extends Aged<Ticking> {
+export interface Ticking extends ListNode<Ticking> {
   /** Called about every TICK_MS while registered. */
   tick(nowMs: number): void;
   /** The process ends, and with it the stream: it tells its client, and is charged. */
-  cutShort(): void;
+  abort(): void;
   /** The process ends at once: notes what was not delivered. */
-  noteUndelivered(): void;
+  recordUndelivered(): void;
 }
 
 const TICK_MS = 50;
@@ -16,7 +16,7 @@ const TICK_MS = 50;
 /** One timer for all running streams: keepalives, timeouts and checkpoints are due to the tick. */
 export class StreamTicker {
   readonly #clock: Clock;
-  readonly #streams = new AgeOrder<Ticking>();
+  readonly #streams = new IntrusiveList<Ticking>();
   #isRunning = false;
 
   constructor(clock: Clock) {
@@ -37,12 +37,12 @@ export class StreamTicker {
   }
 
   /** Ends all streams that are open, each with an error in the stream. */
-  cutShort(): void {
-    for (const stream of this.#streams.list()) stream.cutShort();
+  abortAll(): void {
+    for (const stream of this.#streams.list()) stream.abort();
   }
 
-  noteUndelivered(): void {
-    for (const stream of this.#streams.list()) stream.noteUndelivered();
+  recordUndelivered(): void {
+    for (const stream of this.#streams.list()) stream.recordUndelivered();
   }
 
   #schedule(): void {

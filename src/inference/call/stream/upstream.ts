@@ -1,5 +1,5 @@
 import { clientClosed, GatewayError } from "../../../lib/errors.ts";
-import { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { traced } from "../../../lib/trace.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
@@ -12,7 +12,7 @@ import type {
   StepMoney,
   StreamForm,
 } from "../endpoint.ts";
-import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
+import { type CallDependencies, Failover } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
 /** Events without content, kept back until some comes, may take this much. */
@@ -21,7 +21,7 @@ const MAX_HELD_BACK_BYTES = 65_536;
 /** A provider's stream that has sent its first event. */
 export interface StartedStream extends OpenedStream {
   /** What the answer adds to, with the first event in it. */
-  readonly pending: GrowingBytes;
+  readonly pending: ByteBuffer;
 }
 
 /** One call of a provider. */
@@ -37,7 +37,7 @@ class Attempt extends ProviderCall implements EventListenerObject {
 
 /** The provider's side of a stream: candidates are tried, each until its first event comes or its time is up. */
 export class StreamUpstream<Request extends AcceptedRequest> {
-  readonly tries: CandidateTries;
+  readonly tries: Failover;
   readonly #dependencies: CallDependencies;
   readonly #form: StreamForm<Request>;
   readonly #admitted: AdmittedCall<Request>;
@@ -58,7 +58,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#form = form;
     this.#admitted = admitted;
     this.#steps = steps;
-    this.tries = new CandidateTries(dependencies, admitted, this.#abort);
+    this.tries = new Failover(dependencies, admitted, this.#abort);
   }
 
   /** Why the gateway itself ended the stream; the first reason stands. */
@@ -138,7 +138,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   async #firstEvent(attempt: Attempt, candidate: Candidate): Promise<StartedStream> {
     let reader: PieceReader<unknown> | undefined;
     try {
-      const pending = new GrowingBytes();
+      const pending = new ByteBuffer();
       const opened = await this.#form.open(
         attempt,
         candidate,
@@ -157,7 +157,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
 }
 
 /** What has no content is held back: until something was said, another provider can still take over. */
-async function untilBegun({ reader, answer }: OpenedStream, pending: GrowingBytes): Promise<void> {
+async function untilBegun({ reader, answer }: OpenedStream, pending: ByteBuffer): Promise<void> {
   for (;;) {
     const piece = await nextPiece(reader);
     if (piece === undefined) answer.end();

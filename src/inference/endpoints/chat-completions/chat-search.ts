@@ -1,8 +1,8 @@
-import type { Preparation } from "../../call/endpoint.ts";
-import type { CallGuard } from "../../call/guard/call-guard.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type ExactInteger, exact } from "../../../lib/exact-integer.ts";
 import type { ChatEvent, ClientCompletion, PieceReader } from "../../../providers/interface.ts";
+import type { Preparation } from "../../call/endpoint.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
 import { citationsIn } from "../../tools/citations.ts";
 import { SearchFailed } from "../../tools/web-search/search-backend.ts";
 import {
@@ -13,12 +13,12 @@ import {
 import { framedResults } from "../../tools/web-search/web-search-tool.ts";
 import type { WebPlan } from "./web-plugin.ts";
 
-/** Of a text around the results, the date included. */
+/** Bytes of the text that introduces the results, including the date. */
 const MAX_FRAME_BYTES = 512;
-/** Of a page, as an annotation shows it. */
+/** Characters of a page that an annotation shows. */
 const MAX_SHOWN_CHARACTERS = 500;
 
-/** The search of the web for one chat: once, before a provider is called, whichever one answers then. */
+/** The web search of one chat. It runs once, before the first provider call, and all candidates use its results. */
 export class ChatSearch {
   readonly #search: WebSearch;
   readonly #plan: WebPlan;
@@ -27,7 +27,7 @@ export class ChatSearch {
   #addition = "";
   #isCharged = false;
 
-  /** Throws 400 where there is nothing to search for. */
+  /** Throws 400 if the question is empty. */
   constructor(search: WebSearch, plan: WebPlan, question: string) {
     if (question === "") {
       const { param } = plan;
@@ -39,29 +39,32 @@ export class ChatSearch {
     this.#question = question;
   }
 
-  /** The most that it costs, before the fee. */
+  /** Maximum price of the search, before the fee. */
   get boundFemto(): ExactInteger {
     return exact(this.#search.priceFemto);
   }
 
-  /** The most that it adds to the prompt. */
+  /** Maximum number of bytes that the search adds to the prompt. */
   get boundBytes(): number {
     const { options, prompt = "" } = this.#plan;
     const ofResults = options.maxResults * (maxResultBytes(options) + 1);
     return MAX_FRAME_BYTES + Buffer.byteLength(prompt) + ofResults;
   }
 
-  /** Part of the usage of the answer. */
+  /** The searches to add to the usage of the answer. */
   get quantities(): { readonly webSearches?: number } {
     return this.#isCharged ? { webSearches: 1 } : {};
   }
 
-  /** What the model is given besides the request; empty before the search. */
+  /** The text added to the prompt. Empty before the search. */
   get addition(): string {
     return this.#addition;
   }
 
-  /** A search that fails is reported to the model, and the answer goes on without it. */
+  /**
+   * Runs the search. If the search fails, the added text reports this to the model, and the chat continues
+   * without results.
+   */
   readonly run: Preparation = async (call) => {
     try {
       this.#results = await this.#search.search(this.#question, this.#plan.options, call);
@@ -70,12 +73,15 @@ export class ChatSearch {
       this.#addition = `${introduction}\n\n${framedResults(this.#results)}`;
     } catch (error) {
       if (!(error instanceof SearchFailed)) throw error;
-      this.#addition = `${error.message} Answer without it, and say so where the answer needs it.`;
+      this.#addition = `${error.message} Answer without it, and say so if the answer needs it.`;
     }
     return this.#isCharged;
   };
 
-  /** Of an answer: each link of the text to a result, and each result that it does not link to. */
+  /**
+   * Returns the annotations of an answer: one for each link from its text to a result, and one for each
+   * result without a link.
+   */
   annotationsOf(text: string): unknown[] {
     const sources = this.#results.map(({ url, title }) => ({ kind: "url", url, title }) as const);
     const cited = citationsIn(text, sources) as readonly UrlCitation[];
@@ -93,20 +99,23 @@ export class ChatSearch {
     });
   }
 
-  /** Adds the annotations to a whole answer in the client's form. */
+  /** Adds the annotations to a complete answer in the client's form. */
   async annotate({ body }: ClientCompletion, guard?: Pick<CallGuard, "added">): Promise<void> {
-    // A long one lies in bytes, which a thread has made.
+    // A thread renders long answers as bytes, which are not annotated.
     if (body instanceof Uint8Array) return;
     const { choices } = body as { readonly choices: unknown };
     for (const { message } of choices as readonly { message: Record<string, unknown> }[]) {
-      const found = this.annotationsOf(typeof message.content === "string" ? message.content : "");
-      const own = guard === undefined ? found : ((await guard.added(found)) as unknown[]);
+      const annotations = this.annotationsOf(
+        typeof message.content === "string" ? message.content : "",
+      );
+      const checked =
+        guard === undefined ? annotations : ((await guard.added(annotations)) as unknown[]);
       const before = Array.isArray(message.annotations) ? message.annotations : [];
-      if (own.length > 0) message.annotations = [...before, ...own];
+      if (checked.length > 0) message.annotations = [...before, ...checked];
     }
   }
 
-  /** A streamed answer with the annotations before the end of each choice. */
+  /** Returns the streamed answer with annotations before the end of each choice. */
   annotatedEvents(events: PieceReader<readonly ChatEvent[]>): PieceReader<readonly ChatEvent[]> {
     return new AnnotatedEvents(events, this);
   }
@@ -114,7 +123,7 @@ export class ChatSearch {
 
 function introductionOf(now: Date): string {
   const today = now.toISOString().slice(0, 10);
-  return `The web was searched for the user's question on ${today}. Use the results below where they help, and cite each page that the answer uses by a Markdown link to its address, named by its domain.`;
+  return `The web was searched for the user's question on ${today}. Use the results below if they help, and cite each page that the answer uses by a Markdown link to its address, named by its domain.`;
 }
 
 interface UrlCitation {
@@ -125,7 +134,7 @@ interface UrlCitation {
 class AnnotatedEvents implements PieceReader<readonly ChatEvent[]> {
   readonly #events: PieceReader<readonly ChatEvent[]>;
   readonly #search: ChatSearch;
-  /** By choice. */
+  /** Texts so far by choice. */
   readonly #texts = new Map<number, string>();
 
   constructor(events: PieceReader<readonly ChatEvent[]>, search: ChatSearch) {

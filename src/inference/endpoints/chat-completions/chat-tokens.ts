@@ -2,20 +2,26 @@ import { countTokensUpTo } from "../../../lib/token-count.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import type { ChatMessage, ChatRequest, ContentPart } from "./request.ts";
 
-/** What an image or a document comes to about: its bytes say little of its tokens. */
+/** Estimated tokens of an image or a document. Their bytes say little about their tokens. */
 const TOKENS_OF_MEDIUM = 1_000;
-/** What chat templates put around a message. */
+/** Tokens that chat templates add to each message. */
 const TOKENS_AROUND_MESSAGE = 4;
-/** Of a longer prompt the rest is estimated from its bytes: counting it would take seconds. */
+/**
+ * Characters of a prompt that are counted. The rest is estimated from its bytes, because counting it would
+ * take seconds.
+ */
 const MAX_COUNTED_CHARACTERS = 2_000_000;
 
-/** In a work thread: about how many tokens the prompt has for a model whose provider cannot be asked. */
+/**
+ * Returns the approximate number of prompt tokens, for models whose provider cannot count them. Runs in a
+ * work thread.
+ */
 export async function countChatTokens(request: ChatRequest): Promise<number> {
   const { messages, tools, response_format: format } = request;
   const texts: string[] = [];
   let media = 0;
   for (const message of messages) media += addTexts(message, texts);
-  for (const other of [tools, format]) if (other !== undefined) texts.push(JSON.stringify(other));
+  for (const value of [tools, format]) if (value !== undefined) texts.push(JSON.stringify(value));
   const prompt = texts.join("\n");
   const counted = prompt.slice(0, MAX_COUNTED_CHARACTERS);
   const rest = tokensOfBytes(Buffer.byteLength(prompt.slice(MAX_COUNTED_CHARACTERS)));
@@ -23,7 +29,7 @@ export async function countChatTokens(request: ChatRequest): Promise<number> {
   return tokens + rest + media * TOKENS_OF_MEDIUM + messages.length * TOKENS_AROUND_MESSAGE;
 }
 
-/** Adds what a message says, and returns how many media it brings. */
+/** Adds the texts of a message to `texts` and returns the number of its media parts. */
 function addTexts(message: ChatMessage, texts: string[]): number {
   const { content, tool_calls: calls, reasoning } = message;
   let media = 0;

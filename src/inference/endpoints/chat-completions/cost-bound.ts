@@ -1,4 +1,4 @@
-import type { CostBound } from "../../call/endpoint.ts";
+import { longPromptPrices } from "../../../billing/ledger/usage.ts";
 import type {
   ModelPrices,
   ModelTerms,
@@ -10,25 +10,30 @@ import { isFields } from "../../../lib/json.ts";
 import { type FemtoUsd, higher } from "../../../lib/money.ts";
 import { tokensOfPrompt } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
-import { longPromptPrices } from "../../../billing/ledger/usage.ts";
+import type { CostBound } from "../../call/endpoint.ts";
 import { customGrowth } from "./custom-tools.ts";
 import { transformedTokens } from "./middle-out.ts";
-import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
+import {
+  type ChatRequest,
+  type ContentPart,
+  OFFLOADED_BODY,
+  statedOutputLimit,
+} from "./request.ts";
 
-/** Added to the bytes of each message: what chat templates put around it. */
+/** Tokens that a chat template adds to each message. The bound counts each byte of a prompt as one token. */
 export const TOKENS_AROUND_MESSAGE = 8;
-/** Added once for the request: the template's own beginning and end. */
+/** Tokens that a chat template adds once to the request, at its beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
 /**
- * Added once for a request with tools: how they are to be called is explained to the model in the
- * provider's own words, which no request holds. Claude's take up to 530 tokens, DeepSeek's some 300.
+ * Tokens added once to a request with tools. Providers explain tool calls to the model in words that are not
+ * in the request: up to 530 tokens for Claude, about 300 for DeepSeek.
  */
 const TOKENS_AROUND_TOOLS = 600;
 
-/** What an image comes to about, for an estimate; its bytes say little of its tokens. */
+/** Estimated tokens of an image or another medium. Its bytes say little about its tokens. */
 const TOKENS_OF_MEDIUM = 1_000;
 
-/** Parts whose bytes are no text, in any of the names that providers know them by. */
+/** Part types whose bytes are not text, under all names that providers use. */
 const MEDIA_TYPES = new Set([
   "image",
   "image_url",
@@ -42,12 +47,12 @@ const MEDIA_TYPES = new Set([
   "file",
   "input_file",
 ]);
-/** Members of a message that bring media of an earlier answer back. */
+/** Members of a message that carry media of an earlier answer. */
 const MEDIA_FIELDS = new Set(["audio", "images"]);
-/** Members of a request that bring tools, today's and those of OpenAI's first form. */
+/** Members of a request that define tools: the current one, and the one of OpenAI's first function calls. */
 const TOOL_FIELDS = ["tools", "functions"];
 
-/** Members that never become part of a prompt; everything else may, unknown ones included. */
+/** Members that never become part of a prompt. All others can, including unknown ones. */
 const NOT_PROMPT_FIELDS = new Set([
   "messages",
   "model",
@@ -82,24 +87,24 @@ const NOT_PROMPT_FIELDS = new Set([
   "debug",
 ]);
 
-/** The size of a prompt, as far as it can be known without a tokenizer. */
+/** The size of a prompt, measured without a tokenizer. */
 export interface PromptSize {
-  /** UTF-8 bytes of all text that becomes part of the prompt: no token of it is shorter than a byte. */
+  /** UTF-8 bytes of all text that becomes part of the prompt. Every token has at least one byte. */
   readonly bytes: number;
   readonly messages: number;
-  /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
+  /** Number of parts that are not text. Each provider counts their tokens in its own way, whatever their bytes. */
   readonly media: number;
-  /** Tools, or a format of the answer, which some wires make a tool of. */
+  /** True if the request has tools, or a response format, which some adapters send as a tool. */
   readonly hasTools: boolean;
-  /** Where the request asks for a cache of more than five minutes, if it does. */
+  /** The parameter that requests a cache lifetime of more than five minutes, if the request has one. */
   readonly longCacheLifetime: string | undefined;
-  /** An estimate, where the request has its prompt cut to what the model takes (middle-out.ts). */
+  /** Estimated prompt tokens, set if the request uses the transform "middle-out" (middle-out.ts). */
   readonly transformedTokens?: number | undefined;
 }
 
 export function promptSize(request: ChatRequest): PromptSize {
-  const known = request[LONG_BODY]?.size;
-  if (known !== undefined) return known;
+  const measured = request[OFFLOADED_BODY]?.size;
+  if (measured !== undefined) return measured;
   let bytes = 0;
   let media = 0;
   for (const message of request.messages) {
@@ -117,7 +122,7 @@ export function promptSize(request: ChatRequest): PromptSize {
       else bytes += jsonBytes(message[field]);
     }
   }
-  // Tools, formats, documents: whatever a provider may make part of the prompt.
+  // Providers can make any of these fields part of the prompt: tools, formats, documents.
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
@@ -146,17 +151,17 @@ function jsonBytes(value: unknown): number {
 }
 
 /**
- * UTF-8 bytes of a text, as it stands and as tokenizers see it that compose it first (Qwen's do, NFC): some
- * characters are three times as long then.
+ * Returns the UTF-8 bytes of a text, or of its NFC form if that is longer. Some tokenizers normalize to NFC
+ * first (Qwen's do), which triples the length of some characters.
  */
 function textBytes(text: string): number {
   const bytes = Buffer.byteLength(text);
-  // All ASCII, which nothing becomes of.
+  // The text is ASCII, which NFC does not change.
   if (bytes === text.length) return bytes;
   return Math.max(bytes, Buffer.byteLength(text.normalize("NFC")));
 }
 
-/** Prompt tokens that the request cannot exceed. */
+/** Returns an upper bound of the prompt tokens of a request. */
 export function promptTokenBound(
   size: PromptSize,
   { contextLength }: Pick<ModelTerms, "contextLength">,
@@ -169,7 +174,7 @@ export function promptTokenBound(
   return Math.min(size.bytes + around, contextLength);
 }
 
-/** Prompt tokens for an answer whose provider told none. Never above the bound. */
+/** Returns the estimated prompt tokens of an answer whose provider reported no usage. At most the bound. */
 export function estimatedPromptTokens(
   size: PromptSize,
   terms: Pick<ModelTerms, "contextLength">,
@@ -178,7 +183,7 @@ export function estimatedPromptTokens(
   return Math.min(tokens, promptTokenBound(size, terms));
 }
 
-/** Usage of an answer whose provider reported none. */
+/** Returns the estimated usage of an answer whose provider reported no usage. */
 export function countedUsage(
   size: PromptSize,
   terms: Pick<ModelTerms, "contextLength">,
@@ -187,7 +192,7 @@ export function countedUsage(
   return estimatedUsage(estimatedPromptTokens(size, terms), outputTokens);
 }
 
-/** An upper bound of the cost at one candidate. */
+/** Returns an upper bound of the cost at one candidate. */
 export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
   const promptTokens = promptTokenBound(size, terms);
@@ -201,7 +206,7 @@ export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTe
   };
 }
 
-/** The most that a token of some kind may cost, where the prompt has at most so many. */
+/** Returns the highest price of one kind of token, for prompts of at most `promptTokens` tokens. */
 function dearest(
   priceOf: (prices: TokenPrices) => FemtoUsd,
   prices: ModelPrices,
@@ -212,7 +217,10 @@ function dearest(
   return exact(longPrompt === undefined ? price : higher(price, priceOf(longPrompt)));
 }
 
-/** Any token of a prompt with media may be one of sound or of an image. */
+/**
+ * Returns the highest price of an input token. In a prompt with media, any token can be an audio or image
+ * token.
+ */
 function dearestInput(
   { media, longCacheLifetime }: PromptSize,
   prices: ModelPrices,
@@ -220,14 +228,17 @@ function dearestInput(
 ): ExactInteger {
   const ofText = dearest(inputPrice, prices, promptTokens);
   if (longCacheLifetime === undefined && media === 0) return ofText;
-  const apart = [
+  const separate = [
     ...(longCacheLifetime === undefined ? [] : (["cacheWriteHourTokenFemto"] as const)),
     ...(media === 0 ? [] : MEDIA_PRICES),
   ];
-  return dearestOf(apart, ofText, prices, promptTokens);
+  return dearestOf(separate, ofText, prices, promptTokens);
 }
 
-/** The most of a price and of those of some kinds of tokens, where the prompt has at most so many. */
+/**
+ * Returns the highest of the text price and the prices of some kinds of tokens, for prompts of at most
+ * `promptTokens` tokens.
+ */
 function dearestOf(
   kinds: readonly (keyof TokenKindPrices)[],
   ofText: ExactInteger,
@@ -235,8 +246,8 @@ function dearestOf(
   promptTokens: number,
 ): ExactInteger {
   const longPrompt = longPromptPrices(prices, promptTokens);
-  const apart = kinds.flatMap((kind) => [prices[kind] ?? 0n, longPrompt?.[kind] ?? 0n]);
-  return exact(apart.reduce<FemtoUsd>(higher, BigInt(ofText)));
+  const separate = kinds.flatMap((kind) => [prices[kind] ?? 0n, longPrompt?.[kind] ?? 0n]);
+  return exact(separate.reduce<FemtoUsd>(higher, BigInt(ofText)));
 }
 
 const MEDIA_PRICES = [
@@ -246,7 +257,10 @@ const MEDIA_PRICES = [
   "cachedImageInputTokenFemto",
 ] as const;
 
-/** Any token of an answer may be one of reasoning, or of an image or of sound where the model makes them. */
+/**
+ * Returns the highest price of an output token. Any token can be a reasoning token, or an image or audio
+ * token if the request allows these.
+ */
 function dearestOutput(
   { modalities }: ChatRequest,
   prices: ModelPrices,
@@ -254,12 +268,12 @@ function dearestOutput(
 ): ExactInteger {
   const ofText = dearest(outputPrice, prices, promptTokens);
   const { reasoningTokenFemto: reasoning, imageOutputTokenFemto: image } = prices;
-  const mayHoldSound = modalities?.includes("audio") === true;
-  if (reasoning === undefined && image === undefined && !mayHoldSound) return ofText;
-  const apart: (keyof TokenKindPrices)[] = ["reasoningTokenFemto"];
-  if (!modalities || modalities.includes("image")) apart.push("imageOutputTokenFemto");
-  if (mayHoldSound) apart.push("audioOutputTokenFemto");
-  return dearestOf(apart, ofText, prices, promptTokens);
+  const canHaveAudio = modalities?.includes("audio") === true;
+  if (reasoning === undefined && image === undefined && !canHaveAudio) return ofText;
+  const separate: (keyof TokenKindPrices)[] = ["reasoningTokenFemto"];
+  if (!modalities || modalities.includes("image")) separate.push("imageOutputTokenFemto");
+  if (canHaveAudio) separate.push("audioOutputTokenFemto");
+  return dearestOf(separate, ofText, prices, promptTokens);
 }
 
 function inputPrice(prices: TokenPrices): FemtoUsd {
@@ -272,11 +286,11 @@ function outputPrice({ outputTokenFemto }: TokenPrices): FemtoUsd {
 }
 
 /**
- * Where a request asks for a cache of another lifetime than the usual five minutes; undefined where it does
- * not. Anthropic's of an hour costs twice the price of input to write.
+ * Returns the parameter that requests a cache lifetime other than five minutes, or undefined if there is
+ * none. At Anthropic, writing to the cache for an hour costs twice the input price.
  */
 export function longCacheLifetime(request: ChatRequest): string | undefined {
-  const long = request[LONG_BODY];
+  const long = request[OFFLOADED_BODY];
   if (long !== undefined) return long.size.longCacheLifetime;
   const { messages, tools } = request;
   if (isLong(request)) return "cache_control.ttl";
@@ -287,9 +301,9 @@ export function longCacheLifetime(request: ChatRequest): string | undefined {
     const part = message.content.findIndex(isLong);
     if (part >= 0) return `messages.${at}.content.${part}.cache_control.ttl`;
   }
-  const tool = tools?.findIndex((one) => isLong(one)) ?? -1;
+  const tool = tools?.findIndex((entry) => isLong(entry)) ?? -1;
   if (tool >= 0) return `tools.${tool}.cache_control.ttl`;
-  const called = tools?.findIndex((one) => isFields(one) && isLong(one.function)) ?? -1;
+  const called = tools?.findIndex((entry) => isFields(entry) && isLong(entry.function)) ?? -1;
   return called < 0 ? undefined : `tools.${called}.function.cache_control.ttl`;
 }
 

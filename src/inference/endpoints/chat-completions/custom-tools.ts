@@ -1,48 +1,52 @@
-import type { Candidate } from "../../call/routing/plan-route.ts";
 import { isFields, jsonValue } from "../../../lib/json.ts";
 import type { ClientCompletion } from "../../../providers/interface.ts";
-import { type ChatMessage, type ChatRequest, LONG_BODY } from "./request.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { type ChatMessage, type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 
-/*
- * Custom tools take a text. Providers that do not have them are offered a function of one text instead, so that every
- * model has them, and its calls are turned back into calls of the custom tool.
+/**
+ * Custom tools take plain text as input. Providers without custom tools receive a function with one string
+ * parameter instead, so that every model supports them. The gateway turns calls of that function into calls
+ * of the custom tool.
  */
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The text of a custom tool as the arguments of a function. */
+/** The parameters of a function that replaces a custom tool. */
 export const CUSTOM_PARAMETERS = {
   type: "object",
   properties: { input: { type: "string" } },
   required: ["input"],
   additionalProperties: false,
 };
-/** More than a tool or a call grows by as a function, in UTF-8 bytes. */
+/** Upper bound of the UTF-8 bytes by which a tool or a call grows as a function. */
 const GROWTH_BYTES = 256;
 
 interface CustomTool {
   readonly description?: unknown;
-  /** With the grammar next to its type (Responses), or in a member of its own (chats). */
+  /** The format of the input. The grammar is next to its type (Responses), or in a separate member (chats). */
   readonly format?: unknown;
 }
 
-/** What a function says that stands for a custom tool: its description, and the grammar of its input. */
+/** Returns the description of the function that replaces a custom tool, including the grammar of its input. */
 export function customDescription({ description, format }: CustomTool): string {
-  const told = typeof description === "string" ? description : "";
-  if (!isFields(format) || format.type !== "grammar") return told;
+  const text = typeof description === "string" ? description : "";
+  if (!isFields(format) || format.type !== "grammar") return text;
   const { syntax, definition } = isFields(format.grammar) ? format.grammar : format;
-  return `${told}\n\nThe input follows this ${syntax} grammar:\n${definition}`.trimStart();
+  return `${text}\n\nThe input follows this ${syntax} grammar:\n${definition}`.trimStart();
 }
 
-/** What a model wrote that is not in the form of the function stands for itself. */
+/**
+ * Returns the input of the custom tool from the function's arguments. If the arguments do not have the
+ * function's form, returns them unchanged.
+ */
 export function customInput(json: string): string {
   const value = jsonValue(json);
   return isFields(value) && typeof value.input === "string" ? value.input : json;
 }
 
-/** Names of the custom tools that a request offers. */
+/** Returns the names of the custom tools in a request. */
 export function customToolsOf(request: ChatRequest): readonly string[] {
-  const long = request[LONG_BODY];
+  const long = request[OFFLOADED_BODY];
   if (long !== undefined) return long.customTools ?? NONE;
   const { tools } = request;
   if (!tools) return NONE;
@@ -55,13 +59,13 @@ export function customToolsOf(request: ChatRequest): readonly string[] {
 
 const NONE: readonly string[] = [];
 
-/** Whether a candidate gets custom tools as they are. */
+/** Returns true if the candidate supports custom tools. */
 export function takesCustomTools({ provider, upstreamModel, model }: Candidate): boolean {
   const modelId = model.canonicalId ?? model.id;
   return provider.fields?.takesCustomTools?.({ model: upstreamModel, modelId }) === true;
 }
 
-/** UTF-8 bytes that the prompt can have beyond those of the request: a function has more words. */
+/** Returns the UTF-8 bytes that the prompt can gain because functions need more text than custom tools. */
 export function customGrowth({ tools, messages }: ChatRequest): number {
   let grown = 0;
   for (const tool of (tools ?? []) as readonly Fields[]) {
@@ -74,7 +78,7 @@ export function customGrowth({ tools, messages }: ChatRequest): number {
   return grown;
 }
 
-/** The value of a field of a request with functions for custom tools. */
+/** Returns the value of a request field, with custom tools replaced by functions. */
 export function asFunctions(field: string, value: unknown): unknown {
   if (field === "tools" && Array.isArray(value)) return value.map(functionOf);
   if (field === "tool_choice") return functionChoice(value);
@@ -122,12 +126,12 @@ function functionCall(call: Fields): Fields {
   return { ...rest, type: "function", function: called };
 }
 
-/** A call of a custom tool, of that of the function which stands for it. */
+/** Returns a call of a custom tool, made from a call of the function that replaces it. */
 export function customCall(id: unknown, name: string, json: string): Fields {
   return { id, type: "custom", custom: { name, input: customInput(json) } };
 }
 
-/** A whole answer with calls of custom tools in place of those of functions. */
+/** Returns the complete answer, with calls of custom tools in place of calls of their functions. */
 export function withCustomCalls(
   completion: ClientCompletion,
   names: readonly string[],

@@ -3,14 +3,15 @@ import { BodyRender, type ChatBody } from "../../../providers/chat-body.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** Of a longer body so much is shown, as text. */
+/** Bytes of the provider's request body that an echo shows. A longer body is truncated and shown as text. */
 const MAX_SHOWN_BYTES = 32_768;
 
 /**
- * Returns whether the answer is to show what was sent to the provider. Throws 400 if the operator does not allow it.
- * Other members of `debug` mean nothing here: with any of them the log line of the request tells more.
+ * Returns true if the answer must show the provider's request body. Throws 400 if the operator does not allow
+ * it. Other members of `debug` do not change the answer; any `debug` object adds details to the request's log
+ * line.
  */
-export function asksEcho({ debug }: ChatRequest, isAllowed: boolean): boolean {
+export function wantsEcho({ debug }: ChatRequest, isAllowed: boolean): boolean {
   const value = debug?.echo_upstream_body ?? false;
   if (typeof value !== "boolean") {
     const param = "debug.echo_upstream_body";
@@ -25,19 +26,19 @@ export function asksEcho({ debug }: ChatRequest, isAllowed: boolean): boolean {
   return value;
 }
 
-/** What a provider in this process gets in the place of a body. */
+/** Renders the fields as JSON. Used for providers in this process, which receive no body. */
 export const echoedFields = new BodyRender(import.meta.url, (fields) => ({
   body: JSON.stringify(fields),
 }));
 
-/** What the client is shown of a call, as OpenRouter has it. */
+/** The debug information that the client receives, in OpenRouter's form. */
 export interface DebugEcho {
-  /** The body's JSON, or the beginning of its text. */
+  /** The JSON value of the body, or the beginning of its text. */
   readonly echo_upstream_body: unknown;
   readonly is_truncated?: true;
 }
 
-/** A body that notes what is rendered of it. Keys of providers are in headers, not in bodies. */
+/** A body that records what is rendered from it. The provider's API key is in the headers, not in the body. */
 export class EchoedBody implements ChatBody {
   readonly #body: ChatBody;
   #sent: string | undefined;
@@ -54,8 +55,8 @@ export class EchoedBody implements ChatBody {
   ): Result | Promise<Result> {
     const rendered = this.#body.render(render, options, signal);
     return rendered instanceof Promise
-      ? rendered.then((result) => this.#noted(result, signal))
-      : this.#noted(rendered, signal);
+      ? rendered.then((result) => this.#withEcho(result, signal))
+      : this.#withEcho(rendered, signal);
   }
 
   get echo(): DebugEcho {
@@ -63,20 +64,20 @@ export class EchoedBody implements ChatBody {
     return { echo_upstream_body: body, ...(this.#isTruncated && { is_truncated: true }) };
   }
 
-  #noted<Result>(result: Result, signal: AbortNotice): Result | Promise<Result> {
-    if (this.#note((result as { body?: unknown }).body)) return result;
+  #withEcho<Result>(result: Result, signal: AbortNotice): Result | Promise<Result> {
+    if (this.#record((result as { body?: unknown }).body)) return result;
     const fields = this.#body.render(echoedFields, undefined, signal);
     if (fields instanceof Promise) {
       return fields.then(({ body }) => {
-        this.#note(body);
+        this.#record(body);
         return result;
       });
     }
-    this.#note(fields.body);
+    this.#record(fields.body);
     return result;
   }
 
-  #note(body: unknown): boolean {
+  #record(body: unknown): boolean {
     if (typeof body !== "string" && !(body instanceof Uint8Array)) return false;
     const bytes = Buffer.from(body as string);
     this.#isTruncated = bytes.length > MAX_SHOWN_BYTES;

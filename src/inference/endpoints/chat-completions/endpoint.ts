@@ -1,3 +1,20 @@
+import { errorEnvelope } from "../../../http/error-response.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import type { GatewayError } from "../../../lib/errors.ts";
+import { latin1OfText } from "../../../lib/event-splitter.ts";
+import { plus } from "../../../lib/exact-integer.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import { withMembers } from "../../../lib/json.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import {
+  type ChatAnswer,
+  type ClientCompletion,
+  ProviderFailure,
+} from "../../../providers/interface.ts";
+import type { MediaTokens, StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import type { AnswerReading } from "../../../providers/thread-work.ts";
 import { type AdmittedCall, type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -10,23 +27,6 @@ import {
 } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { errorEnvelope } from "../../../http/error-response.ts";
-import type { RouteDefinition } from "../../../http/route.ts";
-import type { ModelTerms } from "../../../lib/catalogue-model.ts";
-import { type Clock, secondsNow } from "../../../lib/clock.ts";
-import type { GatewayError } from "../../../lib/errors.ts";
-import { latin1OfText } from "../../../lib/event-splitter.ts";
-import { plus } from "../../../lib/exact-integer.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
-import { withMembers } from "../../../lib/json.ts";
-import type { Usage } from "../../../lib/usage.ts";
-import {
-  type ChatAnswer,
-  type ClientCompletion,
-  ProviderFailure,
-} from "../../../providers/interface.ts";
-import type { MediaTokens, StreamedAnswer } from "../../../providers/streamed-answer.ts";
-import type { AnswerReading } from "../../../providers/thread-work.ts";
 import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { searchMissing } from "../../tools/web-search/search-backend.ts";
 import { preparePreset } from "../fill-preset.ts";
@@ -35,7 +35,7 @@ import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { customToolsOf, takesCustomTools, withCustomCalls } from "./custom-tools.ts";
-import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
+import { type DebugEcho, EchoedBody, wantsEcho } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
@@ -56,7 +56,7 @@ import {
   CHAT_ROUTE,
   type ChatRequest,
   conversationHead,
-  LONG_BODY,
+  OFFLOADED_BODY,
   statedOutputLimit,
 } from "./request.ts";
 import { assertScreenable, assertSupported, assertWellFormed } from "./request-checks.ts";
@@ -65,23 +65,23 @@ import { type HealingPlan, healed, healingPlanOf, RESPONSE_HEALING } from "./res
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 import { lastQuestion, webPlanOf, withoutSuffix } from "./web-plugin.ts";
 
-/** What the gateway adds to the answer of a chat, or makes of it. */
+/** Features of a chat that the gateway adds to the provider's answer. */
 interface ChatExtras {
   readonly echoes?: boolean;
   readonly healing?: HealingPlan | undefined;
   readonly search?: ChatSearch | undefined;
 }
 
-/** A chat completion as it was accepted. */
+/** An accepted chat completion request. */
 export class AcceptedChat implements AcceptedRequest {
   readonly fields: ChatRequest;
-  /** Set where a thread has read the body. */
+  /** The hash of the body. Set if a work thread has read the body. */
   readonly bodyHash: string | undefined;
   readonly hidesReasoning: boolean;
-  /** The answer is to show what was sent to the provider. */
+  /** True if the answer must show the provider's request body. */
   readonly echoes: boolean;
   readonly healing: HealingPlan | undefined;
-  /** Made before a provider is called; undefined where none is asked for. */
+  /** The search to run before the provider call. Undefined if the request needs none. */
   readonly search: ChatSearch | undefined;
   readonly customTools: readonly string[];
   #size: PromptSize | undefined;
@@ -92,12 +92,15 @@ export class AcceptedChat implements AcceptedRequest {
     this.healing = healing;
     this.search = search;
     this.customTools = customToolsOf(request);
-    this.bodyHash = request[LONG_BODY]?.hash;
+    this.bodyHash = request[OFFLOADED_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
   }
 
-  /** Measured when it is first needed: a request that is refused before costs nothing. */
+  /**
+   * The size of the prompt. It is measured on first use, so that a request rejected earlier costs no
+   * measurement.
+   */
   get size(): PromptSize {
     this.#size ??= promptSize(this.fields);
     return this.#size;
@@ -105,21 +108,21 @@ export class AcceptedChat implements AcceptedRequest {
 }
 
 interface AnsweredChat extends ClientCompletion {
-  /** Of what was sent to the provider, where it is asked for. */
+  /** The provider's request body, if the client requested it. */
   readonly echo?: DebugEcho;
 }
 
 interface ChatServices extends Pick<HostedServices, "prices" | "webSearch"> {
-  /** Answers may show what was sent to the provider. */
+  /** Lets answers show the provider's request body. */
   readonly allowsEcho?: boolean;
-  /** Repairs answers; without one the event loop does. */
+  /** Repairs JSON answers. Without a thread, the event loop repairs them. */
   readonly thread?: AnswerReading["thread"];
   readonly documents?: DocumentTexts | undefined;
 }
 
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
-/** Chat completions (spec 4.5). */
+/** The endpoint for chat completions (spec 4.5). */
 export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
@@ -139,32 +142,35 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
 
   accept(body: unknown): AcceptedChat {
     const request = withoutSuffix(body as ChatRequest);
-    // The thread that read a long body has checked the whole of it.
-    if (request[LONG_BODY] === undefined) {
+    // The work thread has already checked a long body completely.
+    if (request[OFFLOADED_BODY] === undefined) {
       assertWellFormed(request);
       assertRecordable(request);
     }
     assertSupported(request);
     return new AcceptedChat(request, {
-      echoes: asksEcho(request, this.#services.allowsEcho === true),
+      echoes: wantsEcho(request, this.#services.allowsEcho === true),
       healing: healingPlanOf(request),
       search: this.#searchOf(request),
     });
   }
 
-  /** Throws 400 where one is asked for, and the gateway has none. */
+  /**
+   * Returns the web search of a request. Throws 400 if the request needs one and the gateway has no search
+   * backend.
+   */
   #searchOf(request: ChatRequest): ChatSearch | undefined {
     const plan = webPlanOf(request);
     if (plan === undefined) return undefined;
     const { webSearch } = this.#services;
     if (webSearch === undefined) throw searchMissing(plan.param);
-    const question = request[LONG_BODY]?.question ?? lastQuestion(request);
+    const question = request[OFFLOADED_BODY]?.question ?? lastQuestion(request);
     return new ChatSearch(webSearch, plan, question);
   }
 
   standsInBatches({ fields: { plugins }, search, echoes }: AcceptedChat): boolean {
-    const isOwn = search !== undefined || echoes;
-    return !isOwn && (plugins ?? []).every(({ id }) => id === RESPONSE_HEALING);
+    const needsGateway = search !== undefined || echoes;
+    return !needsGateway && (plugins ?? []).every(({ id }) => id === RESPONSE_HEALING);
   }
 
   preparation({ search }: AcceptedChat): Preparation | undefined {
@@ -176,7 +182,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   }
 
   affinity({ fields }: AcceptedChat): string {
-    return fields[LONG_BODY]?.head ?? conversationHead(fields);
+    return fields[OFFLOADED_BODY]?.head ?? conversationHead(fields);
   }
 
   plan(request: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
@@ -203,8 +209,8 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const { guard } = admitted;
-    const given = await callProvider(call, candidate, admitted);
-    const answer = guard === undefined ? given : await guard.answer(given);
+    const answered = await callProvider(call, candidate, admitted);
+    const answer = guard === undefined ? answered : await guard.answer(answered);
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
@@ -239,7 +245,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   }
 }
 
-/** Server-sent events, each with a chunk, the last one with `[DONE]`. */
+/** Server-sent events with one chunk each. The last event is `[DONE]`. */
 class ChatStreamForm implements StreamForm<AcceptedChat> {
   readonly contentType = "text/event-stream; charset=utf-8";
   readonly keepalive = ": keepalive\n\n";
@@ -257,7 +263,7 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedChat,
-    output: GrowingBytes,
+    output: ByteBuffer,
   ): Promise<OpenedStream> {
     const nowSeconds = secondsNow(this.#clock);
     const answer = await callProvider(call, candidate, admitted);
@@ -293,10 +299,10 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const done = "data: [DONE]\n\n";
     const { requestId, candidate, usage, costUsd } = facts;
     const answer = { id: completionId(requestId), model: candidate.model.id, created };
-    // Its text is not looked at.
+    // The text of an answer with media is not searched for links.
     const sources = bringsMedia(request) ? (request.search?.annotationsOf("") ?? []) : [];
     const annotations = sources.length === 0 ? "" : frameOf(annotationsChunk(answer, sources));
-    if (!asksForUsage(request.fields)) return annotations + done;
+    if (!wantsUsage(request.fields)) return annotations + done;
     return annotations + frameOf(usageChunk(answer, usage, costUsd)) + done;
   }
 
@@ -305,10 +311,13 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   }
 }
 
-/** Of a prompt that a provider finds too long by its own count, although it was cut by an estimate. */
+/** Number of times that a prompt is shortened further, if the provider counts more tokens than the estimate. */
 const MAX_SHORTER_TRIES = 2;
 
-/** Calls the candidate; with the transform middle-out again with less of the prompt if that is too long for it. */
+/**
+ * Calls the candidate. With the transform "middle-out", calls it again with a shorter prompt if the provider
+ * rejects the prompt as too long.
+ */
 async function callProvider(
   call: ProviderCall,
   candidate: Candidate,
@@ -334,13 +343,16 @@ async function callProvider(
   }
 }
 
-/** Names of the custom tools for which the candidate gets functions; undefined if there are none. */
+/**
+ * Returns the names of the custom tools that the candidate receives as functions, or undefined if there are
+ * none.
+ */
 function translatedTools(
   { customTools, search }: AcceptedChat,
   candidate: Candidate,
 ): readonly string[] | undefined {
   if (customTools.length === 0) return undefined;
-  // Citations are added to answers in a form without custom tools.
+  // Citations can be added only to answers without custom tool calls.
   return search === undefined && takesCustomTools(candidate) ? undefined : customTools;
 }
 
@@ -348,7 +360,7 @@ function echoOf({ body }: ProviderCall): DebugEcho | undefined {
   return body instanceof EchoedBody ? body.echo : undefined;
 }
 
-/** Usage of an answer whose provider reported none. */
+/** Returns the estimated usage of an answer whose provider reported none. */
 function estimated(
   { fields, size, search }: AcceptedChat,
   terms: ModelTerms,
@@ -367,12 +379,12 @@ function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
   return search === undefined ? usage : { ...usage, ...search.quantities };
 }
 
-/** Whether the answer may hold sound or images. */
+/** Returns true if the answer can contain audio or images. */
 function bringsMedia({ fields: { modalities } }: AcceptedChat): boolean {
   return modalities?.some((kind) => kind !== "text") === true;
 }
 
-function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
+function wantsUsage({ stream_options: options, usage }: ChatRequest): boolean {
   return options?.include_usage === true || usage?.include === true;
 }
 
@@ -380,7 +392,7 @@ function frameOf(value: unknown): string {
   return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }
 
-/** POST /v1/chat/completions (spec 4.5, 6.2). */
+/** Returns the route POST /v1/chat/completions (spec 4.5, 6.2). */
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
@@ -390,7 +402,7 @@ export function chatRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",
-    summary: "Create a chat completion, streamed or not",
+    summary: "Create chat completion",
     access: { kind: "model", scope: "chat:completions" },
     body: chatCompletionBody,
     allowsUnknownFields: true,
@@ -401,7 +413,7 @@ export function chatRoute(
     },
     responses: {
       200: {
-        description: "A chat completion, or with stream true a stream of its chunks",
+        description: "A chat completion, or a stream of chunks if `stream` is true",
         schema: chatCompletion,
         eventSchema: chatCompletionChunk,
       },

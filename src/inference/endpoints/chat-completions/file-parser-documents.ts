@@ -4,7 +4,10 @@ import { documentsIn, type SentDocument } from "./file-parser.ts";
 import { checkChat } from "./preset.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** In a work thread: the documents in the text of a body; none of one that is refused when it is read. */
+/**
+ * Returns the documents in the text of a body. Returns none if the body is invalid; the endpoint rejects it
+ * later. Runs in a work thread.
+ */
 export const documentsOfText = new AnswerRead(
   import.meta.url,
   (text): { documents: readonly SentDocument[] } => {

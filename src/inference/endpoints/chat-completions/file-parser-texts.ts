@@ -2,7 +2,7 @@ import { AnswerRead } from "../../../providers/thread-work.ts";
 import { withTexts } from "./file-parser.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** In a work thread: the text of a body with the texts of its documents. */
+/** Returns the text of a body with the texts of its documents inserted. Runs in a work thread. */
 export const textWithDocuments = new AnswerRead(
   import.meta.url,
   (text, { texts }: { readonly texts: readonly string[] }): { body: string | Uint8Array } => ({

@@ -5,34 +5,41 @@ import { isFields } from "../../../lib/json.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import { type AnswerReading, readAnswerText } from "../../../providers/thread-work.ts";
-import type { Prepare, PreparedBody } from "../paid-route.ts";
+import type { LoadedBody, Prepare } from "../paid-route.ts";
 import { documentsOfText } from "./file-parser-documents.ts";
 import { textWithDocuments } from "./file-parser-texts.ts";
-import { type ChatRequest, LONG_BODY } from "./request.ts";
+import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 
-/*
- * The plugin "file-parser": documents that a chat brings as parts of type `file`, in base64, are read by the gateway,
- * and the model gets their text. Models that take no documents can answer about them so.
+/**
+ * The plugin "file-parser": the gateway extracts the text of documents that a chat contains as base64 parts
+ * of type `file`, and the model receives that text. Models without document support can answer questions
+ * about them this way.
  */
 
 export const FILE_PARSER = "file-parser";
 const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled", "pdf"]);
-/** OpenRouter's, without text recognition (`mistral-ocr`). It reads `pdf-text` by `cloudflare-ai`; here both are one. */
+/**
+ * OpenRouter's engines without text recognition (`mistral-ocr`). OpenRouter reads `pdf-text` with
+ * `cloudflare-ai`; here both are the same engine.
+ */
 const ENGINES: ReadonlySet<unknown> = new Set([
   ...["pdf-text", "cloudflare-ai", "native"],
   ...[undefined, null],
 ]);
 const MAX_DOCUMENTS = 10;
 
-/** A document within a request. */
+/** A document in a request. */
 export interface SentDocument {
-  /** Of its part: "messages.0.content.1". */
-  readonly place: string;
+  /** The path of its part, such as "messages.0.content.1". */
+  readonly path: string;
   readonly bytes: Uint8Array;
 }
 
 export interface DocumentTexts {
-  /** Rejects with 400 where one cannot be read, and with the signal's reason. */
+  /**
+   * Returns the texts of the documents. Rejects with 400 if a document cannot be read, and with the signal's
+   * reason.
+   */
   read(
     owner: string,
     documents: readonly SentDocument[],
@@ -40,7 +47,10 @@ export interface DocumentTexts {
   ): Promise<readonly string[]>;
 }
 
-/** Whether documents are to be read here. Throws 400 for options that the plugin does not have. */
+/**
+ * Returns true if the gateway must read the documents of a request. Throws 400 for unknown options of the
+ * plugin.
+ */
 export function parsesFiles({ plugins }: Pick<ChatRequest, "plugins">): boolean {
   const at = plugins?.findIndex(({ id }) => id === FILE_PARSER) ?? -1;
   if (at < 0) return false;
@@ -58,16 +68,16 @@ function unsupported(param: string): GatewayError {
   return new GatewayError("unsupported_parameter", `${named} is not supported.`, { param: named });
 }
 
-/** Documents of a request that are to be read, in their order. Throws 400 where they are too many. */
+/** Returns the documents of a request that the gateway must read, in order. Throws 400 if there are too many. */
 export function documentsIn(request: ChatRequest): SentDocument[] {
   if (!parsesFiles(request)) return [];
   const documents: SentDocument[] = [];
-  for (const [place, file] of filesIn(request)) {
+  for (const [path, file] of filesIn(request)) {
     const data = dataOfUrl(file.file_data);
-    if (data !== undefined) documents.push({ place, bytes: Buffer.from(data.base64, "base64") });
+    if (data !== undefined) documents.push({ path, bytes: Buffer.from(data.base64, "base64") });
   }
   if (documents.length <= MAX_DOCUMENTS) return documents;
-  const { place: param } = documents[MAX_DOCUMENTS]!;
+  const { path: param } = documents[MAX_DOCUMENTS]!;
   throw new GatewayError("invalid_body", `At most ${MAX_DOCUMENTS} documents are read.`, { param });
 }
 
@@ -76,7 +86,7 @@ interface FileOfPart {
   readonly filename?: unknown;
 }
 
-function* filesIn({ messages }: ChatRequest): Generator<[place: string, file: FileOfPart]> {
+function* filesIn({ messages }: ChatRequest): Generator<[path: string, file: FileOfPart]> {
   for (const [at, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
     for (const [position, part] of content.entries()) {
@@ -93,7 +103,7 @@ function fileOf(part: unknown): FileOfPart | undefined {
   return part.file as unknown as FileOfPart;
 }
 
-/** The request with the texts of its documents in their places. */
+/** Returns the request with each document replaced by its text. */
 export function withTexts(request: ChatRequest, texts: readonly string[]): ChatRequest {
   let next = 0;
   const messages = request.messages.map((message) => {
@@ -109,15 +119,16 @@ export function withTexts(request: ChatRequest, texts: readonly string[]): ChatR
   return { ...request, messages };
 }
 
-/** Reads documents of bodies that the event loop has parsed, once `before` has filled them. */
+/** Reads the documents of bodies that the event loop has parsed, after `before` has filled them. */
 export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepare): Prepare {
   return (context, admit) => {
     const prepared = before(context, admit);
     const request = context.body as ChatRequest;
-    if (texts === undefined || request[LONG_BODY] !== undefined || !request.plugins) {
+    if (texts === undefined || request[OFFLOADED_BODY] !== undefined || !request.plugins) {
       return prepared;
     }
-    // None that asks for texts stands in a batch of a provider: to read them would cost its key rate for nothing.
+    // A line that needs document texts is never part of a provider batch. Reading its documents here would
+    // use up the key's rate for nothing.
     if (context.half !== undefined) return prepared;
     return prepared instanceof Promise
       ? prepared.then((filled) => withDocuments(texts, filled, context, admit))
@@ -125,25 +136,28 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
   };
 }
 
-/** Reads them only of a key that has rate and money left. */
+/** Reads the documents if the key has rate and budget left. */
 function withDocuments(
   texts: DocumentTexts,
-  prepared: PreparedBody,
+  prepared: LoadedBody,
   { caller, request }: RequestContext,
-  admit: () => Promise<PreparedBody["takenRate"]>,
-): PreparedBody | Promise<PreparedBody> {
+  admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
+): LoadedBody | Promise<LoadedBody> {
   const body = prepared.body as ChatRequest;
   const documents = documentsIn(body);
   if (documents.length === 0) return prepared;
-  const read = async (): Promise<PreparedBody> => {
-    const takenRate = prepared.takenRate ?? (await admit());
+  const read = async (): Promise<LoadedBody> => {
+    const admittedRateHeaders = prepared.admittedRateHeaders ?? (await admit());
     const read = await texts.read(caller.key.organizationId, documents, request.signal);
-    return { body: withTexts(body, read), takenRate };
+    return { body: withTexts(body, read), admittedRateHeaders };
   };
   return read();
 }
 
-/** A long body with the texts of its documents; the same bytes where it asks for none. Rejects as `DocumentTexts`. */
+/**
+ * Returns a long body with the texts of its documents inserted, or the same bytes if it has none to read.
+ * Rejects like `DocumentTexts`.
+ */
 export async function longBodyWithTexts(
   texts: DocumentTexts | undefined,
   reading: AnswerReading,
@@ -160,7 +174,7 @@ export async function longBodyWithTexts(
   return written.end();
 }
 
-/** The name may lie across two segments: then their ends are joined. */
+/** Returns true if the bytes contain the name. The name can span two segments, so their ends are joined. */
 function mentions({ segments }: SharedBytes, name: string): boolean {
   let end = "";
   for (const segment of segments) {

@@ -3,13 +3,13 @@ import { isFields, jsonValue } from "../../../lib/json.ts";
 import { AnswerRead } from "../../../providers/thread-work.ts";
 
 export interface HealedJson {
-  /** Undefined where there is no JSON in the text. */
+  /** Undefined if the text contains no JSON. */
   readonly json: string | undefined;
 }
 
 /**
- * The JSON that a text was meant to be: without what stands around it, with its syntax repaired, its values brought
- * to the types of a schema. For a work thread: some texts take a second.
+ * Returns the JSON that a text was meant to be: without the surrounding text, with its syntax repaired and
+ * its values cast to the types of a schema. Runs in a work thread, because some texts take a second.
  */
 export const healedJson = new AnswerRead(
   import.meta.url,
@@ -21,7 +21,10 @@ export const healedJson = new AnswerRead(
 
 const FENCED = /```(?:json[c5]?)?[^\S\n]*\n([\s\S]*?)(?:\n[^\S\n]*```|$)/i;
 
-/** The object or list in a text; texts and numbers alone are what any prose could be repaired to. */
+/**
+ * Returns the object or list in a text. Plain strings and numbers do not count, because any prose could be
+ * repaired to one.
+ */
 function valueIn(text: string): unknown {
   const fenced = FENCED.exec(text)?.[1];
   const bare = fenced ?? text;
@@ -48,7 +51,7 @@ function repaired(text: string): unknown {
   try {
     return jsonValue(jsonrepair(text));
   } catch {
-    // It is no JSON, or nested deeper than the stack.
+    // The text is not JSON, or its nesting exceeds the stack.
     return undefined;
   }
 }
@@ -56,7 +59,10 @@ function repaired(text: string): unknown {
 const MAX_DEPTH = 64;
 const NUMBER = /^-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?$/i;
 
-/** The value where the types of a JSON schema say plainly what was meant. What they leave open stays. */
+/**
+ * Returns the value with members cast to the types of a JSON schema if the cast is unambiguous. Other members
+ * stay unchanged.
+ */
 export function fitted(value: unknown, schema: unknown, depth: number): unknown {
   if (!isFields(schema) || depth > MAX_DEPTH) return value;
   const types = typesOf(schema.type);
@@ -67,20 +73,20 @@ export function fitted(value: unknown, schema: unknown, depth: number): unknown 
 
 function fittedMembers(
   value: Readonly<Record<string, unknown>>,
-  { properties, additionalProperties: others }: Readonly<Record<string, unknown>>,
+  { properties, additionalProperties: additional }: Readonly<Record<string, unknown>>,
   depth: number,
 ): Record<string, unknown> {
   const schemas = isFields(properties) ? properties : {};
   const members: [string, unknown][] = [];
   for (const [name, member] of Object.entries(value)) {
-    const isKnown = Object.hasOwn(schemas, name);
-    if (!isKnown && others === false) continue;
-    members.push([name, fitted(member, isKnown ? schemas[name] : others, depth + 1)]);
+    const isDeclared = Object.hasOwn(schemas, name);
+    if (!isDeclared && additional === false) continue;
+    members.push([name, fitted(member, isDeclared ? schemas[name] : additional, depth + 1)]);
   }
   return Object.fromEntries(members);
 }
 
-/** JSON has seven types: a longer list is of none that help, and would be read for each value. */
+/** JSON has seven types. A longer list is ignored, because it would be read again for each value. */
 const MAX_TYPES = 7;
 
 function typesOf(type: unknown): readonly unknown[] {

@@ -1,59 +1,65 @@
-import type { AnswerGatherer, HitFacts, KeptForm } from "../../call/endpoint.ts";
 import { EventSplitter, textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields, jsonValue } from "../../../lib/json.ts";
 import type { ReasoningDetail } from "../../../providers/interface.ts";
 import { addDetail } from "../../../providers/reasoning-details.ts";
+import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
 import type { AcceptedChat } from "./endpoint.ts";
 import { completionId, usageBody } from "./render-answer.ts";
-import { type ChatRequest, LONG_BODY } from "./request.ts";
+import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Longer answers are not kept: reading one when it is given again would hold the event loop. */
+/** Longer answers are not cached, because parsing one for a later hit would block the event loop. */
 export const MAX_KEPT_JSON_BYTES = 262_144;
-/** How answers end that would come again: what was filtered might be answered another time. */
-const KEPT_ENDS: ReadonlySet<unknown> = new Set(["stop", "length", "tool_calls"]);
+/** Finish reasons of answers that can be cached. A filtered answer could be different the next time. */
+const CACHEABLE_FINISH_REASONS: ReadonlySet<unknown> = new Set(["stop", "length", "tool_calls"]);
 
-/** Fields that decide nothing about an answer, but for its form; the models are named apart. */
-const UNDECIDING: ReadonlySet<string> = new Set([
+/**
+ * Fields that change only the form of an answer, and not its content. The models are part of the identity
+ * separately.
+ */
+const FORM_FIELDS: ReadonlySet<string> = new Set([
   ...["model", "models", "stream", "stream_options", "usage"],
   ...["user", "metadata", "trace", "session_id", "route_explain", "debug"],
   ...["prompt_cache_key", "prompt_cache_retention", "safety_identifier"],
 ]);
 
-/** Members that each answer has of its own. */
-const OWN_MEMBERS = ["id", "created", "model", "usage"] as const;
+/** Members that are different in each answer. */
+const MEMBERS_PER_ANSWER = ["id", "created", "model", "usage"] as const;
 
-/** Chat completions in the response cache: as JSON of a whole one, without what each answer has of its own. */
-export const keptChat: KeptForm<AcceptedChat> = {
+/**
+ * Chat completions in the response cache. Each is stored as the JSON of a complete answer, without the
+ * members that differ in each answer.
+ */
+export const keptChat: CacheFormat<AcceptedChat> = {
   identity({ fields, echoes }) {
-    // The provider stores the one under its own id; the other shows what was sent for it.
+    // A stored completion has its own id at the provider, and an echo shows the request of its own call.
     if (fields.store === true || echoes) return undefined;
-    return longIdentity(fields) ?? decidingFields(fields, UNDECIDING);
+    return longIdentity(fields) ?? decidingFields(fields, FORM_FIELDS);
   },
 
   ofWhole(body) {
     const completion = keptJson(body);
-    return completion && keptOf(completion);
+    return completion && cacheableJson(completion);
   },
 
   gather: () => new ChunkGatherer(),
 
-  whole(kept, _request, facts) {
-    const answer = { system_fingerprint: null, ...(JSON.parse(kept) as Fields) };
-    return JSON.stringify({ ...ownOf(facts), ...answer, ...usageOf(facts) });
+  whole(cached, _request, facts) {
+    const answer = { system_fingerprint: null, ...(JSON.parse(cached) as Fields) };
+    return JSON.stringify({ ...membersPerAnswer(facts), ...answer, ...usageOf(facts) });
   },
 
-  stream(kept, { fields }, facts) {
-    const { choices, object: _, system_fingerprint, ...rest } = JSON.parse(kept) as Fields;
+  stream(cached, { fields }, facts) {
+    const { choices, object: _, system_fingerprint, ...rest } = JSON.parse(cached) as Fields;
     const fingerprint = typeof system_fingerprint === "string" && { system_fingerprint };
-    const head = { ...ownOf(facts), object: "chat.completion.chunk", ...rest, ...fingerprint };
-    const said = (choices as readonly Fields[]).map((choice) => saidIn(choice));
+    const head = { ...membersPerAnswer(facts), object: "chat.completion.chunk", ...rest, ...fingerprint };
+    const messages = (choices as readonly Fields[]).map((choice) => messageChunk(choice));
     const ends = (choices as readonly Fields[]).map(({ message: _m, logprobs: _l, ...choice }) => ({
       ...choice,
       delta: {},
     }));
-    const frames = [...said, ...ends].map((choice) => frameOf({ ...head, choices: [choice] }));
+    const frames = [...messages, ...ends].map((choice) => frameOf({ ...head, choices: [choice] }));
     if (fields.stream_options?.include_usage === true || fields.usage?.include === true) {
       frames.push(frameOf({ ...head, choices: [], ...usageOf(facts) }));
     }
@@ -61,36 +67,39 @@ export const keptChat: KeptForm<AcceptedChat> = {
   },
 };
 
-/** Of a body that lies in a thread: it is the same where each of its bytes is, and the preset that it names. */
-export function longIdentity({ [LONG_BODY]: long }: ChatRequest): Fields | undefined {
+/**
+ * Returns the identity of a body in a work thread: the hash of its bytes and its preset. Returns undefined
+ * for a short body.
+ */
+export function longIdentity({ [OFFLOADED_BODY]: long }: ChatRequest): Fields | undefined {
   return long && { long: long.hash, preset: long.preset };
 }
 
-/** The fields of a request that decide about its answer. */
+/** Returns the fields of a request that can change its answer. */
 export function decidingFields(fields: Fields, undeciding: ReadonlySet<string>): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([name]) => !undeciding.has(name)));
 }
 
-/** The object that an answer is; undefined for one that is too long. */
+/** Returns the parsed answer, or undefined if the answer is too long or is not an object. */
 export function keptJson(body: string | Uint8Array): Fields | undefined {
   if (body.length > MAX_KEPT_JSON_BYTES) return undefined;
   const value = jsonValue(typeof body === "string" ? body : new TextDecoder().decode(body));
   return isFields(value) ? value : undefined;
 }
 
-function keptOf(completion: Fields): string | undefined {
+function cacheableJson(completion: Fields): string | undefined {
   const { choices } = completion;
   const isWhole =
     Array.isArray(choices) &&
     choices.length > 0 &&
-    choices.every((choice) => isFields(choice) && KEPT_ENDS.has(choice.finish_reason));
+    choices.every((choice) => isFields(choice) && CACHEABLE_FINISH_REASONS.has(choice.finish_reason));
   if (!isWhole) return undefined;
-  const kept: Record<string, unknown> = { ...completion };
-  for (const member of OWN_MEMBERS) delete kept[member];
-  return JSON.stringify(kept);
+  const shared: Record<string, unknown> = { ...completion };
+  for (const member of MEMBERS_PER_ANSWER) delete shared[member];
+  return JSON.stringify(shared);
 }
 
-function ownOf({ requestId, nowSeconds, model }: HitFacts): Fields {
+function membersPerAnswer({ requestId, nowSeconds, model }: HitFacts): Fields {
   return { id: completionId(requestId), created: nowSeconds, model };
 }
 
@@ -98,8 +107,8 @@ function usageOf({ usage }: HitFacts): Fields {
   return { usage: usageBody(usage, 0) };
 }
 
-/** The whole message of a choice in one chunk. */
-function saidIn({ index, message, logprobs }: Fields): Fields {
+/** Returns the complete message of a choice as one chunk. */
+function messageChunk({ index, message, logprobs }: Fields): Fields {
   const delta: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(message as Fields)) {
     if (value === null && name !== "content") continue;
@@ -116,11 +125,11 @@ function frameOf(value: unknown): string {
 interface GatheredChoice {
   readonly index: number;
   readonly message: Record<string, unknown>;
-  /** Of the choice, besides its message. */
+  /** Members of the choice besides its message. */
   readonly rest: Record<string, unknown>;
 }
 
-/** Joins the chunks of a stream to the completion that they are. */
+/** Joins the chunks of a stream to a completion. */
 class ChunkGatherer implements AnswerGatherer {
   readonly #splitter = new EventSplitter(MAX_KEPT_JSON_BYTES);
   readonly #choices = new Map<number, GatheredChoice>();
@@ -134,7 +143,7 @@ class ChunkGatherer implements AnswerGatherer {
     try {
       this.#splitter.push(bytes, this.#take);
     } catch {
-      // It is too long, or in a form that this endpoint does not send: it cannot be kept.
+      // The stream is too long, or has a form that this endpoint does not send. It is not cached.
       this.#isBroken = true;
     }
   }
@@ -145,7 +154,7 @@ class ChunkGatherer implements AnswerGatherer {
     for (const { message } of choices) {
       if (message.content === "" && message.tool_calls !== undefined) message.content = null;
     }
-    return keptOf({
+    return cacheableJson({
       system_fingerprint: null,
       ...this.#rest,
       object: "chat.completion",
@@ -198,7 +207,7 @@ class ChunkGatherer implements AnswerGatherer {
     else if (typeof before === "string" && typeof value === "string") target[name] = before + value;
     else if (Array.isArray(before) && Array.isArray(value)) before.push(...value);
     else if (name === "audio" && isFields(before) && isFields(value)) {
-      target.audio = joinedSound(before, value);
+      target.audio = joinedAudio(before, value);
     } else target[name] = value;
   }
 }
@@ -231,13 +240,13 @@ function joinedDetails(before: unknown, pieces: unknown): unknown {
   return details;
 }
 
-/** Its data are cut at any character of the base64 of the whole. */
-function joinedSound(before: Record<string, unknown>, piece: Fields): Fields {
-  const sound = { ...before };
+/** Joins two pieces of audio. The base64 text can be cut at any character. */
+function joinedAudio(before: Record<string, unknown>, piece: Fields): Fields {
+  const audio = { ...before };
   for (const [name, value] of Object.entries(piece)) {
-    const more = sound[name];
+    const previous = audio[name];
     const grows = name === "data" || name === "transcript";
-    sound[name] = grows && typeof more === "string" ? `${more}${value}` : value;
+    audio[name] = grows && typeof previous === "string" ? `${previous}${value}` : value;
   }
-  return sound;
+  return audio;
 }

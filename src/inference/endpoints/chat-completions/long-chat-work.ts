@@ -1,7 +1,7 @@
-import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import { parseJson } from "../../../http/read-body.ts";
 import { isNamedField } from "../../../providers/chat-fields.ts";
+import { assertRecordable } from "../../call/endpoint.ts";
+import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { promptSize } from "./cost-bound.ts";
 import { customToolsOf } from "./custom-tools.ts";
@@ -13,7 +13,7 @@ import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { askedParts } from "./request-fields.ts";
 import { lastQuestion } from "./web-plugin.ts";
 
-/** Long bodies of chat completions, in the thread. */
+/** Reads and renders long bodies of chat completions in a work thread. */
 export const longChatForm: LongBodyForm = {
   parse: parseJson,
 
@@ -33,11 +33,11 @@ export const longChatForm: LongBodyForm = {
   },
 };
 
-/** What decides about a request that has passed all checks. */
+/** Returns the facts of a request that has passed all checks. */
 export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts {
   const customTools = customToolsOf(request);
   return {
-    request: leanRequest(request),
+    request: routingView(request),
     size: promptSize(request),
     parts: askedParts(request),
     head: conversationHead(request),
@@ -52,8 +52,9 @@ function isSearched({ plugins, web_search_options: options }: ChatRequest): bool
 }
 
 /**
- * A lean request names some of its unknown fields, and the event loop decides on those. A provider has all
- * or none of them, so the decision holds for the rest.
+ * Adds the unknown fields that the reduced request does not list. The reduced request lists only some of
+ * them, and the event loop decides from those. A provider supports all unknown fields or none, so the
+ * decision holds for the rest.
  */
 function withUnnamedFields(leftOut: readonly string[], request: ChatRequest): readonly string[] {
   if (leftOut.every(isNamedField)) return leftOut;
@@ -62,23 +63,23 @@ function withUnnamedFields(leftOut: readonly string[], request: ChatRequest): re
   return [...leftOut, ...Object.keys(request).filter(isUnnamed)];
 }
 
-/** No name of a model or provider is longer, so that a cut one names nothing either. */
+/** No model or provider name is longer, so a cut name matches none either. */
 const MAX_NAME_CHARACTERS = 1_024;
-/** More than are listed in a header. */
+/** More names than a response header lists. */
 const MAX_UNNAMED_FIELDS = 1_000;
 const MAX_UNNAMED_CHARACTERS = 65_536;
 const MAX_MEMBERS = 1_000;
-/** A longer one is passed on, and says nothing to the gateway. */
+/** Longer formats are passed to the provider, and the gateway does not read them. */
 const MAX_FORMAT_CHARACTERS = 65_536;
 const MAX_TEXT_CHARACTERS = 1_024;
 
 /**
- * What the event loop needs of a request that has passed all checks: small, whatever the request holds, and
- * leading to the same decisions. What the gateway reads is there unchanged (its own size is bounded by the
- * checks, but for names, which are cut); of other fields it is their presence, and the values that
- * chat-fields.ts looks at. Messages are left out: their size and parts are kept separately.
+ * Returns the part of a checked request that the event loop needs. It is small for a request of any size, and
+ * leads to the same decisions. Fields that the gateway reads are unchanged; the checks bound their size, and
+ * only names are cut. Of other fields, the result has their presence and the values that chat-fields.ts
+ * reads. Messages are left out, since their size and parts are separate facts.
  */
-export function leanRequest(request: ChatRequest): ChatRequest {
+export function routingView(request: ChatRequest): ChatRequest {
   const lean: Record<string, unknown> = {};
   let unnamed = 0;
   let unnamedCharacters = 0;
@@ -87,7 +88,7 @@ export function leanRequest(request: ChatRequest): ChatRequest {
     if (field === "__proto__" || value === null || value === undefined) continue;
     if (field === "messages") lean.messages = [];
     else if (field in READ_EXACTLY) lean[field] = READ_EXACTLY[field]!(value);
-    else if (isNamedField(field) || isGatewayField(field)) lean[field] = standIn(value);
+    else if (isNamedField(field) || isGatewayField(field)) lean[field] = truncatedCopy(value);
     else if (unnamed < MAX_UNNAMED_FIELDS && unnamedCharacters < MAX_UNNAMED_CHARACTERS) {
       unnamed++;
       unnamedCharacters += field.length;
@@ -97,7 +98,7 @@ export function leanRequest(request: ChatRequest): ChatRequest {
   return lean as unknown as ChatRequest;
 }
 
-const asItIs = (value: unknown): unknown => value;
+const unchanged = (value: unknown): unknown => value;
 const cutName = (name: unknown): unknown => (name as string).slice(0, MAX_NAME_CHARACTERS);
 const cutNames = (names: unknown): unknown => (names as readonly string[]).map(cutName);
 
@@ -116,24 +117,27 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
       };
     },
     response_format: (value: unknown) =>
-      JSON.stringify(value).length <= MAX_FORMAT_CHARACTERS ? value : standIn(value),
-    // Each of a few words.
+      JSON.stringify(value).length <= MAX_FORMAT_CHARACTERS ? value : truncatedCopy(value),
+    // Each value is a short word.
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
-    web_search_options: asItIs,
-    transforms: asItIs,
-    plugins: asItIs,
-    // Their lengths are checked.
-    metadata: asItIs,
-    trace: asItIs,
-    user: asItIs,
-    session_id: asItIs,
+    web_search_options: unchanged,
+    transforms: unchanged,
+    plugins: unchanged,
+    // The checks bound the length of these fields.
+    metadata: unchanged,
+    trace: unchanged,
+    user: unchanged,
+    session_id: unchanged,
   },
 );
 
-/** A small value that is as empty as the other one, and has the members and plain values next to its top. */
-function standIn(value: unknown): unknown {
+/**
+ * Returns a small copy of a field: the same type and emptiness, its first-level members, and strings cut to
+ * 1,024 characters. Routing decisions on the copy equal those on the original.
+ */
+function truncatedCopy(value: unknown): unknown {
   if (Array.isArray(value)) {
-    return value.slice(0, 1).map((first) => (Array.isArray(first) ? [] : standIn(first)));
+    return value.slice(0, 1).map((first) => (Array.isArray(first) ? [] : truncatedCopy(first)));
   }
   if (typeof value !== "object" || value === null) return plainOrEmpty(value);
   const members: Record<string, unknown> = {};

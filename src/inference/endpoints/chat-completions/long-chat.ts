@@ -1,39 +1,39 @@
-import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../../providers/chat-body.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { SCREENED } from "../paid-route.ts";
+import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import type { BodyShape } from "./provider-body.ts";
-import { type ChatRequest, LONG_BODY } from "./request.ts";
-import type { AskedParts } from "./request-fields.ts";
+import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
+import type { RequestedParts } from "./request-fields.ts";
 
-/** What the thread reports of a body that has passed all checks. */
+/** The facts that a work thread returns about a body that has passed all checks. */
 export interface LongChatFacts {
-  /** Made by `leanRequest`. */
+  /** The reduced request, made by `routingView`. */
   readonly request: ChatRequest;
   readonly size: PromptSize;
-  readonly parts: AskedParts;
-  /** See `conversationHead`. */
+  readonly parts: RequestedParts;
+  /** The hash of the conversation's beginning: see `conversationHead`. */
   readonly head: string;
-  /** Of its text: see `bodyHash`. */
+  /** The hash of the body's text: see `bodyHash`. */
   readonly hash: string;
-  /** See `lastQuestion`; of a chat that may be searched for. */
+  /** The question for a web search: see `lastQuestion`. Set if the chat can need a search. */
   readonly question?: string;
-  /** See `customToolsOf`; absent if there are none. */
+  /** See `customToolsOf`. Absent if there are none. */
   readonly customTools?: readonly string[];
 }
 
-/** The whole body behind a lean request. */
-export interface LongChatBody
+/** The complete body that a reduced request represents. */
+export interface OffloadedBody
   extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question" | "customTools"> {
   readonly preset: Preset | undefined;
   shapedAs(shape: BodyShape): ChatBody;
 }
 
-/** Reads a body that is too long for the event loop: see `LongBodies`. */
+/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
 export async function readLongChat(
   bodies: LongBodies,
   bytes: SharedBytes,
@@ -44,18 +44,18 @@ export async function readLongChat(
   return { value: screenableChat(body), release: () => body.release() };
 }
 
-/** The lean request, with the whole of it behind it. */
-export function leanChat(
+/** Returns the reduced request, with its complete body as a member. */
+export function chatRoutingView(
   { request, ...facts }: LongChatFacts,
   body: Pick<LongBody<unknown>, "shapedAs" | "preset">,
 ): ChatRequest {
   const { preset } = body;
-  const long: LongChatBody = { ...facts, preset, shapedAs: (shape) => body.shapedAs(shape) };
-  return Object.assign(request, { [LONG_BODY]: long });
+  const long: OffloadedBody = { ...facts, preset, shapedAs: (shape) => body.shapedAs(shape) };
+  return Object.assign(request, { [OFFLOADED_BODY]: long });
 }
 
 function screenableChat(body: LongBody<LongChatFacts>): ChatRequest {
-  return Object.assign(leanChat(body.facts, body), {
-    [SCREENED]: async (guard: CallGuard) => screenableChat(await body.screened(guard)),
+  return Object.assign(chatRoutingView(body.facts, body), {
+    [GUARDRAILS_APPLIED]: async (guard: CallGuard) => screenableChat(await body.screened(guard)),
   });
 }

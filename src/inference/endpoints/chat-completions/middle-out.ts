@@ -1,7 +1,7 @@
-import type { RoutePlan } from "../../call/routing/plan-route.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { estimatedTextTokens } from "../../../lib/token-estimate.ts";
+import type { RoutePlan } from "../../call/routing/plan-route.ts";
 import {
   type ChatMessage,
   type ChatRequest,
@@ -9,30 +9,31 @@ import {
   statedOutputLimit,
 } from "./request.ts";
 
-/*
- * The transform "middle-out": a prompt that is longer than the model takes loses messages from its middle, which
- * models attend to least, and the message where the gap begins or ends is cut in its own middle. Instructions at
- * the beginning and what came last stay. A call of a tool and its results stay, or go, together.
+/**
+ * The transform "middle-out" shortens a prompt that is longer than the model accepts. It removes messages
+ * from the middle, which models attend to least, and cuts the message at the edge of the gap in its own
+ * middle. Instructions at the beginning and the latest messages stay. A tool call and its results stay or are
+ * removed together.
  */
 
 const MIDDLE_OUT = "middle-out";
 const TOKENS_AROUND_MESSAGE = 8;
 const TOKENS_OF_MEDIUM = 1_000;
-/** Less of a message is of no use. */
+/** Minimum tokens of a message that is cut. Shorter pieces are of no use. */
 const LEAST_TOKENS = 128;
 const GAP = "\n[…]\n";
-/** Of what the model takes: kept for the answer where the request states no limit. */
+/** Share of the context length that is reserved for the answer, if the request states no limit. */
 const SHARE_OF_ANSWER = 0.25;
-/** Of what is left for the prompt. */
+/** Maximum share of the remaining prompt that instructions can use. */
 const MOST_OF_INSTRUCTIONS = 0.5;
 
-/** Throws 400 for a transform that is not known. */
+/** Throws 400 for an unknown transform. */
 export function assertTransforms({ transforms }: ChatRequest): void {
-  const strange = transforms?.findIndex((name) => name !== MIDDLE_OUT) ?? -1;
-  if (strange < 0) return;
+  const unknown = transforms?.findIndex((name) => name !== MIDDLE_OUT) ?? -1;
+  if (unknown < 0) return;
   const [param, name] = [
-    `transforms.${strange}`,
-    JSON.stringify(transforms![strange]!.slice(0, 100)),
+    `transforms.${unknown}`,
+    JSON.stringify(transforms![unknown]!.slice(0, 100)),
   ];
   throw new GatewayError("unsupported_parameter", `${param} ${name} is not supported.`, { param });
 }
@@ -41,16 +42,16 @@ export function asksMiddleOut({ transforms }: ChatRequest): boolean {
   return transforms?.includes(MIDDLE_OUT) === true;
 }
 
-/** Tokens of the prompt, as they count for the transform; undefined where it is not asked for. */
+/** Returns the estimated prompt tokens, or undefined if the request does not use the transform. */
 export function transformedTokens(request: ChatRequest): number | undefined {
   if (!asksMiddleOut(request)) return undefined;
   return tokensOf(request.messages) + tokensAside(request);
 }
 
 /**
- * The tokens that the prompt is cut to for a model; undefined where it is sent as it is.
+ * Returns the tokens to which the prompt is cut for a model, or undefined if the prompt is sent complete.
  *
- * @param addition of the gateway's own to the prompt, which is not cut
+ * @param addition text that the gateway adds to the prompt; it is not cut
  */
 export function promptLimit(
   request: ChatRequest,
@@ -68,8 +69,8 @@ export function promptLimit(
 }
 
 /**
- * The plan, which tells what candidates get the prompt cut to what they take. A candidate whose provider counts more
- * tokens joins them when it is called.
+ * Returns the plan with the candidates whose prompt must be cut. A candidate whose provider counts more
+ * tokens is added when it is called.
  */
 export function planTransformed(
   request: ChatRequest,
@@ -83,16 +84,17 @@ export function planTransformed(
   return { ...plan, transformed: new Set(transformed) };
 }
 
-/** A number of tokens in a provider's message; those of one or two digits are no size of a prompt. */
+/** A number of tokens in a provider's message. Numbers of one or two digits are never the size of a prompt. */
 const COUNT = /\b\d{3,9}\b/g;
-/** Less than the counts say, since only some of them include the answer. */
+/** Factor below the stated counts, because only some of them include the answer. */
 const MARGIN = 0.95;
 const SHARE_WITHOUT_COUNTS = 0.75;
 const [LEAST_SHARE, MOST_SHARE] = [0.1, 0.9];
 
 /**
- * The share of a prompt that a provider will take which rejected it as too long, by the counts that its message states:
- * "maximum context length is 8192 tokens. However, your messages resulted in 10021 tokens".
+ * Returns the share of a prompt that a provider will accept after it rejected the prompt as too long. Uses
+ * the counts in the provider's message: "maximum context length is 8192 tokens. However, your messages
+ * resulted in 10021 tokens".
  */
 export function shareByProvider(message: string): number {
   const [first, second] = [...message.replaceAll(/(?<=\d),(?=\d{3})/g, "").matchAll(COUNT)].map(
@@ -103,7 +105,10 @@ export function shareByProvider(message: string): number {
   return Math.min(MOST_SHARE, Math.max(LEAST_SHARE, share));
 }
 
-/** The messages of a request within so many tokens of the whole prompt, as far as that can be. */
+/**
+ * Returns the messages of a request cut so that the complete prompt has at most `limit` tokens, as far as
+ * possible.
+ */
 export function withinLimit(request: ChatRequest, limit: number): readonly ChatMessage[] {
   const { messages } = request;
   const room = Math.max(LEAST_TOKENS, limit - tokensAside(request));
@@ -111,10 +116,10 @@ export function withinLimit(request: ChatRequest, limit: number): readonly ChatM
   if (first < 0) return shortened(messages, room);
   const instructions = shortened(messages.slice(0, first), room * MOST_OF_INSTRUCTIONS);
   const turns = turnsOf(messages.slice(first));
-  return [...instructions, ...keptOfTurns(turns, room - tokensOf(instructions))];
+  return [...instructions, ...turnsWithin(turns, room - tokensOf(instructions))];
 }
 
-/** Messages that stay or go together. */
+/** Messages that stay or are removed together. */
 type Turn = readonly ChatMessage[];
 
 const RESULTS: ReadonlySet<string> = new Set(["tool", "function"]);
@@ -128,8 +133,8 @@ function turnsOf(messages: readonly ChatMessage[]): Turn[] {
   return turns;
 }
 
-/** The last turn in any case, then turns from both ends for as long as they fit. */
-function keptOfTurns(turns: readonly Turn[], room: number): ChatMessage[] {
+/** Returns the last turn, and turns from both ends as long as they fit. */
+function turnsWithin(turns: readonly Turn[], room: number): ChatMessage[] {
   const last = shortened(turns.at(-1)!, room);
   const [head, tail]: [Turn[], Turn[]] = [[], [last]];
   let left = room - tokensOf(last);
@@ -138,20 +143,20 @@ function keptOfTurns(turns: readonly Turn[], room: number): ChatMessage[] {
   while (from <= to) {
     const turn = turns[isHead ? from : to]!;
     const tokens = tokensOf(turn);
-    const kept = tokens <= left ? turn : cutTurn(turn, left);
-    if (kept !== undefined) (isHead ? head : tail).push(kept);
-    if (kept === turn) {
+    const part = tokens <= left ? turn : cutTurn(turn, left);
+    if (part !== undefined) (isHead ? head : tail).push(part);
+    if (part === turn) {
       left -= tokens;
       if (isHead) from += 1;
       else to -= 1;
-    } else if (kept !== undefined || isOneSided) break;
+    } else if (part !== undefined || isOneSided) break;
     else isOneSided = true;
-    if (kept === undefined || !isOneSided) isHead = !isHead;
+    if (part === undefined || !isOneSided) isHead = !isHead;
   }
   return [...head, ...tail.reverse()].flat();
 }
 
-/** What fits of a turn; undefined where it can only go as a whole. */
+/** Returns a turn cut to `room` tokens, or undefined if it cannot be cut. */
 function cutTurn(turn: Turn, room: number): Turn | undefined {
   if (turn.length > 1 || turn[0]!.tool_calls || room < LEAST_TOKENS) return undefined;
   const cut = shortened(turn, room);
@@ -159,20 +164,20 @@ function cutTurn(turn: Turn, room: number): Turn | undefined {
 }
 
 const MAX_CUTS = 20;
-/** What is cut is cut a little shorter than it would have to be, since tokens are estimated. */
+/** Texts are cut a little shorter than necessary, because tokens are estimated. */
 const CUT_FURTHER = 0.95;
 
-/** Messages with their texts cut in the middle, each by the same share, to about so many tokens in all. */
+/** Returns messages with their texts cut in the middle, each by the same share, to about `room` tokens in total. */
 function shortened(messages: readonly ChatMessage[], room: number): readonly ChatMessage[] {
-  let kept = messages;
+  let result = messages;
   for (let cuts = 0; cuts < MAX_CUTS; cuts++) {
-    const tokens = tokensOf(kept);
-    if (tokens <= room) return kept;
-    const texts = textTokensOf(kept);
+    const tokens = tokensOf(result);
+    if (tokens <= room) return result;
+    const texts = textTokensOf(result);
     const share = Math.max(0, (texts - (tokens - room)) / Math.max(texts, 1)) * CUT_FURTHER;
-    kept = kept.map((message) => ({ ...message, content: cutContent(message.content, share) }));
+    result = result.map((message) => ({ ...message, content: cutContent(message.content, share) }));
   }
-  return kept;
+  return result;
 }
 
 function cutContent(content: ChatMessage["content"], share: number): ChatMessage["content"] {
@@ -184,9 +189,9 @@ function cutContent(content: ChatMessage["content"], share: number): ChatMessage
 }
 
 function cutText(text: string, share: number): string {
-  const half = Math.floor((text.length * share) / 2);
-  if (half * 2 + GAP.length >= text.length) return text;
-  const cut = text.slice(0, half) + GAP + text.slice(text.length - half);
+  const side = Math.floor((text.length * share) / 2);
+  if (side * 2 + GAP.length >= text.length) return text;
+  const cut = text.slice(0, side) + GAP + text.slice(text.length - side);
   return cut.toWellFormed();
 }
 
@@ -217,7 +222,7 @@ function tokensOfContent(content: ChatMessage["content"], ofMedium: number): num
   );
 }
 
-/** What becomes part of the prompt besides the messages. */
+/** Returns the estimated tokens of the prompt outside the messages. */
 function tokensAside({ tools, functions, response_format: format }: ChatRequest): number {
   return tokensOfJson(tools) + tokensOfJson(functions) + tokensOfJson(format);
 }

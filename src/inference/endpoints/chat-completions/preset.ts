@@ -1,5 +1,5 @@
-import type { Preset } from "../../definitions/known-definitions.ts";
 import { createCheck } from "../../../http/validate.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import { isOpenIn, membersOfPreset } from "../fill-preset.ts";
 import type { ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
@@ -8,7 +8,7 @@ export const checkChat = createCheck(chatCompletionBody, "invalid_body", "Reques
 
 const INSTRUCTING: ReadonlySet<string> = new Set(["system", "developer"]);
 
-/** The system text of a preset is the first message, unless the request brings instructions of its own. */
+/** Adds the members of a preset. Its system text becomes the first message if the request has no instructions. */
 export function filledChat({ preset: _, ...request }: ChatRequest, preset: Preset): ChatRequest {
   const { messages } = request;
   const needsSystem = preset.system !== null && !messages.some(({ role }) => INSTRUCTING.has(role));

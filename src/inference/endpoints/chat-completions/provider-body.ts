@@ -1,4 +1,3 @@
-import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import {
   AS_ITEMS,
   type ChatBody,
@@ -6,13 +5,14 @@ import {
   type ItemsRequest,
   ShortBody,
 } from "../../../providers/chat-body.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { promptSize } from "./cost-bound.ts";
 import { asFunctions } from "./custom-tools.ts";
 import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
-import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
+import { type ChatMessage, type ChatRequest, ITEM_FORM, OFFLOADED_BODY } from "./request.ts";
 import { isSearching } from "./web-plugin.ts";
 
-/** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
+/** Fields that only the gateway uses. They mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
   "model",
   "models",
@@ -34,19 +34,19 @@ const GATEWAY_FIELDS = new Set([
   "stream",
   "stream_options",
   "usage",
-  // Assigned, it would not be a member but put its own members behind those of the body.
+  // An assignment to this name would set the prototype of the body instead of a member.
   "__proto__",
 ]);
 
-/** Whether the field decides something here alone, so that no provider has to have it. */
+/** Returns true if only the gateway uses the field, so that no provider has to support it. */
 export function isGatewayField(field: string): boolean {
   return GATEWAY_FIELDS.has(field);
 }
 
 /**
- * The body for a candidate in OpenAI's wire form, without the fields that it lacks. Usage is always asked
- * for; the limit of output tokens is the one that the hold covers. Members that are null say nothing and
- * are left out. A long body stays in its thread.
+ * Returns the body for a candidate in OpenAI's form, without the fields that the candidate does not support.
+ * The body always requests usage, and its output limit is the one that the hold covers. Members that are null
+ * are left out. A long body stays in its work thread.
  */
 export function providerBody(
   request: ChatRequest,
@@ -72,15 +72,22 @@ export function providerBody(
     addition,
     customAsFunctions,
   };
-  return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
+  return request[OFFLOADED_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
 
 type ShapeOptions = Pick<BodyShape, "added" | "asItems" | "addition" | "customAsFunctions"> & {
-  /** Share of the prompt that a shorter try sends; 1 sends what fits the model. */
+  /**
+   * Share of the prompt to send when the provider rejected it as too long. 1 sends everything that fits the
+   * model.
+   */
   readonly promptShare?: number;
 };
 
-/** What a prompt is cut to. @param share of what would be sent otherwise. Returns undefined if it is sent whole. */
+/**
+ * Returns the tokens to which the prompt is cut, or undefined if it is sent complete.
+ *
+ * @param share of the tokens that would be sent otherwise
+ */
 function cutTokens(
   request: ChatRequest,
   terms: Candidate["terms"],
@@ -93,30 +100,30 @@ function cutTokens(
   return Math.floor((limit ?? transformedTokens) * share);
 }
 
-/** What the gateway adds to a request whose tools it runs. */
+/** Parts that the gateway adds to a request whose tools it runs. */
 export interface AddedParts {
-  /** Behind those of the request. */
+  /** Added after the messages of the request. */
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly unknown[];
-  /** In the place of the request's own. */
+  /** Replaces the request's own choice. */
   readonly toolChoice?: "auto" | "none";
 }
 
-/** What of a candidate's body is not the caller's. */
+/** The parts of a candidate's body that the gateway sets. */
 export interface BodyShape {
   readonly model: string;
   readonly outputTokens: number | undefined;
-  /** Fields that the candidate lacks. */
+  /** Fields that the candidate does not support. */
   readonly leftOut: readonly string[];
-  /** What the prompt is cut to. */
+  /** The tokens to which the prompt is cut. Undefined if it is not cut. */
   readonly promptTokens?: number | undefined;
-  /** The answer is read as a stream, whether or not the request asks for one. */
+  /** Added parts. If set, the gateway reads the answer as a stream, whether or not the request is streamed. */
   readonly added?: AddedParts | undefined;
-  /** Whether the candidate is sent the request in items; nothing is added then. */
+  /** True if the candidate receives the request as items. Nothing is added then. */
   readonly asItems?: boolean | undefined;
-  /** To what the system says. */
+  /** Text added to the system message. */
   readonly addition?: string | undefined;
-  /** Whether functions stand for custom tools. */
+  /** True if functions replace custom tools. */
   readonly customAsFunctions?: boolean | undefined;
 }
 
@@ -127,7 +134,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
   const body: Record<string, unknown> & { [AS_ITEMS]?: ItemsRequest } = { model };
   if (items !== undefined) body[AS_ITEMS] = items;
-  // A request may hold as many unknown fields as fit into it.
+  // A Set, because a request can contain thousands of unknown fields.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
   for (const field in request) {
     if (GATEWAY_FIELDS.has(field)) continue;
@@ -155,8 +162,8 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
 }
 
 /**
- * With the text behind what the system says at the beginning. Not in a message of its own there: some chat templates
- * take one alone.
+ * Returns the messages with a text added to the first system messages. A separate message would break chat
+ * templates that accept only one.
  */
 function withAddition({ messages }: ChatRequest, text: string): readonly ChatMessage[] {
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
@@ -174,8 +181,8 @@ function addParts(
   body: Record<string, unknown>,
   { messages, tools, toolChoice }: AddedParts,
 ): void {
-  const { messages: asked, tools: offered } = body as Partial<ChatRequest>;
-  body.messages = [...asked!, ...messages];
+  const { messages: requested, tools: offered } = body as Partial<ChatRequest>;
+  body.messages = [...requested!, ...messages];
   body.tools = [...(offered ?? []), ...tools];
   if (body.tool_choice !== undefined || toolChoice === "none")
     body.tool_choice = toolChoice ?? body.tool_choice;

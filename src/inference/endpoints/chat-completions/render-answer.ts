@@ -1,6 +1,5 @@
-import type { OpenedStream } from "../../call/endpoint.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type {
@@ -16,19 +15,24 @@ import type {
   TypedChoice,
   TypedCompletion,
 } from "../../../providers/interface.ts";
-import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../../providers/streamed-answer.ts";
+import {
+  mediaTokens,
+  StreamedAnswer,
+  TOKENS_OF_IMAGE,
+} from "../../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
 import { RawStreamEvents } from "../../../providers/typed-answers.ts";
+import type { OpenedStream } from "../../call/endpoint.ts";
 import { customCall } from "./custom-tools.ts";
 import type { DebugEcho } from "./debug-echo.ts";
 
 /**
- * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
- * ones, of providers whose wire is the client's, bring that form themselves.
+ * Renders chat answers (spec 2.4, 6.2). Typed answers of providers are rendered here. Raw answers, from
+ * providers with OpenAI's format, already have the client's form.
  */
 
-/** A whole answer in the client's form. Throws ProviderFailure where it is none, or was streamed. */
+/** Returns a complete answer in the client's form. Throws ProviderFailure if the provider streamed the answer. */
 export function readAnswer(
   answer: ChatAnswer,
   options: ReadOptions,
@@ -39,11 +43,14 @@ export function readAnswer(
   throw streamedUnasked();
 }
 
-/** A streamed answer that adds the client's frames to the output. Throws ProviderFailure where it is none. */
+/**
+ * Opens a streamed answer that writes the client's frames to the output. Throws ProviderFailure if the answer
+ * is not streamed.
+ */
 export function openAnswer(
   answer: ChatAnswer,
   options: AnswerOptions,
-  output: GrowingBytes,
+  output: ByteBuffer,
 ): OpenedStream {
   if (answer.kind === "stream") {
     return { reader: answer.reader(), answer: answer.rewriter(options, output) };
@@ -54,11 +61,14 @@ export function openAnswer(
   throw notStreamed();
 }
 
-/** The same, whose events pass `through` what adds to them. Of text, reasoning and calls alone. */
+/**
+ * Opens a streamed answer whose events pass through a function that can add to them. Only text, reasoning and
+ * tool calls are rendered. Throws ProviderFailure if the answer is not streamed.
+ */
 export function openTypedAnswer(
   answer: ChatAnswer,
   options: ChunkOptions,
-  output: GrowingBytes,
+  output: ByteBuffer,
   through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
 ): OpenedStream {
   const events =
@@ -72,20 +82,23 @@ export function openTypedAnswer(
 }
 
 interface ChunkOptions extends AnswerOptions {
-  /** Names of functions that stand for custom tools. */
+  /** Names of the functions that replace custom tools. */
   readonly customTools?: readonly string[] | undefined;
 }
 
-/** The id of the completion that a request gets. */
+/** Returns the id of the completion for a request. */
 export function completionId(requestId: string): string {
   return `chatcmpl-${requestId.slice(4)}`;
 }
 
-/** Most calls have neither cached nor reasoning tokens. */
+/** Shared objects, because most calls have neither cached nor reasoning tokens. */
 const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
 const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 
-/** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
+/**
+ * Returns the usage object of an answer, with `cost` in USD. Tokens written to a cache are listed separately,
+ * because they have their own price.
+ */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
   const { cachedPromptTokens: cached } = usage;
   const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
@@ -93,11 +106,11 @@ export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: withSound(
+    prompt_tokens_details: withAudioTokens(
       usage.cacheWriteTokens === 0 ? prompt : withWritten(prompt, usage),
       usage.audioPromptTokens,
     ),
-    completion_tokens_details: withSound(answerDetails(usage), usage.audioCompletionTokens),
+    completion_tokens_details: withAudioTokens(answerDetails(usage), usage.audioCompletionTokens),
     cost,
   };
 }
@@ -110,7 +123,7 @@ function answerDetails({
   return reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning };
 }
 
-function withSound(details: Readonly<Record<string, number>>, tokens: number | undefined) {
+function withAudioTokens(details: Readonly<Record<string, number>>, tokens: number | undefined) {
   return tokens ? { ...details, audio_tokens: tokens } : details;
 }
 
@@ -120,7 +133,7 @@ function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<st
   return forHour === 0 ? details : { ...details, cache_write_1h_tokens: forHour };
 }
 
-/** A chunk that brings annotations of the first choice alone. */
+/** Returns a chunk with annotations of the first choice. */
 export function annotationsChunk(
   answer: StreamHead,
   annotations: readonly unknown[],
@@ -129,7 +142,7 @@ export function annotationsChunk(
   return { ...emptyChunk(answer), choices: [choice] };
 }
 
-/** The last chunk of a stream, which brings its usage. */
+/** Returns the last chunk of a stream, which contains the usage. */
 export function usageChunk(
   answer: StreamHead,
   usage: Usage,
@@ -138,7 +151,7 @@ export function usageChunk(
   return { ...emptyChunk(answer), usage: usageBody(usage, cost) };
 }
 
-/** Before the first chunk of an answer. */
+/** Returns the chunk with the echo, sent before the first chunk of an answer. */
 export function echoChunk(answer: StreamHead, debug: DebugEcho): Record<string, unknown> {
   return { ...emptyChunk(answer), debug };
 }
@@ -153,7 +166,7 @@ function emptyChunk({ id, model, created }: StreamHead): Record<string, unknown>
   return { id, object: "chat.completion.chunk", created, model, choices: [] };
 }
 
-/** A whole typed answer as a completion, whose id, model and usage the caller sets. */
+/** Renders a complete typed answer as a completion. The caller sets id, model and usage. */
 function renderCompletion(
   { choices, usage, created }: TypedCompletion,
   { hidesReasoning, nowSeconds }: ReadOptions,
@@ -168,7 +181,7 @@ function renderCompletion(
   }
   return {
     body: {
-      // Set by the caller, and in their place here.
+      // The caller sets id and model. They are here to fix the order of the members.
       id: undefined,
       object: "chat.completion",
       created: created ?? nowSeconds,
@@ -187,7 +200,7 @@ function renderCompletion(
   };
 }
 
-/** The same of a long one, whose body is JSON. */
+/** Renders a long typed answer in a work thread. The body is JSON in bytes. */
 export const longCompletion = new CompletionRender(
   import.meta.url,
   (completion, options: ReadOptions) => {
@@ -217,7 +230,7 @@ function toolCallBody(call: ToolCall): Record<string, unknown> {
   return extraContent === undefined ? body : { ...body, extra_content: extraContent };
 }
 
-/** In OpenRouter's form. */
+/** Returns an image in OpenRouter's form. */
 function imageBody(url: string): Record<string, unknown> {
   return { type: "image_url", image_url: { url } };
 }
@@ -230,7 +243,10 @@ function bytesOf(choice: TypedChoice): number {
   return bytes;
 }
 
-/** Reasoning that only the provider can read is billed like any other; signatures are not. */
+/**
+ * Returns the bytes of encrypted reasoning, which is billed like any other reasoning. Signatures are not
+ * billed.
+ */
 function encryptedBytes(details: readonly ReasoningDetail[] | undefined): number {
   let bytes = 0;
   for (const detail of details ?? []) {
@@ -239,18 +255,18 @@ function encryptedBytes(details: readonly ReasoningDetail[] | undefined): number
   return bytes;
 }
 
-/** Behind a text in its chunk. */
-const BEHIND_CONTENT = '},"finish_reason":null}]}\n\n';
+/** The end of a chunk, after its text. */
+const AFTER_CONTENT = '},"finish_reason":null}]}\n\n';
 
-/** What a choice of a stream has brought so far. */
+/** The state of one choice of a stream. */
 interface RenderedChoice {
-  /** Before a text in its chunk. */
+  /** The beginning of a chunk, before its text. */
   readonly beforeContent: string;
   hasRole: boolean;
   isFinished: boolean;
-  /** By the index of each call: whether a part of its arguments has come. */
+  /** Tool calls by index. The value is true if a part of the arguments has arrived. */
   readonly calls: Map<number, boolean>;
-  /** By the index of each call of a custom tool: its input is known when the choice ends. */
+  /** Calls of custom tools by index. Their input is complete when the choice ends. */
   customCalls?: Map<number, { readonly id: string; readonly name: string; json: string }>;
 }
 
@@ -259,10 +275,10 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   readonly #hidesReasoning: boolean;
   readonly #choices = new Map<number, RenderedChoice>();
   readonly #customTools: readonly string[];
-  /** What all chunks begin with, up to the index of the choice. */
+  /** The beginning of all chunks, up to the index of the choice. */
   readonly #head: string;
 
-  constructor(options: ChunkOptions, output: GrowingBytes) {
+  constructor(options: ChunkOptions, output: ByteBuffer) {
     const { id, model, hidesReasoning, nowSeconds, customTools = [] } = options;
     super(output, nowSeconds);
     this.#hidesReasoning = hidesReasoning;
@@ -277,7 +293,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   protected override takeEnd(): void {
-    // Each event is whole.
+    // Each event is complete, so no state remains at the end.
   }
 
   #takeEvent(event: ChatEvent): void {
@@ -288,7 +304,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "finish") this.#finish(event.choice, event.reason);
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);
-    // Chats have no place for them: what came of it is in the text.
+    // Chat completions have no form for these events. Their result is in the text.
     else if (event.type !== "tool_run" && event.type !== "foreign_item") this.#addText(event);
   }
 
@@ -310,11 +326,11 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     }
   }
 
-  /** What most events bring, without an object for each. */
+  /** Adds a text chunk, the most frequent event, without creating an object. */
   #addContent({ beforeContent }: RenderedChoice, text: string): void {
     this.noteBegun();
     const json = latin1OfText(JSON.stringify(text));
-    this.output.add(beforeContent + json + BEHIND_CONTENT);
+    this.output.add(beforeContent + json + AFTER_CONTENT);
   }
 
   #addReasoning({ choice, text, details }: Extract<ChatEvent, { type: "reasoning" }>): void {
@@ -344,7 +360,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     this.#addDelta(choice, { tool_calls: [called] });
   }
 
-  /** Returns false if the call is of a function. */
+  /** Adds to the call of a custom tool. Returns false if the call is of a function. */
   #addCustomCall(
     state: RenderedChoice,
     { index, id, name, arguments: text = "" }: Extract<ChatEvent, { readonly type: "tool_call" }>,
@@ -361,7 +377,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     return true;
   }
 
-  /** Calls that ended without arguments get an empty object: nothing at all is no JSON. */
+  /** Finishes a choice. Calls without arguments receive an empty object, because an empty text is not JSON. */
   #finish(choice: number, reason: FinishReason): void {
     const state = this.#stateOf(choice);
     if (state.isFinished) return;

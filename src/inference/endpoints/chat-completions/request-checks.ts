@@ -1,6 +1,6 @@
-import { assertKnownPreferences } from "../../call/routing/preferences.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields } from "../../../lib/json.ts";
+import { assertKnownPreferences } from "../../call/routing/preferences.ts";
 import { FILE_PARSER, parsesFiles } from "./file-parser.ts";
 import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
@@ -8,12 +8,12 @@ import { RESPONSE_HEALING } from "./response-healing.ts";
 import { chatCompletionBody } from "./schema.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
-/** Only what an assistant said, and what a function gave, may be without content. */
-const MAY_BE_SILENT: ReadonlySet<string> = new Set(["assistant", "function"]);
+/** Roles whose messages can have no content. */
+const CAN_OMIT_CONTENT: ReadonlySet<string> = new Set(["assistant", "function"]);
 
 /**
- * What of a message and of a tool depends on its kind, as OpenAI's API has it; the schema says the rest.
- * Throws 400, naming the place.
+ * Throws 400 if a message or tool lacks a member that OpenAI's API requires for its kind. The error names the
+ * parameter. The schema checks the rest.
  */
 export function assertWellFormed(request: ChatRequest): void {
   const { messages, tools } = request;
@@ -33,8 +33,9 @@ export function assertWellFormed(request: ChatRequest): void {
 }
 
 /**
- * Letters that some servers take for one another in names: those that are written in Go read `Model` and
- * `model` as one field, and the later of the two counts. So no such name may go on as an unknown one.
+ * Returns a name with letters that some servers treat as equal folded to one. Servers written in Go read
+ * `Model` and `model` as the same field, and the last one counts. So such a name cannot be passed on as an
+ * unknown field.
  */
 function folded(name: string): string {
   return name.toUpperCase().toLowerCase();
@@ -48,7 +49,7 @@ function miswritten(name: string): GatewayError {
 function assertMessage(message: ChatMessage, position: number): void {
   const { role, content } = message;
   if (content === undefined || content === null) {
-    if (!MAY_BE_SILENT.has(role)) throw missing(`messages.${position}.content`);
+    if (!CAN_OMIT_CONTENT.has(role)) throw missing(`messages.${position}.content`);
   } else if (typeof content !== "string") {
     const at = content.findIndex((part) => part.type === "text" && typeof part.text !== "string");
     if (at >= 0) throw missing(`messages.${position}.content.${at}.text`, "must be string");
@@ -62,7 +63,7 @@ function missing(param: string, what = "is required"): GatewayError {
   return new GatewayError("invalid_body", `Request body field "${param}": ${what}`, { param });
 }
 
-/** Whether a value asks for nothing, or for nothing but what is there and has its price. */
+/** Returns true if a value has no effect, or only an effect that the gateway supports and prices. */
 type IsSupported = (value: unknown) => boolean;
 
 const empty: IsSupported = (value) =>
@@ -71,7 +72,7 @@ const empty: IsSupported = (value) =>
   (Array.isArray(value) && value.length === 0) ||
   (typeof value === "object" && value !== null && Object.keys(value).length === 0);
 
-/** Tiers of service that cost no more than the catalogue says; the faster ones cost up to twice as much. */
+/** Service tiers that cost at most the catalogue's prices. Faster tiers cost up to twice as much. */
 const PRICED_TIERS: ReadonlySet<unknown> = new Set([
   "auto",
   "default",
@@ -80,27 +81,27 @@ const PRICED_TIERS: ReadonlySet<unknown> = new Set([
   "on_demand",
   "flex",
 ]);
-/** Those that the caller runs. Any other is run by the provider: searches, code, at a price for each use. */
+/** Tool types that the caller runs. The provider runs all others (searches, code), at a price per use. */
 const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 
 /**
- * Fields whose behaviour this gateway does not have: they are refused, never ignored. Besides those of spec
- * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
+ * Fields whose behaviour this gateway does not support. They are rejected, never ignored. Besides the fields
+ * of spec 4.5, these are fields that make a provider bill more than the gateway holds and charges.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
   speed: (value) => value === null || value === "standard",
-  // xAI's searches, each at a price of its own, and answers that are fetched later.
+  // xAI's searches, which have their own price, and answers that are fetched later.
   search_parameters: (value) => value === null || (value as { mode?: unknown }).mode === "off",
   deferred: empty,
-  // Azure puts documents into the prompt, as many as it finds.
+  // Azure adds any number of documents to the prompt.
   data_sources: empty,
 };
 
 /**
- * Names by which some servers take the number of tokens or of answers besides those of OpenAI: a limit that
- * the hold was not made for. The value tells which name to use.
+ * Other names that some servers accept for the number of tokens or of answers. The hold does not cover a
+ * limit under such a name. The value is the name to use.
  */
 const SYNONYMS: Readonly<Record<string, string>> = {
   n_predict: "max_tokens",
@@ -112,7 +113,7 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   use_beam_search: "n",
 };
 
-/** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
+/** Throws 400 unsupported_parameter with the name of the field. The request has passed its schema. */
 export function assertSupported(request: ChatRequest): void {
   for (const field in SYNONYMS) {
     if (!Object.hasOwn(request, field) || request[field] === null) continue;
@@ -126,7 +127,7 @@ export function assertSupported(request: ChatRequest): void {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
-  assertSpoken(request);
+  assertAudioOutput(request);
   assertTransforms(request);
   assertPlugins(request);
   if (request.provider) assertKnownPreferences(request.provider);
@@ -134,7 +135,7 @@ export function assertSupported(request: ChatRequest): void {
     const { type } = tool as { type: string };
     if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);
   });
-  // Fallbacks along `models` are what the only route does, asked for or not.
+  // The gateway always falls back along `models`, so "fallback" changes nothing.
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
   }
@@ -142,7 +143,7 @@ export function assertSupported(request: ChatRequest): void {
 
 const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING, FILE_PARSER]);
 
-/** Each plugin checks its own options. */
+/** Checks the plugin ids. Each plugin checks its own options. */
 function assertPlugins({ plugins }: ChatRequest): void {
   if (!plugins) return;
   const seen = new Set<string>();
@@ -153,7 +154,7 @@ function assertPlugins({ plugins }: ChatRequest): void {
       throw new GatewayError("unsupported_parameter", message, { param });
     }
     if (seen.has(id)) {
-      const message = `Request body field "${param}": is there twice.`;
+      const message = `Request body field "${param}": is listed twice.`;
       throw new GatewayError("invalid_body", message, { param });
     }
     seen.add(id);
@@ -161,13 +162,13 @@ function assertPlugins({ plugins }: ChatRequest): void {
   parsesFiles({ plugins });
 }
 
-/** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */
-function assertSpoken({ modalities, audio }: ChatRequest): void {
-  const asksSound = modalities?.includes("audio") === true;
-  if (asksSound === isFields(audio)) return;
-  const [param, what] = asksSound
+/** Throws 400 if only one of `audio` and audio output in `modalities` is set. Each needs the other. */
+function assertAudioOutput({ modalities, audio }: ChatRequest): void {
+  const wantsAudio = modalities?.includes("audio") === true;
+  if (wantsAudio === isFields(audio)) return;
+  const [param, what] = wantsAudio
     ? ["audio", 'is required with modalities ["text", "audio"]: {"voice", "format"}']
-    : ["modalities", 'must include "audio" where audio is given'];
+    : ["modalities", 'must include "audio" if audio is given'];
   throw new GatewayError("invalid_body", `Request body field "${param}": ${what}.`, { param });
 }
 
@@ -177,7 +178,7 @@ function unsupported(param: string, what = ""): GatewayError {
   });
 }
 
-/** Throws 400 where an answer would hold what no guardrail can look through. */
+/** Throws 400 if the answer could contain parts that no guardrail can check. */
 export function assertScreenable({ logprobs, modalities, tools }: ChatRequest): void {
   const custom = tools?.findIndex((tool) => (tool as { type: string }).type === "custom") ?? -1;
   const param =
@@ -185,6 +186,6 @@ export function assertScreenable({ logprobs, modalities, tools }: ChatRequest): 
     (modalities?.includes("audio") === true && "modalities") ||
     (custom >= 0 && `tools.${custom}.type`);
   if (!param) return;
-  const message = `${param} is not supported with a guardrail on the output, which cannot look through it.`;
+  const message = `${param} is not supported with a guardrail on the output, which cannot check it.`;
   throw new GatewayError("unsupported_parameter", message, { param });
 }

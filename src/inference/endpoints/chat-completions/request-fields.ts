@@ -1,23 +1,22 @@
+import { type FieldModel, fieldKind, isDefault } from "../../../providers/chat-fields.ts";
+import { isAtWebAddress, kindOfPart, type PartKind } from "../../../providers/part-kinds.ts";
 import { type Barrier, type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
-import { asksNothing, type FieldModel, fieldKind } from "../../../providers/chat-fields.ts";
-import { isAtWebAddress, kindOfPart, type PartKind } from "../../../providers/part-kinds.ts";
 import { longCacheLifetime } from "./cost-bound.ts";
 import { asFunctions, customToolsOf, takesCustomTools } from "./custom-tools.ts";
 import { isGatewayField } from "./provider-body.ts";
-import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
+import { type ChatRequest, type ContentPart, OFFLOADED_BODY } from "./request.ts";
 
-/** Every provider has it, and no request is without. */
+/** Every provider supports this field, and every request has it. */
 const MESSAGES = "messages";
 
 /**
- * The plan of a request with regard to its fields and content parts (contract: "Fields that a model or
- * provider does not have"): candidates that lack a field which changes what an answer is, or do not take one
- * of the parts, are taken out, and for the others the fields that they lack are noted. With
- * `provider.require_parameters` every field counts as such. Throws 400 unsupported_parameter where no candidate
- * is left.
+ * Plans a request by its fields and content parts (contract: "Fields that a model or provider does not
+ * have"). Removes candidates that do not support one of the parts, or a field that changes the answer. For
+ * the others, records the fields that they do not support. With `provider.require_parameters`, every field
+ * counts as required. Throws 400 unsupported_parameter if no candidate is left.
  *
- * @param hints fields that count as hints in this call, whatever they are to an answer
+ * @param hints fields that count as optional in this call, whatever their usual kind
  */
 export function planFields(
   request: ChatRequest,
@@ -32,7 +31,7 @@ export function planFields(
     fields.length + strayOptions.length === 0 && parts === NO_PARTS && cacheLifetime === undefined;
   if (plan.candidates.length === 0 || isPlain) return plan;
 
-  const asked: AskedFields = {
+  const asked: LoggedFields = {
     request,
     fields,
     strayOptions,
@@ -48,20 +47,23 @@ export function planFields(
   return planByLacks(plan, (candidate) => lackOf(candidate, asked));
 }
 
-/** The fields of a request that a provider has to have, and how they count. */
-interface AskedFields {
+/** The fields of a request that a provider must support, and how they count. */
+interface LoggedFields {
   readonly request: ChatRequest;
   readonly fields: readonly string[];
   readonly strayOptions: readonly string[];
-  readonly parts: AskedParts;
-  /** Where a cache of more than five minutes is asked for, if it is. */
+  readonly parts: RequestedParts;
+  /** The parameter that requests a cache lifetime of more than five minutes, if the request has one. */
   readonly cacheLifetime: string | undefined;
-  /** The field by which the request asks for images in the answer, if it does. */
+  /** The field that requests images in the answer, if the request has one. */
   readonly forImages: string | undefined;
-  /** The answer is to be spoken. */
+  /** True if the request wants audio output. */
   readonly forSound: boolean;
   readonly hasCustomTools: boolean;
-  /** All candidates are of one type: an unknown field can only be meant for that one. */
+  /**
+   * True if all candidates have the same provider type, so that an unknown field can only be meant for that
+   * type.
+   */
   readonly areAlike: boolean;
   readonly requiresAll: boolean;
   readonly hints: ReadonlySet<string>;
@@ -72,14 +74,14 @@ export const IMAGE_OUTPUT = "image_output";
 
 function imageField({ modalities, image_config: config }: ChatRequest): string | undefined {
   if (modalities?.includes("image")) return "modalities";
-  return asksNothing("image_config", config ?? {}) ? undefined : "image_config";
+  return isDefault("image_config", config ?? {}) ? undefined : "image_config";
 }
 
 const NO_HINTS: ReadonlySet<string> = new Set();
 
 const ofField = (field: string): Barrier => ({ name: field, param: field });
 
-function lackOf(candidate: Candidate, asked: AskedFields): Lack {
+function lackOf(candidate: Candidate, asked: LoggedFields): Lack {
   const { fields: ofProvider } = candidate.provider;
   const leftOut: string[] = [];
   const listed = [...asked.strayOptions];
@@ -87,19 +89,19 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
     model: candidate.upstreamModel,
     modelId: candidate.model.canonicalId ?? candidate.model.id,
   };
-  let barrier = strangePart(candidate, asked.parts, model) ?? unmeteredPart(candidate, asked.parts);
+  let barrier = unsupportedPart(candidate, asked.parts, model) ?? unmeteredPart(candidate, asked.parts);
   if (asked.requiresAll && asked.strayOptions.length > 0) {
     barrier ??= ofField(asked.strayOptions[0]!);
   }
   if (asked.cacheLifetime !== undefined && !hasPriceOfLongCache(candidate)) {
     barrier ??= { name: "cache_control.ttl", param: asked.cacheLifetime };
   }
-  if (asked.forSound && !isMeteredSpeaker(candidate)) barrier ??= ofField("modalities");
+  if (asked.forSound && !metersAudioOutput(candidate)) barrier ??= ofField("modalities");
   if (asked.forImages !== undefined && !candidate.terms.capabilities.includes(IMAGE_OUTPUT)) {
     barrier ??= ofField(asked.forImages);
   }
   const getsCustom = asked.hasCustomTools && takesCustomTools(candidate);
-  // Their calls are turned back in text, reasoning and calls alone.
+  // Calls can be turned back into custom tool calls only in answers of text, reasoning and calls.
   if (asked.hasCustomTools && !getsCustom && (asked.forSound || asked.forImages !== undefined)) {
     barrier ??= ofField("tools");
   }
@@ -110,9 +112,9 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
         : asked.request[field];
     const names = ofProvider!.missing(field, value, model, asked.areAlike, asked.request);
     if (names.length === 0) continue;
-    // Of a field that it has in part, its adapter sends that part.
+    // If the provider supports a part of the field, the adapter sends that part.
     if (names.includes(field)) leftOut.push(field);
-    if (asksNothing(field, value)) continue;
+    if (isDefault(field, value)) continue;
     const isHint = asked.hints.has(field) || fieldKind(field) === "hint";
     if (asked.requiresAll || !isHint) barrier ??= ofField(names[0]!);
     listed.push(...names);
@@ -120,18 +122,21 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   return { leftOut, listed, barrier };
 }
 
-/** Noted, in addition to its kind, for a part that the provider has to fetch. */
+/** Recorded in addition to its kind, for a part that the provider has to download. */
 const WEB_ADDRESS = "web_address";
 
-/** The first place of each kind of parts that the messages bring; text is none. */
-export type AskedParts = { readonly [Kind in PartKind | typeof WEB_ADDRESS]?: string };
+/** The first parameter path for each kind of part in the messages. Text is not a kind. */
+export type RequestedParts = { readonly [Kind in PartKind | typeof WEB_ADDRESS]?: string };
 
-const NO_PARTS: AskedParts = Object.freeze({});
+const NO_PARTS: RequestedParts = Object.freeze({});
 
-/** A part that the candidate's wire does not have, or that it would read with the operator's rights. */
-function strangePart(
-  { provider, ownKeyId }: Candidate,
-  parts: AskedParts,
+/**
+ * Returns a part that the candidate does not support, or that its provider would read with the operator's
+ * credentials.
+ */
+function unsupportedPart(
+  { provider, byokKeyId }: Candidate,
+  parts: RequestedParts,
   model: FieldModel,
 ): Barrier | undefined {
   if (parts === NO_PARTS || provider.fields === undefined) return undefined;
@@ -140,31 +145,31 @@ function strangePart(
       kind === WEB_ADDRESS
         ? provider.fields.lacksWebAddresses?.(model) !== true
         : provider.fields.takesPart(kind as PartKind, model) &&
-          (kind !== "file_id" || ownKeyId !== undefined);
+          (kind !== "file_id" || byokKeyId !== undefined);
     if (!takes) return { name: kind, param: parts[kind as PartKind]! };
   }
   return undefined;
 }
 
 /**
- * A part that would be billed apart from text, and charged as text here, where no usage tells it apart. What
- * is neither an image nor sound may hold either.
+ * Returns a part that has a separate price, if the provider's usage does not report such parts separately.
+ * The part would be charged as text. A part that is neither image nor audio can contain either.
  */
-function unmeteredPart({ provider, terms }: Candidate, parts: AskedParts): Barrier | undefined {
+function unmeteredPart({ provider, terms }: Candidate, parts: RequestedParts): Barrier | undefined {
   if (parts === NO_PARTS || provider.metersMedia === true) return undefined;
   const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
   for (const kind in parts) {
     if (kind === WEB_ADDRESS) continue;
-    const isPricedApart =
+    const hasSeparatePrice =
       (imageInputTokenFemto !== undefined && kind !== "audio") ||
       (audioInputTokenFemto !== undefined && kind !== "image");
-    if (isPricedApart) return { name: `metered_${kind}`, param: parts[kind as PartKind]! };
+    if (hasSeparatePrice) return { name: `metered_${kind}`, param: parts[kind as PartKind]! };
   }
   return undefined;
 }
 
-/** Whether the model speaks, and its tokens of sound are metered and priced. */
-function isMeteredSpeaker({ provider, terms }: Candidate): boolean {
+/** Returns true if the provider meters audio output and the model has a price for it. */
+function metersAudioOutput({ provider, terms }: Candidate): boolean {
   return provider.metersMedia === true && terms.prices.audioOutputTokenFemto !== undefined;
 }
 
@@ -174,28 +179,28 @@ function hasPriceOfLongCache({ provider, terms }: Candidate): boolean {
   );
 }
 
-export function askedParts(request: ChatRequest): AskedParts {
-  const known = request[LONG_BODY]?.parts;
-  if (known !== undefined) return Object.keys(known).length === 0 ? NO_PARTS : known;
-  const parts: { -readonly [Kind in keyof AskedParts]: AskedParts[Kind] } = {};
+export function askedParts(request: ChatRequest): RequestedParts {
+  const recorded = request[OFFLOADED_BODY]?.parts;
+  if (recorded !== undefined) return Object.keys(recorded).length === 0 ? NO_PARTS : recorded;
+  const parts: { -readonly [Kind in keyof RequestedParts]: RequestedParts[Kind] } = {};
   const { messages } = request;
   let hasAny = false;
-  const note = (kind: keyof AskedParts, place: string) => {
-    parts[kind] ??= place;
+  const record = (kind: keyof RequestedParts, path: string) => {
+    parts[kind] ??= path;
     hasAny = true;
   };
   for (let at = 0; at < messages.length; at++) {
     const { content, audio, images } = messages[at]!;
-    // Of earlier answers.
-    if (audio) note("audio", `messages.${at}.audio`);
-    if (images) note("image", `messages.${at}.images`);
+    // Audio and images of earlier answers.
+    if (audio) record("audio", `messages.${at}.audio`);
+    if (images) record("image", `messages.${at}.images`);
     if (!Array.isArray(content)) continue;
     for (const [position, part] of (content as ContentPart[]).entries()) {
       const kind = kindOfPart(part);
       if (kind === undefined) continue;
-      const place = `messages.${at}.content.${position}`;
-      note(kind, place);
-      if (isAtWebAddress(part)) note(WEB_ADDRESS, place);
+      const path = `messages.${at}.content.${position}`;
+      record(kind, path);
+      if (isAtWebAddress(part)) record(WEB_ADDRESS, path);
     }
   }
   return hasAny ? parts : NO_PARTS;
@@ -210,7 +215,10 @@ function fieldsOf(request: ChatRequest): string[] {
   return fields;
 }
 
-/** The gateway asks for the usage itself, and no stream of its is padded; nothing else is passed on. */
+/**
+ * Returns the stream options that a provider would have to support. The gateway requests usage itself and
+ * does not pad streams, so those two options are excluded.
+ */
 function strayStreamOptions({ stream_options: options }: ChatRequest): string[] {
   return Object.entries(options ?? {})
     .filter(([name, value]) => {

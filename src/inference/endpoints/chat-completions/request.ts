@@ -1,17 +1,17 @@
-import type { ProviderPreferences } from "../../call/routing/preferences.ts";
 import type { ItemsRequest } from "../../../providers/chat-body.ts";
-import type { LongChatBody } from "./long-chat.ts";
+import type { ProviderPreferences } from "../../call/routing/preferences.ts";
+import type { OffloadedBody } from "./long-chat.ts";
 
-/** The endpoint, as the hash of an idempotent call names it. */
+/** The name of the endpoint in the hash of an idempotent request. */
 export const CHAT_ROUTE = "POST /v1/chat/completions";
 
-/** The member of a request that stands for the whole of it where that lies in a work thread. */
-export const LONG_BODY: unique symbol = Symbol("long body");
+/** The member that represents the complete body if a work thread holds it. */
+export const OFFLOADED_BODY: unique symbol = Symbol("long body");
 
-/** The member that has what no chat has words for. */
+/** The member that carries parts that a chat completion cannot express. */
 export const ITEM_FORM: unique symbol = Symbol("item form");
 
-/** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
+/** A chat completion request that has passed its schema (spec 4.5). Further members are passed to the provider. */
 export interface ChatRequest {
   readonly model?: string | null;
   readonly messages: readonly ChatMessage[];
@@ -46,16 +46,16 @@ export interface ChatRequest {
   readonly metadata?: Record<string, unknown> | null;
   readonly store?: boolean | null;
   /**
-   * Where the body is too long for the event loop: the whole of it. The other members are then cut to what
-   * the gateway itself reads (`leanRequest`), and `messages` is empty.
+   * The complete body, set if it is too long for the event loop. The other members are then reduced to those
+   * that the gateway reads (`routingView`), and `messages` is empty.
    */
-  readonly [LONG_BODY]?: LongChatBody;
-  /** Makes its form in items, without the tools that a candidate lacks: see `planResponses`. */
+  readonly [OFFLOADED_BODY]?: OffloadedBody;
+  /** Returns the request as items, without the tools that a candidate does not support: see `planResponses`. */
   readonly [ITEM_FORM]?: (leftOut: readonly string[]) => ItemsRequest;
   readonly [field: string]: unknown;
 }
 
-/** The limit of output tokens that the caller set, under either of its names. */
+/** Returns the output token limit of the request, under either of its names. */
 export function statedOutputLimit(request: ChatRequest): number | undefined {
   return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
@@ -73,8 +73,8 @@ export interface ContentPart {
 }
 
 /**
- * Names what the turns of one conversation have in common: everything up to the user's first message. A
- * provider that has served one turn finds that much of the next one's prompt in its cache.
+ * Returns a hash of the part that all turns of a conversation share: everything up to the user's first
+ * message. A provider that has served one turn has that part of the next prompt in its cache.
  */
 export function conversationHead({ messages }: ChatRequest): string {
   const first = messages.findIndex(({ role }) => role === "user");

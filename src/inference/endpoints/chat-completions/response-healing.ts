@@ -8,17 +8,20 @@ import { fitted, healedJson } from "./healed-json.ts";
 import type { ChatRequest } from "./request.ts";
 
 export const RESPONSE_HEALING = "response-healing";
-/** Longer ones are left as they are. */
+/** Characters of a text that is healed. Longer texts stay unchanged. */
 const MAX_HEALED_CHARACTERS = 65_536;
 const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled"]);
 
-/** JSON that a chat asked for, and the plugin that has it healed. */
+/** The JSON to heal, if a chat requests JSON and uses the plugin. */
 export interface HealingPlan {
-  /** Of the JSON; undefined: any. */
+  /** The JSON schema. Undefined allows any JSON. */
   readonly schema: unknown;
 }
 
-/** Undefined where the plugin is absent or off, or no JSON is asked for. Throws 400. */
+/**
+ * Returns undefined if the plugin is absent or disabled, or if the request wants no JSON. Throws 400 for
+ * unsupported options.
+ */
 export function healingPlanOf({
   plugins,
   stream,
@@ -27,20 +30,20 @@ export function healingPlanOf({
   const at = plugins?.findIndex(({ id }) => id === RESPONSE_HEALING) ?? -1;
   if (at < 0) return undefined;
   const plugin = plugins![at]!;
-  const place = `plugins.${at}`;
+  const path = `plugins.${at}`;
   for (const name in plugin) {
-    if (!MEMBERS.has(name)) throw unsupported(`${place}.${name.slice(0, 100)}`, "is not supported");
+    if (!MEMBERS.has(name)) throw unsupported(`${path}.${name.slice(0, 100)}`, "is not supported");
   }
   if (plugin.enabled === false) return undefined;
   if (stream === true) {
     const why = `${JSON.stringify(RESPONSE_HEALING)} needs an answer that is not streamed`;
-    throw unsupported(`${place}.id`, why);
+    throw unsupported(`${path}.id`, why);
   }
   if (!isFields(format) || (format.type !== "json_schema" && format.type !== "json_object")) {
     return undefined;
   }
-  const { json_schema: described } = format;
-  return { schema: isFields(described) ? described.schema : undefined };
+  const { json_schema: jsonSchema } = format;
+  return { schema: isFields(jsonSchema) ? jsonSchema.schema : undefined };
 }
 
 function unsupported(param: string, why: string): GatewayError {
@@ -48,9 +51,9 @@ function unsupported(param: string, why: string): GatewayError {
 }
 
 /**
- * The completion with each text that is not the JSON that was asked for in the place of what it was meant to be. A
- * choice that was healed says so (`healed: true`), as does one that could not be (`false`). Never rejects: the
- * answer is paid for.
+ * Returns the completion with each invalid text replaced by the JSON that it was meant to be. Sets `healed`
+ * to true on a healed choice, and to false on a choice that could not be healed. Never rejects, because the
+ * answer is already paid for.
  */
 export async function healed(
   completion: ClientCompletion,
@@ -67,8 +70,8 @@ export async function healed(
     if (typeof content !== "string" || isRight(content, schema)) choices.push(choice);
     else {
       const json = await jsonOf(content, schema, reading, signal);
-      const said = { ...(message as object), content: json ?? content };
-      choices.push({ ...choice, message: said, healed: json !== undefined });
+      const healedMessage = { ...(message as object), content: json ?? content };
+      choices.push({ ...choice, message: healedMessage, healed: json !== undefined });
     }
   }
   return { ...completion, body: { ...body, choices } };
@@ -95,7 +98,7 @@ async function jsonOf(
     const { json } = await readAnswerText(reading, healedJson, shared.end(), { schema }, signal);
     return json;
   } catch {
-    // The thread has too much to do, or was lost.
+    // The work thread is overloaded or was lost.
     return undefined;
   }
 }

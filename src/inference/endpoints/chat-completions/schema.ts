@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { providerPreferences } from "../../call/routing/preferences.ts";
 import { optional } from "../../../http/route.ts";
+import { providerPreferences } from "../../call/routing/preferences.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
@@ -10,7 +10,7 @@ const MAX_PLUGINS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_TRANSFORMS = 16;
 
-/** Values of `reasoning.effort`. Models have some of them; adapters take the closest one. */
+/** Values of `reasoning.effort`. A model supports some of them; adapters use the closest one. */
 export const REASONING_EFFORTS = [
   ...["none", "minimal", "low", "medium", "high", "xhigh", "max"],
 ] as const;
@@ -34,7 +34,7 @@ const message = Type.Object({
   tool_call_id: optional(Type.String()),
   reasoning_details: optional(
     Type.Array(Type.Object({ type: Type.String() }), {
-      description: "Of an earlier answer, unchanged: the model goes on with its reasoning",
+      description: "The details of an earlier answer, unchanged, so that the model continues its reasoning",
     }),
   ),
 });
@@ -67,7 +67,7 @@ const tool = Type.Object({
           ]),
         ),
       },
-      { description: "A tool of one text; models without such tools get a function for it" },
+      { description: "A tool with plain text input. Models without custom tools receive a function instead" },
     ),
   ),
 });
@@ -93,11 +93,11 @@ const responseFormat = Type.Union([
 const number = (minimum: number, maximum: number) => optional(Type.Number({ minimum, maximum }));
 const integer = (minimum: number, maximum: number) => optional(Type.Integer({ minimum, maximum }));
 
-/** The body of POST /v1/chat/completions (spec 4.5). Members beyond these go to the provider. */
+/** The body of POST /v1/chat/completions (spec 4.5). Other members are passed to the provider. */
 export const chatCompletionBody = Type.Object(
   {
     model: optional(
-      Type.String({ description: "Needed, and looked at, where `models` is not given" }),
+      Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
     ),
     messages: Type.Array(message, { minItems: 1 }),
     stream: optional(Type.Boolean()),
@@ -133,7 +133,7 @@ export const chatCompletionBody = Type.Object(
     ),
     include_reasoning: optional(Type.Boolean()),
     interleaved_thinking: optional(
-      Type.Boolean({ description: "Lets the model think between its calls of tools" }),
+      Type.Boolean({ description: "Lets the model think between tool calls" }),
     ),
     modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
     image_config: optional(Type.Object({})),
@@ -142,14 +142,14 @@ export const chatCompletionBody = Type.Object(
     usage: optional(
       Type.Object(
         { include: optional(Type.Boolean()) },
-        { description: "OpenRouter's way to ask a stream for its usage" },
+        { description: "Requests the usage of a stream, as in OpenRouter's API" },
       ),
     ),
     models: optional(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,
         maxItems: MAX_FALLBACK_MODELS,
-        description: "Tried in turn where the one before fails; in the place of `model`",
+        description: "Models to try in order, each if the previous one fails. Replaces `model`",
       }),
     ),
     provider: optional(providerPreferences),
@@ -164,14 +164,14 @@ export const chatCompletionBody = Type.Object(
       Type.Object(
         {},
         {
-          description: "Passed to models that search the web themselves; for others as the plugin",
+          description: "Passed to models that search the web themselves. For other models it works like the plugin",
         },
       ),
     ),
     cache_control: optional(
       Type.Object(
         { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
-        { description: "Has the provider cache the prompt; the gateway puts the breakpoints" },
+        { description: "Makes the provider cache the prompt. The gateway sets the breakpoints" },
       ),
     ),
     preset: optional(Type.String()),
@@ -179,18 +179,18 @@ export const chatCompletionBody = Type.Object(
     trace: optional(Type.Object({})),
     session_id: optional(Type.String({ maxLength: 256 })),
     route_explain: optional(
-      Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
+      Type.Boolean({ description: "Adds the response header X-Gateway-Route-Explain, which describes the route" }),
     ),
     transforms: optional(
       Type.Array(Type.String(), {
         maxItems: MAX_TRANSFORMS,
-        description: '"middle-out": a prompt that the model cannot take is cut in its middle',
+        description: '"middle-out": a prompt that is too long for the model is cut in its middle',
       }),
     ),
     route: optional(
       Type.String({
         maxLength: 64,
-        description: '"fallback": what the list `models` asks for anyway; others are refused',
+        description: '"fallback", which is the behaviour of `models` in any case. Other values are rejected',
       }),
     ),
     metadata: optional(
@@ -198,7 +198,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "Kept with the charge: at most 16 pairs, with keys of at most 64 characters and texts of at most 512, besides `tags` and `idempotency_key`, which does what the header does",
+            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header",
         },
       ),
     ),
@@ -209,7 +209,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "With any members, also none: the gateway's log line of this request has its user, session, tags, wait, route and guardrail matches. `echo_upstream_body: true` also shows the caller what was sent to the provider, if the operator allows it",
+            "Any object, even an empty one, adds user, session, tags, wait, route and guardrail matches to the gateway's log line of this request. `echo_upstream_body: true` also returns the provider's request body, if the operator allows it",
         },
       ),
     ),
@@ -239,7 +239,7 @@ const answeredCall = Type.Union([
   }),
 ]);
 
-/** With include_usage in a stream's last chunk, always in what is not streamed. */
+/** In a stream, the last chunk has it with include_usage. Other answers always have it. */
 const usage = Type.Object({
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
@@ -250,12 +250,12 @@ const usage = Type.Object({
 /** OpenRouter's forms of reasoning.text, reasoning.summary and reasoning.encrypted. */
 const reasoningDetails = Type.Array(
   Type.Object({ type: Type.String(), format: Type.Optional(Type.String()) }),
-  { description: "To be sent back unchanged in the assistant's message" },
+  { description: "Send these back unchanged in the assistant's message" },
 );
 
 const finishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 
-/** Images that the model has made, as data URLs. */
+/** Images that the model made, as data URLs. */
 const images = Type.Array(
   Type.Object({
     type: Type.Literal("image_url"),
@@ -263,7 +263,7 @@ const images = Type.Array(
   }),
 );
 
-/** What the answer draws on. Indices are those of characters of the content. */
+/** Sources of the answer. Indices count characters of the content. */
 const annotations = Type.Array(
   Type.Object({
     type: Type.Literal("url_citation"),
@@ -277,7 +277,7 @@ const annotations = Type.Array(
   }),
 );
 
-/** In the first chunk of a stream. */
+/** Sent in the first chunk of a stream. */
 const debug = Type.Optional(
   Type.Object({
     echo_upstream_body: Type.Unknown({
@@ -287,7 +287,7 @@ const debug = Type.Optional(
   }),
 );
 
-/** A chat completion (spec 2.4). Providers may send more. */
+/** A chat completion (spec 2.4). Providers can add members. */
 export const chatCompletion = Type.Object(
   {
     id: Type.String(),
@@ -308,7 +308,7 @@ export const chatCompletion = Type.Object(
         }),
         finish_reason: finishReason,
         healed: Type.Optional(
-          Type.Boolean({ description: "With the plugin response-healing, of what was no JSON" }),
+          Type.Boolean({ description: "Set by the plugin response-healing if the text was not valid JSON: true if it was healed" }),
         ),
       }),
     ),
@@ -335,10 +335,10 @@ export const chatCompletion = Type.Object(
   },
 );
 
-/** A frame of the stream (spec 6.2): `data: ` and this, until `data: [DONE]`. */
+/** A chunk of the stream (spec 6.2). Each frame is `data: ` and a chunk, until `data: [DONE]`. */
 export const chatCompletionChunk = Type.Object(
   {
-    id: Type.String({ description: "The same in all chunks of a request" }),
+    id: Type.String({ description: "Identical in all chunks of a request" }),
     object: Type.Literal("chat.completion.chunk"),
     created: Type.Integer(),
     model: Type.String(),
@@ -360,13 +360,13 @@ export const chatCompletionChunk = Type.Object(
                 function: Type.Optional(
                   Type.Object({
                     name: Type.Optional(Type.String()),
-                    arguments: Type.Optional(Type.String({ description: "A part of them" })),
+                    arguments: Type.Optional(Type.String({ description: "A part of the arguments" })),
                   }),
                 ),
                 custom: Type.Optional(
                   Type.Object({
                     name: Type.Optional(Type.String()),
-                    input: Type.Optional(Type.String({ description: "A part of it" })),
+                    input: Type.Optional(Type.String({ description: "A part of the input" })),
                   }),
                 ),
               }),
@@ -375,13 +375,13 @@ export const chatCompletionChunk = Type.Object(
         }),
         finish_reason: Type.Union([finishReason, Type.Null()]),
       }),
-      { description: "None in the chunk that brings the usage" },
+      { description: "Empty in the chunk that contains the usage" },
     ),
     usage: Type.Optional(usage),
     debug,
   },
   {
-    description: "A frame is `data: ` and this; the last one is `data: [DONE]`.",
+    description: "Each frame is `data: ` and a chunk. The last frame is `data: [DONE]`.",
     examples: [
       {
         id: "chatcmpl-01a1fa3e313d71be83c131876b002a5c",

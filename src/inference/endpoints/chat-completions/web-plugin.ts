@@ -11,16 +11,19 @@ import type { ChatRequest } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a chat wants to be searched for before it is answered. */
+/** The web search to run before a chat is answered. */
 export interface WebPlan {
-  /** The field that asks for it, for errors. */
+  /** The parameter that requests the search, for error messages. */
   readonly param: string;
   readonly options: SearchOptions;
-  /** Introduces the results to the model; undefined: as the gateway does. */
+  /** The text that introduces the results to the model. Undefined uses the gateway's own text. */
   readonly prompt: string | undefined;
 }
 
-/** Members of OpenRouter's plugin `web`. Its `engine` is the gateway's alone, and of `max_uses` one is used. */
+/**
+ * Members of OpenRouter's plugin `web`. The only engine is the gateway's, and at most one search is run,
+ * whatever `max_uses` says.
+ */
 const MEMBERS: ReadonlySet<string> = new Set([
   "id",
   "enabled",
@@ -37,8 +40,8 @@ const MAX_PROMPT_CHARACTERS = 4_000;
 const MAX_QUESTION_CHARACTERS = 2_000;
 
 /**
- * The search that `plugins` or `web_search_options` ask for, with the options of both; undefined where neither
- * does. Throws 400.
+ * Returns the search that `plugins` or `web_search_options` request, with the options of both. Returns
+ * undefined if neither requests one. Throws 400.
  */
 export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   const { web_search_options: given } = request;
@@ -62,10 +65,10 @@ export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   };
 }
 
-/** OpenAI's models for searches of the web, and Perplexity's, by whatever provider. */
+/** OpenAI's web search models and Perplexity's, at any provider. */
 const SEARCHING = /(?:^|\/)(?:gpt-[\w.-]+-search-(?:preview|api)|sonar)\b/;
 
-/** Whether a model searches the web for each answer, as `web_search_options` says. */
+/** Returns true if a model searches the web for each answer, as `web_search_options` says. */
 export function isSearching(model: string): boolean {
   return SEARCHING.test(model);
 }
@@ -75,7 +78,7 @@ function searchesItself({ model, models }: ChatRequest): boolean {
   return names.length > 0 && names.every(isSearching);
 }
 
-/** The text of the user's last message, which is what is searched for. */
+/** Returns the text of the user's last message, which is the search query. */
 export function lastQuestion({ messages }: ChatRequest): string {
   const last = messages.findLast(({ role }) => role === "user");
   const content = last?.content ?? "";
@@ -86,30 +89,30 @@ export function lastQuestion({ messages }: ChatRequest): string {
   return text.trim().slice(0, MAX_QUESTION_CHARACTERS);
 }
 
-function optionsOfPlugin(plugin: Fields, place: string): Partial<SearchOptions> {
+function optionsOfPlugin(plugin: Fields, path: string): Partial<SearchOptions> {
   for (const name in plugin) {
-    if (!MEMBERS.has(name)) throw unsupported(`${place}.${name.slice(0, 100)}`);
+    if (!MEMBERS.has(name)) throw unsupported(`${path}.${name.slice(0, 100)}`);
   }
   const { enabled, engine, max_results: count, max_uses: uses } = plugin;
   if (!isAbsent(enabled) && typeof enabled !== "boolean") {
-    throw invalid(`${place}.enabled`, "must be boolean");
+    throw invalid(`${path}.enabled`, "must be boolean");
   }
   if (!isAbsent(engine) && engine !== "auto") {
     const named = typeof engine === "string" ? JSON.stringify(engine.slice(0, 100)) : "";
-    throw unsupported(`${place}.engine`, named);
+    throw unsupported(`${path}.engine`, named);
   }
   if (!isAbsent(count) && !isIntegerUpTo(count, MAX_RESULTS)) {
-    throw invalid(`${place}.max_results`, `must be an integer from 1 to ${MAX_RESULTS}`);
+    throw invalid(`${path}.max_results`, `must be an integer from 1 to ${MAX_RESULTS}`);
   }
   if (!isAbsent(uses) && !isIntegerUpTo(uses, Number.MAX_SAFE_INTEGER)) {
-    throw invalid(`${place}.max_uses`, "must be an integer from 1");
+    throw invalid(`${path}.max_uses`, "must be an integer from 1");
   }
-  const { location } = locationOf(plugin.user_location, `${place}.user_location`);
+  const { location } = locationOf(plugin.user_location, `${path}.user_location`);
   return {
     ...(!isAbsent(count) && { maxResults: count as number }),
     ...(location !== undefined && { location }),
-    allowed: domainFilters(plugin.include_domains, `${place}.include_domains`),
-    blocked: domainFilters(plugin.exclude_domains, `${place}.exclude_domains`),
+    allowed: domainFilters(plugin.include_domains, `${path}.include_domains`),
+    blocked: domainFilters(plugin.exclude_domains, `${path}.exclude_domains`),
   };
 }
 
@@ -123,11 +126,11 @@ function optionsOfField(given: Fields): Partial<SearchOptions> {
   return { ...size, ...(location !== undefined && { location }) };
 }
 
-function promptOf({ search_prompt: prompt }: Fields, place: string): string | undefined {
+function promptOf({ search_prompt: prompt }: Fields, path: string): string | undefined {
   if (isAbsent(prompt)) return undefined;
   if (typeof prompt !== "string" || prompt.length > MAX_PROMPT_CHARACTERS) {
     const most = `a string of at most ${MAX_PROMPT_CHARACTERS} characters`;
-    throw invalid(`${place}.search_prompt`, `must be ${most}`);
+    throw invalid(`${path}.search_prompt`, `must be ${most}`);
   }
   return prompt;
 }
@@ -149,26 +152,26 @@ function unsupported(param: string, what = ""): GatewayError {
   return new GatewayError("unsupported_parameter", `${named} is not supported.`, { param });
 }
 
-const SEARCHED = ":online";
+const ONLINE_SUFFIX = ":online";
 
 function isSearched(name: string): boolean {
-  return name.endsWith(SEARCHED);
+  return name.endsWith(ONLINE_SUFFIX);
 }
 
 function withoutMark(name: string): string {
-  return isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
+  return isSearched(name) ? name.slice(0, -ONLINE_SUFFIX.length) : name;
 }
 
-/** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
+/** Returns the request with the plugin `web` added, if a model name has the suffix `:online` (OpenRouter). */
 export function withoutSuffix(request: ChatRequest): ChatRequest {
   const { model, models } = request;
   if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
   const plugins = request.plugins ?? [];
-  const isThere = plugins.some(({ id }) => id === "web");
+  const hasPlugin = plugins.some(({ id }) => id === "web");
   return {
     ...request,
     ...(model && { model: withoutMark(model) }),
     ...(models && { models: models.map(withoutMark) }),
-    ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
+    ...(!hasPlugin && { plugins: [...plugins, { id: "web" }] }),
   };
 }

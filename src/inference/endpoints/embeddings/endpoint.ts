@@ -1,16 +1,4 @@
 import { Type } from "typebox";
-import { type ProviderCall, providerRequest } from "../../call/call.ts";
-import {
-  type AcceptedRequest,
-  type AnswerFacts,
-  assertRecordable,
-  type CommonFields,
-  type CostBound,
-  type KeptForm,
-  type PaidEndpoint,
-} from "../../call/endpoint.ts";
-import type { Candidate } from "../../call/routing/plan-route.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
 import { createCheck } from "../../../http/validate.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
@@ -19,6 +7,18 @@ import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
 import { type Embeddings, ProviderFailure } from "../../../providers/interface.ts";
+import { type ProviderCall, providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  type AnswerFacts,
+  assertRecordable,
+  type CacheFormat,
+  type CommonFields,
+  type CostBound,
+  type PaidEndpoint,
+} from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
@@ -119,7 +119,7 @@ const UNDECIDING = new Set([
 const COST = /"cost":[^,{}]*}}$/;
 
 /** Embeddings in the response cache: as they were given, whose only member that may differ is the cost. */
-const keptEmbeddings: KeptForm<AcceptedEmbeddings> = {
+const keptEmbeddings: CacheFormat<AcceptedEmbeddings> = {
   identity: ({ fields }) =>
     Object.fromEntries(Object.entries(fields).filter(([name]) => !UNDECIDING.has(name))),
   ofWhole: (body) => (typeof body === "string" ? body : new TextDecoder().decode(body)),

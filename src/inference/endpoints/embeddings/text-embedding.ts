@@ -1,10 +1,10 @@
-import type { ArrivedCall, OwnIdempotency } from "../../call/call.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { RequestContext } from "../../../http/route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../../lib/api-key-record.ts";
 import { GatewayError, stopping } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import type { Embeddings } from "../../../providers/interface.ts";
+import type { IncomingCall, InternalIdempotencyKey } from "../../call/call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { embeddingsEndpoint } from "./endpoint.ts";
 
 export interface PaidTextEmbeddingDependencies {
@@ -20,7 +20,7 @@ type Caller = RequestContext["caller"];
 interface Asker
   extends Pick<
     RequestContext,
-    "caller" | "requestId" | "startedMs" | "takenRate" | "log" | "admitAgain"
+    "caller" | "requestId" | "startedMs" | "admittedRateHeaders" | "log" | "admitAgain"
   > {
   readonly request: Pick<Request, "signal">;
 }
@@ -50,11 +50,11 @@ export class PaidTextEmbedding {
 
   /** For a request, which pays for it, and takes a place in the rate window of its key. Throws as the paid call. */
   ofQuestions(
-    { caller, requestId, startedMs, takenRate, log, request, admitAgain }: Asker,
+    { caller, requestId, startedMs, admittedRateHeaders, log, request, admitAgain }: Asker,
     model: string,
     texts: readonly string[],
   ): Promise<readonly Float32Array[]> {
-    const arrival = { caller, requestId, startedMs, takenRate, log };
+    const arrival = { caller, requestId, startedMs, admittedRateHeaders, log };
     return this.#embed(model, texts, {
       ...arrival,
       clientSignal: request.signal,
@@ -68,7 +68,7 @@ export class PaidTextEmbedding {
     readonly keyId: string;
     readonly model: string;
     readonly texts: readonly string[];
-    readonly idempotency: OwnIdempotency;
+    readonly idempotency: InternalIdempotencyKey;
   }): Promise<readonly Float32Array[]> {
     const { inFlight, usableKey } = this.#dependencies;
     if (inFlight.isStopping) throw stopping();
@@ -80,12 +80,12 @@ export class PaidTextEmbedding {
         requestId: newId("req"),
         startedMs: performance.now(),
         // The window bounds what the client asks for; this follows from it and is bounded by itself.
-        takenRate: {},
+        admittedRateHeaders: {},
         log: {},
         // An answer that is charged has to be kept: it is not given up half way.
         clientSignal: NEVER,
         idempotencyHeader: null,
-        ownIdempotency: batch.idempotency,
+        internalIdempotency: batch.idempotency,
         admitAgain,
       });
     } finally {
@@ -96,7 +96,7 @@ export class PaidTextEmbedding {
   async #embed(
     model: string,
     texts: readonly string[],
-    arrived: Omit<ArrivedCall<never>, "request" | "bodyText">,
+    arrived: Omit<IncomingCall<never>, "request" | "bodyText">,
   ): Promise<readonly Float32Array[]> {
     const body = { model, input: texts, encoding_format: "base64" };
     const outcome = await this.#call.run({

@@ -1,4 +1,4 @@
-import { turnOfLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
 
 /** Multiples of 4 and of 3: each piece stands for whole bytes, without padding, and takes a few milliseconds. */
 const PIECE_CHARACTERS = 1_048_576;
@@ -19,7 +19,7 @@ export async function bytesOfBase64(text: string, maxBytes: number): Promise<Buf
   if (length === undefined) return undefined;
   const bytes = Buffer.allocUnsafe(length);
   for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
-    if (at > 0) await turnOfLoop();
+    if (at > 0) await yieldToEventLoop();
     const piece = text.slice(at, at + PIECE_CHARACTERS);
     if (!isAlphabet(piece, at + PIECE_CHARACTERS >= text.length)) return undefined;
     bytes.write(piece, (at / 4) * 3, "base64");
@@ -44,7 +44,7 @@ export function base64Length(bytes: number): number {
 export async function writeBase64(bytes: Buffer, into: Buffer, position: number): Promise<void> {
   let to = position;
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    if (at > 0) await turnOfLoop();
+    if (at > 0) await yieldToEventLoop();
     const piece = bytes.subarray(at, at + PIECE_BYTES);
     to += into.write(piece.toString("base64"), to, "latin1");
   }

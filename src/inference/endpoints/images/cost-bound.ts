@@ -1,11 +1,11 @@
-import type { CostBound } from "../../call/endpoint.ts";
+import { dearestImageFemto, mostImageTokens } from "../../../billing/ledger/image-prices.ts";
 import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../../lib/money.ts";
 import { tokensOfPrompt } from "../../../lib/token-estimate.ts";
 import { NO_TOKENS, type Usage } from "../../../lib/usage.ts";
-import { dearestImageFemto, mostImageTokens } from "../../../billing/ledger/image-prices.ts";
 import type { ImageFacts } from "../../../providers/media.ts";
+import type { CostBound } from "../../call/endpoint.ts";
 import type { AcceptedImages } from "./request.ts";
 
 /** What providers put around a prompt. */

@@ -1,17 +1,17 @@
-import type { AdmittedCall, ProviderCall } from "../../call/call.ts";
-import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../call/endpoint.ts";
-import type { Candidate } from "../../call/routing/plan-route.ts";
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
-import type { MediaLinks } from "../../media-links/media-links.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import type { ImageCall } from "../../../providers/media.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import type { AdmittedCall, ProviderCall } from "../../call/call.ts";
+import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import type { MediaLinks } from "../../media-links/media-links.ts";
 import { imagesBound, imagesUsage } from "./cost-bound.ts";
 import { callForImages } from "./image-call.ts";
 import { readerOfWhole, StreamedImages } from "./image-stream.ts";
@@ -129,7 +129,7 @@ class ImageStreamForm implements StreamForm<AcceptedImages> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedImages,
-    output: GrowingBytes,
+    output: ByteBuffer,
   ): Promise<OpenedStream> {
     const { request } = admitted;
     const { clock, fetchImage } = this.#services;

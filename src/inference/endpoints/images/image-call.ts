@@ -1,6 +1,6 @@
+import type { GeneratedImages, ImageCall, ImageStream } from "../../../providers/media.ts";
 import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
-import type { GeneratedImages, ImageCall, ImageStream } from "../../../providers/media.ts";
 import { streamsImages } from "./plan-images.ts";
 import type { AcceptedImages } from "./request.ts";
 import { CALL_FIELDS } from "./schema.ts";

@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { kindOfImage } from "../../../lib/image-header.ts";
 import { NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import { type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
@@ -31,7 +31,7 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   #isUnderWay = false;
   #last: string | undefined;
 
-  constructor(request: AcceptedImages, output: GrowingBytes, nowSeconds: number) {
+  constructor(request: AcceptedImages, output: ByteBuffer, nowSeconds: number) {
     super(output, nowSeconds);
     this.#request = request;
   }

@@ -1,10 +1,10 @@
-import type { ProviderCall } from "../../call/call.ts";
 import { dataOfUrl } from "../../../lib/data-url.ts";
 import { kindOfImage } from "../../../lib/image-header.ts";
 import type { Usage } from "../../../lib/usage.ts";
-import type { NewMedia } from "../../media-links/media-links.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import type { GeneratedImages, ImageData, ImageFacts } from "../../../providers/media.ts";
+import type { ProviderCall } from "../../call/call.ts";
+import type { NewMedia } from "../../media-links/media-links.ts";
 import { bytesOfBase64 } from "./base64-pieces.ts";
 
 /** Of all images of an answer. */

@@ -1,8 +1,8 @@
-import { type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
-import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
-import type { AskedImages } from "../../../providers/image-fields.ts";
+import type { RequestedImages } from "../../../providers/image-fields.ts";
+import { type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import type { AcceptedImages } from "./request.ts";
 
 /**
@@ -80,11 +80,11 @@ function keeping(plan: RoutePlan, isKept: (candidate: Candidate) => boolean): Ro
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function askedOf({ task, images, mask, asked }: AcceptedImages): AskedImages {
+function askedOf({ task, images, mask, asked }: AcceptedImages): RequestedImages {
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 
-function lackOf(candidate: Candidate, asked: AskedImages, requiresAll: boolean): Lack {
+function lackOf(candidate: Candidate, asked: RequestedImages, requiresAll: boolean): Lack {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
   const lacked = imageFields.lackOf(asked, fieldModelOf(candidate), requiresAll);

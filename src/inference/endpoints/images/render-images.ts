@@ -1,7 +1,7 @@
-import type { AnswerFacts } from "../../call/endpoint.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ImageFacts } from "../../../providers/media.ts";
+import type { AnswerFacts } from "../../call/endpoint.ts";
 import { base64Length, writeBase64 } from "./base64-pieces.ts";
 import type { MadeImage } from "./made-images.ts";
 import type { AcceptedImages } from "./request.ts";

@@ -1,10 +1,10 @@
-import { type AcceptedRequest, assertRecordable, type CommonFields } from "../../call/endpoint.ts";
 import type { ReceivedForm } from "../../../http/model-form.ts";
 import { publicUrl } from "../../../http/request-headers.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import { MEDIA_PATH } from "../../media-links/media-links.ts";
 import { IMAGE_SYNONYMS } from "../../../providers/image-fields.ts";
 import type { ImageCall, MediaFile } from "../../../providers/media.ts";
+import { type AcceptedRequest, assertRecordable, type CommonFields } from "../../call/endpoint.ts";
+import { MEDIA_PATH } from "../../media-links/media-links.ts";
 import { OWN_FIELDS } from "./schema.ts";
 
 /** A request for images, as its schema was checked. */

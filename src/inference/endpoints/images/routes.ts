@@ -1,9 +1,9 @@
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { FileRule } from "../../../http/model-form.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { MAX_IMAGE_HEAD_BYTES, readImageHeader } from "../../../lib/image-header.ts";
 import type { ImageCall, MediaFile } from "../../../providers/media.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type ImageServices, ImagesEndpoint } from "./endpoint.ts";
 import { editFields, generationBody, imageEvent, imagesAnswer, variationFields } from "./schema.ts";

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { providerPreferences } from "../../call/routing/preferences.ts";
 import { optional } from "../../../http/route.ts";
+import { providerPreferences } from "../../call/routing/preferences.ts";
 
 const MAX_FALLBACK_MODELS = 16;
 /** Of any model; most take less. */

@@ -1,8 +1,8 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import { ShortBody } from "../../../providers/chat-body.ts";
 import type { AdmittedCall } from "../../call/call.ts";
 import type { AcceptedRequest } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { ShortBody } from "../../../providers/chat-body.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { LongMessages } from "./long-messages.ts";
 import { type AskedOfCandidates, passesBeta } from "./plan-messages.ts";

@@ -1,8 +1,8 @@
-import { FreeCall } from "../../call/free-call.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { anthropicWire } from "../../../http/anthropic-wire.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
+import { FreeCall } from "../../call/free-call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedMessages, acceptMessages } from "./accepted.ts";
@@ -42,9 +42,11 @@ export function countTokensRoute(
     },
     async handle(context) {
       const { caller, log, requestId, request } = context;
-      const { body, takenRate } = await prepare(context, () => paid.admitReading(context));
+      const { body, admittedRateHeaders } = await prepare(context, () =>
+        paid.admitReading(context),
+      );
       const arrived = {
-        ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
+        ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
         request: acceptMessages(body, request.headers),
       };
       const { answer, headers } = await counting.run(arrived, {

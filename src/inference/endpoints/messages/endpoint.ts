@@ -1,21 +1,9 @@
-import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
-import {
-  type AnswerFacts,
-  assertRecordable,
-  type CostBound,
-  type OpenedStream,
-  type PaidEndpoint,
-  type StreamForm,
-} from "../../call/endpoint.ts";
-import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { anthropicWire } from "../../../http/anthropic-wire.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields, withMembers } from "../../../lib/json.ts";
 import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import type { ChatAnswer, ClientCompletion, RawCompletion } from "../../../providers/interface.ts";
@@ -28,8 +16,20 @@ import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
 import { choiceOf, RawStreamEvents } from "../../../providers/typed-answers.ts";
+import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
+import {
+  type AnswerFacts,
+  assertRecordable,
+  type CostBound,
+  type OpenedStream,
+  type PaidEndpoint,
+  type StreamForm,
+} from "../../call/endpoint.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
-import { conversationHead, LONG_BODY } from "../chat-completions/request.ts";
+import { conversationHead, OFFLOADED_BODY } from "../chat-completions/request.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
@@ -78,7 +78,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   }
 
   affinity({ fields }: AcceptedMessages): string {
-    return fields[LONG_BODY]?.head ?? conversationHead(fields);
+    return fields[OFFLOADED_BODY]?.head ?? conversationHead(fields);
   }
 
   plan(request: AcceptedMessages, plan: RoutePlan): RoutePlan {
@@ -174,7 +174,7 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedMessages,
-    output: GrowingBytes,
+    output: ByteBuffer,
   ): Promise<OpenedStream> {
     const options = {
       id: messageId(call.requestId),

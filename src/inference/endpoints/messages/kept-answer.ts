@@ -1,6 +1,6 @@
-import type { AnswerGatherer, HitFacts, KeptForm } from "../../call/endpoint.ts";
 import { EventSplitter, textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields, jsonValue } from "../../../lib/json.ts";
+import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
 import {
   decidingFields,
   keptJson,
@@ -27,7 +27,7 @@ const UNDECIDING: ReadonlySet<string> = new Set([
 ]);
 
 /** Messages in the response cache: as JSON of a whole one. */
-export const keptMessages: KeptForm<AcceptedMessages> = {
+export const keptMessages: CacheFormat<AcceptedMessages> = {
   identity({ fields, source, asked, version }) {
     const fieldsOf = longIdentity(fields) ?? decidingFields(source.body!, UNDECIDING);
     return { fields: fieldsOf, betas: asked.betas, version };

@@ -1,7 +1,7 @@
-import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import type { Check } from "../../../http/validate.ts";
+import { assertRecordable } from "../../call/endpoint.ts";
+import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import type { LongBodyForm } from "../long-body-work.ts";

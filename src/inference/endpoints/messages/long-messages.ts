@@ -1,13 +1,13 @@
-import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../../providers/chat-body.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
-import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
+import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { SCREENED } from "../paid-route.ts";
+import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { MessagesFacts, MessagesShape, MessagesSource } from "./request-facts.ts";
 
 /** What the thread reports of a body that has passed all checks. */
@@ -30,7 +30,7 @@ export class LongMessages implements MessagesSource {
   constructor(body: LongBody<LongMessagesFacts>) {
     const { chat, untranslated, unpriced, platformsLack } = body.facts;
     const { size, passedSize, hasCacheControl } = body.facts;
-    this.chat = leanChat(chat, body);
+    this.chat = chatRoutingView(chat, body);
     this.hash = chat.hash;
     this.untranslated = untranslated;
     this.unpriced = unpriced;
@@ -53,7 +53,7 @@ export class LongMessages implements MessagesSource {
     return this.#body.shapedAs(shape);
   }
 
-  async [SCREENED](guard: CallGuard): Promise<LongMessages> {
+  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<LongMessages> {
     return new LongMessages(await this.#body.screened(guard));
   }
 }

@@ -1,5 +1,5 @@
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type {
   AnswerOptions,
@@ -54,7 +54,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
   #finish: FinishReason | undefined;
   #stopSequence: string | undefined;
 
-  constructor(options: MessageOptions, output: GrowingBytes) {
+  constructor(options: MessageOptions, output: ByteBuffer) {
     super(output, options.nowSeconds);
     this.#options = options;
   }

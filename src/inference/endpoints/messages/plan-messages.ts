@@ -1,7 +1,7 @@
-import type { Candidate, LackedFields, RoutePlan } from "../../call/routing/plan-route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { MessagesProvider } from "../../../providers/messages-provider.ts";
+import type { Candidate, LackedFields, RoutePlan } from "../../call/routing/plan-route.ts";
 import { askedParts, planFields } from "../chat-completions/request-fields.ts";
 import { CONTEXT_EDITS, CONTEXT_EDITS_BETA } from "./platform-request.ts";
 import type { MessagesFacts } from "./request-facts.ts";

@@ -1,12 +1,4 @@
 import { Type } from "typebox";
-import { providerRequest } from "../../call/call.ts";
-import {
-  type AcceptedRequest,
-  assertRecordable,
-  type CommonFields,
-  type PaidEndpoint,
-} from "../../call/endpoint.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
 import { createCheck } from "../../../http/validate.ts";
 import { GatewayError } from "../../../lib/errors.ts";
@@ -20,6 +12,14 @@ import {
   type Provider,
   ProviderFailure,
 } from "../../../providers/interface.ts";
+import { providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  assertRecordable,
+  type CommonFields,
+  type PaidEndpoint,
+} from "../../call/endpoint.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";

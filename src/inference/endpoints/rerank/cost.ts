@@ -1,9 +1,9 @@
-import type { CostBound } from "../../call/endpoint.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Ranking } from "../../../providers/interface.ts";
+import type { CostBound } from "../../call/endpoint.ts";
 
 /** What the cost of a request depends on, in UTF-8 bytes: no token is shorter than one. */
 export interface RankingSize {

@@ -1,4 +1,8 @@
 import { Type } from "typebox";
+import { optional, type RouteDefinition } from "../../../http/route.ts";
+import { createCheck } from "../../../http/validate.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { type Provider, ProviderFailure, type Ranking } from "../../../providers/interface.ts";
 import { providerRequest } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -7,10 +11,6 @@ import {
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { createCheck } from "../../../http/validate.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { type Provider, ProviderFailure, type Ranking } from "../../../providers/interface.ts";
 import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";

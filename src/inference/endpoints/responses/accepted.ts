@@ -1,6 +1,6 @@
+import type { GatewayError } from "../../../lib/errors.ts";
 import type { AdmittedCall } from "../../call/call.ts";
 import type { AcceptedRequest, AnswerFacts } from "../../call/endpoint.ts";
-import type { GatewayError } from "../../../lib/errors.ts";
 import type { ToolRegistry } from "../../tools/registry.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";

@@ -1,15 +1,15 @@
-import type { AnswerFacts } from "../../call/endpoint.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import type { AnswerThread } from "../../../providers/thread-work.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
+import type { AnswerFacts } from "../../call/endpoint.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { HostedServices } from "../../tools/hosted-services.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import type { AcceptedResponse } from "./accepted.ts";
 import { COMPACT_ROUTE } from "./compaction.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
-import { ResponseKeeping } from "./keep-response.ts";
+import { ResponseStoreWriter } from "./keep-response.ts";
 import { readLongResponses } from "./long-responses.ts";
 import { TurnPreparation } from "./prepared-turn.ts";
 import { nameOfResponse, responseId, usageOf } from "./response-json.ts";
@@ -68,7 +68,7 @@ export function compactRoute(
   hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseKeeping(store);
+  const keeping = new ResponseStoreWriter(store);
   const endpoint = new CompactEndpoint({ clock, thread, keeping, hosted });
   const { prepare } = new TurnPreparation({
     ...dependencies,

@@ -1,13 +1,13 @@
-import { FreeCall } from "../../call/free-call.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import { secondsNow } from "../../../lib/clock.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
+import { FreeCall } from "../../call/free-call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import type { HostedServices } from "../../tools/hosted-services.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
-import { ResponseKeeping } from "./keep-response.ts";
+import { ResponseStoreWriter } from "./keep-response.ts";
 import { type CountInputCall, LongResponses, readLongResponses } from "./long-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
 import type { ResponseStore } from "./response-store.ts";
@@ -22,7 +22,7 @@ export function countInputRoute(
   hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseKeeping(store);
+  const keeping = new ResponseStoreWriter(store);
   const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
@@ -38,11 +38,13 @@ export function countInputRoute(
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
     responses: { 200: { description: "The tokens", schema: inputTokens } },
     async handle(context) {
-      const { body, takenRate } = await prepare(context, () => paid.admitReading(context));
+      const { body, admittedRateHeaders } = await prepare(context, () =>
+        paid.admitReading(context),
+      );
       const { caller, log, requestId, request } = context;
       const prepared = body as ShortTurn | LongResponses;
       const arrived = {
-        ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
+        ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
         request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
       const { answer, headers } = await counting.run(arrived, {

@@ -1,3 +1,11 @@
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../../lib/clock.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
+import { streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { choiceOf } from "../../../providers/typed-answers.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
   type AnswerFacts,
@@ -8,23 +16,19 @@ import {
 } from "../../call/endpoint.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import type { RouteDefinition } from "../../../http/route.ts";
-import type { ModelTerms } from "../../../lib/catalogue-model.ts";
-import { type Clock, secondsNow } from "../../../lib/clock.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
-import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
-import { streamedUnasked } from "../../../providers/transport/call-failures.ts";
-import { choiceOf } from "../../../providers/typed-answers.ts";
 import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
-import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
+import {
+  conversationHead,
+  OFFLOADED_BODY,
+  statedOutputLimit,
+} from "../chat-completions/request.ts";
 import { assertScreenable } from "../chat-completions/request-checks.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { type Prepare, type PreparedBody, paidRoute, type TakeOver } from "../paid-route.ts";
+import { type BackgroundStart, type LoadedBody, type Prepare, paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { HostedTools } from "./hosted-tools.ts";
-import { ResponseKeeping } from "./keep-response.ts";
+import { ResponseStoreWriter } from "./keep-response.ts";
 import { KeptResponses } from "./kept-answer.ts";
 import { LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
@@ -43,7 +47,7 @@ export interface ResponsesServices {
   readonly clock: Clock;
   /** Reads long answers. */
   readonly thread: AnswerThread;
-  readonly keeping: ResponseKeeping;
+  readonly keeping: ResponseStoreWriter;
   readonly hosted: HostedServices;
 }
 
@@ -57,7 +61,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
-  readonly #keeping: ResponseKeeping;
+  readonly #keeping: ResponseStoreWriter;
   readonly #hosted: HostedServices;
 
   constructor({ clock, thread, keeping, hosted }: ResponsesServices) {
@@ -83,7 +87,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   affinity({ fields }: AcceptedResponse): string {
-    return fields[LONG_BODY]?.head ?? conversationHead(fields);
+    return fields[OFFLOADED_BODY]?.head ?? conversationHead(fields);
   }
 
   plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
@@ -214,10 +218,13 @@ export function responsesRoute(
   thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
-  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
+  inBackground: (
+    call: ResponsesCall,
+    keeping: ResponseStoreWriter,
+  ) => BackgroundStart<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseKeeping(store);
+  const keeping = new ResponseStoreWriter(store);
   const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
@@ -245,7 +252,7 @@ export function responsesRoute(
 function withComputerGate(prepare: Prepare, { mayUseComputer }: HostedServices): Prepare {
   return (context, admit) => {
     const { organizationId } = context.caller.key;
-    const check = (prepared: PreparedBody): PreparedBody | Promise<PreparedBody> => {
+    const check = (prepared: LoadedBody): LoadedBody | Promise<LoadedBody> => {
       const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
       if (param === undefined) return prepared;
       return mayUseComputer(organizationId).then((may) => {

@@ -1,3 +1,6 @@
+import { GatewayError } from "../../../lib/errors.ts";
+import { NO_TOKENS, usageOfCalls } from "../../../lib/usage.ts";
+import type { ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
   type EarlierSteps,
@@ -6,9 +9,6 @@ import {
   type WholeAnswerSteps,
 } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { NO_TOKENS, usageOfCalls } from "../../../lib/usage.ts";
-import type { ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
 import { type LoopModel, type LoopState, ToolLoop } from "../../tools/tool-loop.ts";
 import {
@@ -101,7 +101,7 @@ async function goOn(
     const paidTokens = reached.paidTokens + total.completionTokens;
     return { state: { ...reached, used: [], quantities: {}, paidTokens } };
   }
-  if (await steps.coverStep(candidate, total, { costFemto: 0 })) return { state: reached };
+  if (await steps.reserveStep(candidate, total, { costFemto: 0 })) return { state: reached };
   throw new GatewayError(
     "insufficient_credits",
     "The credits do not cover the steps that were taken for the request before.",
@@ -142,7 +142,7 @@ async function coverOpened(
   const size = sizeOf(admitted, opened, promptSize({ messages: opened.messages }));
   const bound = costBound(fields, size, terms);
   const tokens = sentLimit(admitted, candidate) ?? terms.maxOutputTokens;
-  if (await steps.coverStep(candidate, NO_TOKENS, stepBound(bound, tokens))) return;
+  if (await steps.reserveStep(candidate, NO_TOKENS, stepBound(bound, tokens))) return;
   throw new GatewayError(
     "insufficient_credits",
     "The credits do not cover the request with the tools that its servers offer.",

@@ -11,7 +11,7 @@ export interface ResponseContents {
 }
 
 /** Writes the responses that can be continued. */
-export class ResponseKeeping {
+export class ResponseStoreWriter {
   readonly #store: ResponseStore;
   /** Inputs that are written before their answers have come: their lengths in bytes. */
   readonly #inputs = new WeakMap<AcceptedResponse, Promise<number>>();

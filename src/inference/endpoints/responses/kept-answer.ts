@@ -1,10 +1,10 @@
-import type { AnswerGatherer, HitFacts, KeptForm } from "../../call/endpoint.ts";
 import { EventSplitter, textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
+import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
 import { decidingFields, keptJson, longIdentity } from "../chat-completions/kept-answer.ts";
 import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { itemEvents } from "./item-events.ts";
-import type { ResponseContents, ResponseKeeping } from "./keep-response.ts";
+import type { ResponseContents, ResponseStoreWriter } from "./keep-response.ts";
 import {
   nameOfResponse,
   type ResponseParts,
@@ -33,10 +33,10 @@ interface Kept extends Pick<ResponseParts, "status" | "reason"> {
 }
 
 /** Responses in the response cache. Each hit is a response of its own, which is stored where its request asks for it. */
-export class KeptResponses implements KeptForm<AcceptedResponse> {
-  readonly #keeping: ResponseKeeping;
+export class KeptResponses implements CacheFormat<AcceptedResponse> {
+  readonly #keeping: ResponseStoreWriter;
 
-  constructor(keeping: ResponseKeeping) {
+  constructor(keeping: ResponseStoreWriter) {
     this.#keeping = keeping;
   }
 

@@ -1,7 +1,7 @@
+import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
 import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import type { Preset } from "../../definitions/known-definitions.ts";
-import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";

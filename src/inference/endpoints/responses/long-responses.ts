@@ -1,11 +1,11 @@
-import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import { CallAbort } from "../../../providers/transport/call-abort.ts";
-import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
+import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { SCREENED } from "../paid-route.ts";
+import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { StoredNeeds } from "./prepared-turn.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 import type { ChainPlace, StoredItems } from "./response-store.ts";
@@ -84,14 +84,14 @@ export class LongResponses {
   get facts(): ResponsesFacts {
     const { facts } = this.#body;
     if (facts.needs !== undefined) throw new Error("a turn was accepted without what it builds on");
-    return { ...facts, chat: leanChat(facts.chat, this.#body) };
+    return { ...facts, chat: chatRoutingView(facts.chat, this.#body) };
   }
 
   at(place: ChainPlace | undefined): LongResponses {
     return new LongResponses(this.#body, this.#turn, place);
   }
 
-  async [SCREENED](guard: CallGuard): Promise<LongResponses> {
+  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<LongResponses> {
     return new LongResponses(await this.#body.screened(guard), this.#turn, this.place);
   }
 

@@ -1,6 +1,6 @@
+import { GatewayError } from "../../../lib/errors.ts";
 import { type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate, LackedFields, RoutePlan } from "../../call/routing/plan-route.ts";
-import { GatewayError } from "../../../lib/errors.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
 import { goesAsItems, providerToolLack } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";

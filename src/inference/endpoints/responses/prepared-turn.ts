@@ -1,12 +1,12 @@
-import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { KnownDefinitions } from "../../definitions/known-definitions.ts";
 import { MAX_WHOLE_BYTES } from "../../../http/read-body.ts";
 import type { RequestContext } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../../lib/shared-bytes.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
+import type { DefinitionCache } from "../../definitions/known-definitions.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { type Prepare, type PreparedBody, SCREENED } from "../paid-route.ts";
+import { GUARDRAILS_APPLIED, type LoadedBody, type Prepare } from "../paid-route.ts";
 import { compactionOf } from "./compaction.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
@@ -61,7 +61,7 @@ export class ShortTurn {
     this.place = place;
   }
 
-  async [SCREENED](guard: CallGuard): Promise<ShortTurn> {
+  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<ShortTurn> {
     return new ShortTurn((await guard.input(this.turn)) as ResponsesTurn, this.place);
   }
 }
@@ -69,7 +69,7 @@ export class ShortTurn {
 interface PreparingDependencies {
   readonly store: ResponseStore;
   readonly longBodies: LongBodies;
-  readonly definitions: KnownDefinitions;
+  readonly definitions: DefinitionCache;
   /** Whether the turns are to be compacted, in the place of being answered. */
   readonly isCompacted?: boolean;
 }
@@ -99,17 +99,19 @@ export class TurnPreparation {
     context: RequestContext,
     body: unknown,
     admit: Parameters<Prepare>[1],
-  ): PreparedBody | Promise<PreparedBody> {
-    const { takenRate } = context;
+  ): LoadedBody | Promise<LoadedBody> {
+    const { admittedRateHeaders } = context;
     if (body instanceof LongResponses) {
       const { needs } = body;
-      return needs === undefined ? { body, takenRate } : this.#bring(context, body, needs, admit);
+      return needs === undefined
+        ? { body, admittedRateHeaders }
+        : this.#bring(context, body, needs, admit);
     }
     assertResponses(body as ResponsesBody);
     const needs = needsOf(body as ResponsesBody);
     if (needs !== undefined) return this.#bring(context, body as ResponsesBody, needs, admit);
     const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
-    return { body: this.#short(turn, undefined), takenRate };
+    return { body: this.#short(turn, undefined), admittedRateHeaders };
   }
 
   async #bring(
@@ -117,9 +119,9 @@ export class TurnPreparation {
     body: ResponsesBody | LongResponses,
     needs: StoredNeeds,
     admit: Parameters<Prepare>[1],
-  ): Promise<PreparedBody> {
+  ): Promise<LoadedBody> {
     const { store } = this.#dependencies;
-    const takenRate = context.takenRate ?? (await admit());
+    const admittedRateHeaders = context.admittedRateHeaders ?? (await admit());
     const { organizationId } = context.caller.key;
     const { previousId, conversationId, referredIds } = needs;
     const ofConversation =
@@ -138,10 +140,10 @@ export class TurnPreparation {
     const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
     if (isShort && !(body instanceof LongResponses)) {
       const turn = { body, earlier: parsed(earlier), referable: parsed(referable), removed };
-      return { body: this.#short(turn, place), takenRate };
+      return { body: this.#short(turn, place), admittedRateHeaders };
     }
     const bodyHash = body instanceof LongResponses ? body.bodyHash : undefined;
-    return { body: await this.#readLong(context, parts, bodyHash), takenRate };
+    return { body: await this.#readLong(context, parts, bodyHash), admittedRateHeaders };
   }
 
   #short(turn: ResponsesTurn, place: ChainPlace | undefined): ShortTurn {

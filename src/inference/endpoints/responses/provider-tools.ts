@@ -1,8 +1,8 @@
+import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
+import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import type { CostBound } from "../../call/endpoint.ts";
 import type { Lack } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
-import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
-import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import { costBound, type PromptSize } from "../chat-completions/cost-bound.ts";
 import { NAMESPACE } from "./namespace-tools.ts";
 import { isOfferedInPassing, isRunHere, type ResponsesBody, type Tool } from "./request.ts";
@@ -127,9 +127,9 @@ export function providerToolLack(facts: ResponsesFacts, candidate: Candidate): L
   return { leftOut, listed: leftOut, barrier };
 }
 
-function isOnItsTerms(type: string, { terms, ownKeyId }: Candidate): boolean {
+function isOnItsTerms(type: string, { terms, byokKeyId }: Candidate): boolean {
   const { terms: cost } = TOOLS[type]!;
-  if (ownKeyId !== undefined || cost === "tokens") return true;
+  if (byokKeyId !== undefined || cost === "tokens") return true;
   return cost !== "own key" && terms.prices[cost] !== undefined;
 }
 

@@ -1,7 +1,7 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatEvent } from "../../../providers/interface.ts";
@@ -60,7 +60,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   #runs = 0;
   #searches = 0;
 
-  constructor(options: RenderOptions, output: GrowingBytes) {
+  constructor(options: RenderOptions, output: ByteBuffer) {
     super(output, options.nowSeconds);
     this.#options = options;
     this.#sequence = options.begunEvents ?? 0;

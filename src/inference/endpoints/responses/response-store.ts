@@ -1,5 +1,5 @@
 import type { Database } from "../../../../db/client.ts";
-import type { KeptResponse, StatementEffect } from "../../../../db/ledger/effects.ts";
+import type { CachedResponse, StatementEffect } from "../../../../db/ledger/effects.ts";
 import { findConversation } from "../../../../db/queries/conversations.ts";
 import {
   type ChainPiece,
@@ -17,7 +17,7 @@ import {
 import { GatewayError, overloaded } from "../../../lib/errors.ts";
 import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
-import { turnOfLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
 
 /** Of a sealed piece: sealing one and writing it out takes about a millisecond. */
 const PIECE_BYTES = 262_144;
@@ -134,7 +134,7 @@ export class ResponseStore {
   }
 
   /** Makes a response visible with its charge. */
-  keep(kept: KeptResponse): StatementEffect {
+  keep(kept: CachedResponse): StatementEffect {
     return keepResponseEffect(kept);
   }
 
@@ -260,7 +260,7 @@ export class ResponseStore {
       last = row;
       if (opened < OPENED_AT_ONCE_BYTES) continue;
       opened = 0;
-      await turnOfLoop();
+      await yieldToEventLoop();
     }
     return { pieces, byteLength };
   }

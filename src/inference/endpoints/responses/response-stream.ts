@@ -1,15 +1,15 @@
-import { type ProviderCall, sentLimit } from "../../call/call.ts";
-import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
-import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { notStreamed } from "../../../providers/transport/call-failures.ts";
 import { RawStreamEvents } from "../../../providers/typed-answers.ts";
+import { type ProviderCall, sentLimit } from "../../call/call.ts";
+import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
 import { countedUsage } from "../chat-completions/cost-bound.ts";
 import { type AddedParts, providerBody } from "../chat-completions/provider-body.ts";
 import { statedOutputLimit } from "../chat-completions/request.ts";
@@ -20,7 +20,7 @@ import {
   BEGUN_EVENTS,
 } from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
-import type { ResponseKeeping } from "./keep-response.ts";
+import type { ResponseStoreWriter } from "./keep-response.ts";
 import type { OutputOptions } from "./output-items.ts";
 import { goesAsItems } from "./provider-tools.ts";
 import { nameOfResponse } from "./response-json.ts";
@@ -43,11 +43,11 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   readonly keepalive: string;
   readonly isDeliveredWhole: boolean;
   readonly #clock: Clock;
-  readonly #keeping: ResponseKeeping;
+  readonly #keeping: ResponseStoreWriter;
   readonly #background: BackgroundProgress | undefined;
 
   /** @param background of the one response that the form is for */
-  constructor(clock: Clock, keeping: ResponseKeeping, background?: BackgroundProgress) {
+  constructor(clock: Clock, keeping: ResponseStoreWriter, background?: BackgroundProgress) {
     this.#clock = clock;
     this.#keeping = keeping;
     this.#background = background;
@@ -76,7 +76,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedResponse,
-    output: GrowingBytes,
+    output: ByteBuffer,
     steps: StepMoney,
   ): Promise<OpenedStream> {
     const { createdAt, facts, hosted } = admitted.request;

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { providerPreferences } from "../../call/routing/preferences.ts";
 import { optional } from "../../../http/route.ts";
+import { providerPreferences } from "../../call/routing/preferences.ts";
 import { REASONING_EFFORTS } from "../chat-completions/schema.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;

@@ -1,14 +1,14 @@
-import type { ProviderCall } from "../../call/call.ts";
-import type { WholeAnswerSteps } from "../../call/endpoint.ts";
-import type { Candidate } from "../../call/routing/plan-route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import {
   type ChatEvent,
   nextPiece,
   type PieceReader,
   ProviderFailure,
 } from "../../../providers/interface.ts";
+import type { ProviderCall } from "../../call/call.ts";
+import type { WholeAnswerSteps } from "../../call/endpoint.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { AdmittedResponse } from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
 import type { HostedTools } from "./hosted-tools.ts";
@@ -40,7 +40,7 @@ export async function outputOfLoop(
       ...{ model: candidate.model.id, nowSeconds: request.createdAt },
       ...{ echo: request.facts.echo, isGathered: true },
     },
-    new GrowingBytes(),
+    new ByteBuffer(),
   );
   const reader = guard?.events(loop) ?? loop;
   let failure: unknown;

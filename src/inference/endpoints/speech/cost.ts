@@ -1,9 +1,9 @@
-import type { CostBound } from "../../call/endpoint.ts";
 import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../../lib/money.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
+import type { CostBound } from "../../call/endpoint.ts";
 import type { SoundLength } from "./sound-length.ts";
 import { TOKENS_A_SECOND, tokensOfSound } from "./speech-answer.ts";
 

@@ -1,3 +1,15 @@
+import { errorEnvelope } from "../../../http/error-response.ts";
+import type { RouteDefinition } from "../../../http/route.ts";
+import type { ModelTerms } from "../../../lib/catalogue-model.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { latin1OfText } from "../../../lib/event-splitter.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import { SOUND_TYPES } from "../../../providers/audio/sound-answer.ts";
+import { nextPiece } from "../../../providers/interface.ts";
+import type { Speech, SpeechFormat } from "../../../providers/media.ts";
+import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
+import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
 import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -10,18 +22,6 @@ import {
 import { planSpeech } from "../../call/routing/plan-audio.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { errorEnvelope } from "../../../http/error-response.ts";
-import type { RouteDefinition } from "../../../http/route.ts";
-import type { ModelTerms } from "../../../lib/catalogue-model.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
-import type { Usage } from "../../../lib/usage.ts";
-import { SOUND_TYPES } from "../../../providers/audio/sound-answer.ts";
-import { nextPiece } from "../../../providers/interface.ts";
-import type { Speech, SpeechFormat } from "../../../providers/media.ts";
-import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
-import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
 import { paidRoute } from "../paid-route.ts";
 import {
   growsWithSound,
@@ -158,8 +158,8 @@ async function openSpeech(
   call: ProviderCall,
   candidate: Candidate,
   { request: { format }, request }: AdmittedCall<AcceptedSpeech>,
-  output: GrowingBytes,
-  write: (piece: Uint8Array, output: GrowingBytes) => void,
+  output: ByteBuffer,
+  write: (piece: Uint8Array, output: ByteBuffer) => void,
 ): Promise<OpenedStream> {
   const speech = await speak(call, candidate, request);
   const options = { speech, format, growsWithSound: growsWithSound(candidate.terms), write };
@@ -214,14 +214,14 @@ async function wholeSpeech(speech: Speech, format: SpeechFormat): Promise<WholeS
   return { bytes, contentType: speech.contentType, usage: speech.usage(), length };
 }
 
-function addBytes(piece: Uint8Array, output: GrowingBytes): void {
+function addBytes(piece: Uint8Array, output: ByteBuffer): void {
   output.addInPlace(piece.length, (into, at) => {
     into.set(piece, at);
     return at + piece.length;
   });
 }
 
-function addEvent(piece: Uint8Array, output: GrowingBytes): void {
+function addEvent(piece: Uint8Array, output: ByteBuffer): void {
   const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
   output.add(`data: {"type":"speech.audio.delta","audio":"${bytes.toString("base64")}"}\n\n`);
 }

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
-import type { CommonFields } from "../../call/endpoint.ts";
 import { optional } from "../../../http/route.ts";
 import type { SpeechFormat } from "../../../providers/media.ts";
+import type { CommonFields } from "../../call/endpoint.ts";
 import { routedFields } from "../routed-fields.ts";
 
 const MAX_CHARACTERS = 4_096;

@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Speech, SpeechFormat } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
@@ -13,7 +13,7 @@ interface SpeechAnswerOptions {
   /** Whether its charge grows with the sound; else the first piece settles it. */
   readonly growsWithSound: boolean;
   /** Adds to the output what the client gets of a piece. */
-  readonly write: (piece: Uint8Array, output: GrowingBytes) => void;
+  readonly write: (piece: Uint8Array, output: ByteBuffer) => void;
 }
 
 /** Speech on its way to a client: pieces of sound, metered by the time that they take to play. */
@@ -21,7 +21,7 @@ export class SpeechAnswer extends StreamedAnswer<Uint8Array> {
   readonly length: SoundLength;
   readonly #options: SpeechAnswerOptions;
 
-  constructor(output: GrowingBytes, options: SpeechAnswerOptions) {
+  constructor(output: ByteBuffer, options: SpeechAnswerOptions) {
     super(output, 0);
     this.#options = options;
     this.length = new SoundLength(options.format);

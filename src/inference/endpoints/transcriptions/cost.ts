@@ -1,10 +1,10 @@
-import type { CostBound } from "../../call/endpoint.ts";
 import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../../../lib/exact-integer.ts";
 import { higher } from "../../../lib/money.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Transcript } from "../../../providers/media.ts";
+import type { CostBound } from "../../call/endpoint.ts";
 
 /** What the cost of a request depends on. */
 export interface SoundSize {

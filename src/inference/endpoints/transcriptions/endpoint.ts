@@ -1,13 +1,3 @@
-import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
-import {
-  type AcceptedRequest,
-  assertRecordable,
-  type PaidEndpoint,
-  type StreamForm,
-} from "../../call/endpoint.ts";
-import { planTranscript } from "../../call/routing/plan-audio.ts";
-import type { Candidate } from "../../call/routing/plan-route.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { FileRule, ReceivedForm } from "../../../http/model-form.ts";
 import type { PassingMedia } from "../../../http/passing-files.ts";
@@ -18,6 +8,16 @@ import type { Usage } from "../../../lib/usage.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
 import type { Transcript, TranscriptionCall, TranscriptStream } from "../../../providers/media.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
+import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
+import {
+  type AcceptedRequest,
+  assertRecordable,
+  type PaidEndpoint,
+  type StreamForm,
+} from "../../call/endpoint.ts";
+import { planTranscript } from "../../call/routing/plan-audio.ts";
+import type { Candidate } from "../../call/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type SoundSize, transcriptBound, transcriptUsage } from "./cost.ts";
 import { measureFile } from "./measure-file.ts";

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import type { CommonFields } from "../../call/endpoint.ts";
 import { optional } from "../../../http/route.ts";
+import type { CommonFields } from "../../call/endpoint.ts";
 import { routedFields } from "../routed-fields.ts";
 
 const MAX_PROMPT_CHARACTERS = 32_000;

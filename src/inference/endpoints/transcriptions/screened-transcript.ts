@@ -1,5 +1,5 @@
-import type { CallGuard } from "../../call/guard/call-guard.ts";
 import type { Transcript } from "../../../providers/media.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
 
 /** What is said across several segments is found too: they are looked through as one text. */
 export async function screenedTranscript(

@@ -1,5 +1,5 @@
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { PieceReader } from "../../../providers/interface.ts";
 import type { Transcript, TranscriptEvent } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
@@ -12,7 +12,7 @@ export class TranscriptAnswer extends StreamedAnswer<readonly TranscriptEvent[]>
   #text = "";
   #transcript: Transcript | undefined;
 
-  constructor(output: GrowingBytes, tellsSpeakers: boolean) {
+  constructor(output: ByteBuffer, tellsSpeakers: boolean) {
     super(output, 0);
     this.#tellsSpeakers = tellsSpeakers;
   }

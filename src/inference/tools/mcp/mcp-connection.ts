@@ -1,8 +1,8 @@
 import type { Client, Transport } from "@modelcontextprotocol/client";
+import { isFields } from "../../../lib/json.ts";
 import { unlessAborted } from "../../../platform/egress/client.ts";
 import { AnswerTooLong } from "../../../platform/egress/fetch.ts";
 import { EgressRefused, NameNotResolved } from "../../../platform/egress/guard.ts";
-import { isFields } from "../../../lib/json.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;

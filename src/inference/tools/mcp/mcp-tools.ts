@@ -1,6 +1,6 @@
-import { EgressRefused } from "../../../platform/egress/guard.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields, jsonValue } from "../../../lib/json.ts";
+import { EgressRefused } from "../../../platform/egress/guard.ts";
 import type { AddedMessage } from "../added-messages.ts";
 import type {
   OpenedTools,

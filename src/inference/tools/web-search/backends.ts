@@ -1,5 +1,5 @@
-import type { SearchBackendName, SearchConfig } from "../../../platform/config/search-settings.ts";
 import { isFields } from "../../../lib/json.ts";
+import type { SearchBackendName, SearchConfig } from "../../../platform/config/search-settings.ts";
 import {
   type DomainFilter,
   isWanted,

@@ -1,7 +1,7 @@
-import type { createEgressDownload } from "../../../platform/egress/download.ts";
+import type { Extraction } from "../../../documents/extraction.ts";
 import { overloaded } from "../../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../../lib/fair-share.ts";
-import type { Extraction } from "../../../documents/extraction.ts";
+import type { createEgressDownload } from "../../../platform/egress/download.ts";
 
 interface PageReaderDependencies {
   /** Reaches public addresses only. */

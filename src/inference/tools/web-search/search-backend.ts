@@ -1,6 +1,6 @@
-import type { SearchConfig } from "../../../platform/config/search-settings.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { jsonValue } from "../../../lib/json.ts";
+import type { SearchConfig } from "../../../platform/config/search-settings.ts";
 import { MAX_QUICK_ANSWER_BYTES, readWhole } from "../../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
 import { backendRequest, type FoundPage, foundPages } from "./backends.ts";

@@ -28,9 +28,6 @@ import {
   loadOrganization,
   type OperatedOrganization,
 } from "../../../../db/queries/organizations.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { newId } from "../../../lib/ids.ts";
-import { type NanoUsd, usdText } from "../../../lib/money.ts";
 import {
   applySettings,
   assertNotSubscribing,
@@ -40,6 +37,9 @@ import {
   type PreparedOrganization,
   prepareOrganization,
 } from "../../../accounts/organizations/organizations.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { newId } from "../../../lib/ids.ts";
+import { type NanoUsd, usdText } from "../../../lib/money.ts";
 import { UsageError } from "../command.ts";
 
 /** Creates an organization with its first keys and its starting credit, or nothing at all. */

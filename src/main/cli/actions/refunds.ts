@@ -9,10 +9,10 @@ import {
   insertRefund,
   noteRefundTaken,
 } from "../../../../db/queries/payment-refunds.ts";
+import { refundDescription, refundIdOf } from "../../../billing/ledger/card-refunds.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import { type NanoUsd, usdNumber, usdText } from "../../../lib/money.ts";
-import { refundDescription, refundIdOf } from "../../../billing/ledger/card-refunds.ts";
 import { adjustCredit, type Patience, requireOrganization } from "./organizations.ts";
 
 interface RefundRequest {

@@ -1,5 +1,5 @@
-import type { GatewayConfig } from "../../../platform/config.ts";
 import { createStripe } from "../../../billing/payments/stripe-processor.ts";
+import type { GatewayConfig } from "../../../platform/config.ts";
 import { type Finding, ok, wrong } from "./check-services.ts";
 
 const NAME = "payments";

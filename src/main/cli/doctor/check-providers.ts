@@ -1,6 +1,6 @@
+import { systemClock } from "../../../lib/clock.ts";
 import type { ProviderConfig } from "../../../platform/config/providers.ts";
 import type { GatewayConfig } from "../../../platform/config.ts";
-import { systemClock } from "../../../lib/clock.ts";
 import { createAzureProvider } from "../../../providers/azure/azure-provider.ts";
 import { createBedrockProvider } from "../../../providers/bedrock/bedrock-provider.ts";
 import type { Catalogue } from "../../../providers/catalogue/build-catalogue.ts";

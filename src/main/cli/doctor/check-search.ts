@@ -1,7 +1,7 @@
-import type { SearchConfig } from "../../../platform/config/search-settings.ts";
-import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
 import { SearchBackend } from "../../../inference/tools/web-search/search-backend.ts";
 import { USUAL_SEARCH } from "../../../inference/tools/web-search/search-options.ts";
+import type { SearchConfig } from "../../../platform/config/search-settings.ts";
+import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
 const NAME = "web search";

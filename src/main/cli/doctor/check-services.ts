@@ -7,17 +7,17 @@ import { readMigrationState } from "../../../../db/migrate.ts";
 import { lastHeartbeat, readServerVersion } from "../../../../db/queries/database-server.ts";
 import { readFileFolderId } from "../../../../db/queries/files.ts";
 import { HALF_RESTORED, isHalfRestored } from "../../../../db/queries/restore-mark.ts";
-import { maskUrl } from "../../../platform/config/config-error.ts";
-import type { GatewayConfig } from "../../../platform/config.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { newId } from "../../../lib/ids.ts";
+import { maskUrl } from "../../../platform/config/config-error.ts";
+import type { GatewayConfig } from "../../../platform/config.ts";
 import { examineKeyring, isSealed } from "../../../platform/master-key/master-key.ts";
-import { baseUrl } from "../../start/first-keys.ts";
-import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
-import { freePort } from "../../start/port.ts";
 import { readFolderMark, wrongFolder } from "../../../platform/storage/folder-mark.ts";
 import type { FileStorage } from "../../../platform/storage/interface.ts";
 import { S3Storage } from "../../../platform/storage/s3.ts";
+import { baseUrl } from "../../start/first-keys.ts";
+import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
+import { freePort } from "../../start/port.ts";
 import { type DatabaseSettings, within, withServer } from "../operator-database.ts";
 
 /** One thing that was looked at. Only what is wrong keeps the gateway from doing its work. */

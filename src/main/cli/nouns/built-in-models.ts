@@ -1,4 +1,8 @@
-import { asksForModels, isSelfHosted, PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
+import {
+  asksForModels,
+  isSelfHosted,
+  PROVIDER_TYPES,
+} from "../../../platform/config/provider-types.ts";
 import { builtInModels, type LeftOut } from "../../../providers/catalogue/provider-models.ts";
 import { sandboxModels } from "../../../providers/catalogue/sandbox-models.ts";
 import type { Command } from "../command.ts";
@@ -55,8 +59,8 @@ async function reportOf(type: string, now: Date): Promise<TypeReport> {
 }
 
 function besides(type: string): string {
-  const { bringsNone } = PROVIDER_TYPES[type]!;
-  if (bringsNone !== undefined) return bringsNone;
+  const { noBuiltInModelsReason } = PROVIDER_TYPES[type]!;
+  if (noBuiltInModelsReason !== undefined) return noBuiltInModelsReason;
   if (!asksForModels(type)) return "nothing";
   return isSelfHosted(type) ? "what the server lists, free of charge" : "its own list of models";
 }

@@ -1,7 +1,7 @@
 import type { PostedEntry } from "../../../../db/queries/credit-list.ts";
+import { postedEntryShape } from "../../../billing/ledger/posted-entry.ts";
 import { usdText } from "../../../lib/money.ts";
 import { isoTime } from "../../../lib/utc-time.ts";
-import { postedEntryShape } from "../../../billing/ledger/posted-entry.ts";
 import { adjustCredit, organizationIdOf } from "../actions/organizations.ts";
 import { refundTransaction } from "../actions/refunds.ts";
 import { type Command, UsageError } from "../command.ts";

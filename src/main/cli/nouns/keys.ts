@@ -11,10 +11,9 @@ import {
   type OperatorKey,
   revokeOperatorKey,
 } from "../../../../db/queries/operator-keys.ts";
-import { keyCreated } from "../../../lib/events/key-created.ts";
-import { keyDeleted } from "../../../lib/events/key-deleted.ts";
 import { limitForSecretKeys, newKey } from "../../../accounts/keys/api-keys.ts";
 import { createdKeyShape, keyItemShape } from "../../../accounts/keys/routes.ts";
+import { addOperatorKey } from "../../../accounts/organizations/organizations.ts";
 import { type ApiKeyKind, generateApiKey } from "../../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
@@ -25,9 +24,10 @@ import {
   MAX_RATE_LIMIT,
 } from "../../../lib/api-key-record.ts";
 import { GatewayError } from "../../../lib/errors.ts";
+import { keyCreated } from "../../../lib/events/key-created.ts";
+import { keyDeleted } from "../../../lib/events/key-deleted.ts";
 import { newId } from "../../../lib/ids.ts";
 import { isoTime, utcDay, utcMonth } from "../../../lib/utc-time.ts";
-import { addOperatorKey } from "../../../accounts/organizations/organizations.ts";
 import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";

@@ -3,7 +3,10 @@ import { readConfigFile } from "../../../platform/config/file.ts";
 import { enabledProviders } from "../../../platform/config/providers.ts";
 import type { Catalogue, ProviderReport } from "../../../providers/catalogue/build-catalogue.ts";
 import { configuredCatalogue } from "../../../providers/catalogue/configured-catalogue.ts";
-import { describeModel, type ModelDescription } from "../../../providers/catalogue/describe-model.ts";
+import {
+  describeModel,
+  type ModelDescription,
+} from "../../../providers/catalogue/describe-model.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { readOperatorSettings } from "../operator-database.ts";
 import { renderTable } from "../print.ts";

@@ -1,9 +1,9 @@
 import { listOrganizations } from "../../../../db/queries/organizations.ts";
 import { organizationShape } from "../../../accounts/admin/routes.ts";
+import type { OrganizationChange } from "../../../accounts/organizations/organizations.ts";
 import { usdNumber, usdText } from "../../../lib/money.ts";
 import { PLANS } from "../../../lib/plans.ts";
 import { isoTime } from "../../../lib/utc-time.ts";
-import type { OrganizationChange } from "../../../accounts/organizations/organizations.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";

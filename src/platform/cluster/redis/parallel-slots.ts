@@ -1,5 +1,5 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { type ParallelLimit, type ParallelSlots, sparedPlaces } from "../interface.ts";
+import { type ParallelLimit, type ParallelSlots, reservedSlots } from "../interface.ts";
 import { MemorySlots } from "../parallel-slots.ts";
 import type { SlotScript } from "./slot-script.ts";
 
@@ -179,7 +179,7 @@ export class RedisSlots implements ParallelSlots {
       asks: asks.map((ask) =>
         ask.limits.map((limit) => ({
           position: positions.get(limit.id)!,
-          spared: sparedPlaces(limit),
+          spared: reservedSlots(limit),
         })),
       ),
     });

@@ -29,19 +29,19 @@ import { failureOfStatus } from "../failure-mapping.ts";
 import { requestHeaders } from "../request-headers.ts";
 import { resultLine } from "./result-line.ts";
 
-/** What Anthropic takes (https://platform.claude.com/docs/en/build-with-claude/batch-processing). */
+/** Limits of a batch (https://platform.claude.com/docs/en/build-with-claude/batch-processing). */
 const LIMITS: BatchLimits = { maxRequests: 100_000, maxBytes: 256_000_000 };
 const BETA_HEADER = "anthropic-beta";
 const KIND = "messages";
 const BATCHES_A_PAGE = 100;
 const MAX_PAGES = 100;
 const COUNTS = ["processing", "succeeded", "errored", "canceled", "expired"];
-/** Said of a batch that is not in the state for it. */
-const NOT_NOW = [400, 409];
+/** Statuses for an operation that the state of the batch does not allow. */
+const INVALID_STATE_STATUSES = [400, 409];
 
 /**
- * Anthropic's Message Batches. A batch carries nothing of its creator's but the ids of its requests, which its results
- * alone have: they begin with the mark.
+ * Anthropic's Message Batches. A batch carries no metadata of its creator. Only the ids of its requests do,
+ * which begin with the gateway's mark and which appear in its results alone.
  */
 export class MessageBatches implements BatchInterface {
   readonly limits = LIMITS;
@@ -98,19 +98,19 @@ export class MessageBatches implements BatchInterface {
 
   async *results({ batchId, mark, ids }: BatchOfResults, signal: AbortSignal) {
     const batch = await this.#read(batchId, signal);
-    if (!hasEnded(batch)) throw new BrokenAnswer("a batch that has not ended");
-    const of = { ids, seen: new Set<string>(), prefix: prefixOf(mark) };
+    if (!hasEnded(batch)) throw new BrokenAnswer("a batch that is still running");
+    const expected = { ids, seen: new Set<string>(), prefix: prefixOf(mark) };
     const results: AsyncGenerator<BatchResult> = this.#wire.results(
-      { ...this.#resultsOf(batchId), ...of },
+      { ...this.#resultsOf(batchId), ...expected },
       signal,
     );
-    let answered = 0;
+    let count = 0;
     for await (const result of results) {
-      answered += 1;
+      count += 1;
       yield result;
     }
-    if (answered < countIn(batch.request_counts, "succeeded")) {
-      throw new BrokenAnswer("fewer results than it counts");
+    if (count < countIn(batch.request_counts, "succeeded")) {
+      throw new BrokenAnswer("fewer results than the batch counts");
     }
   }
 
@@ -118,15 +118,15 @@ export class MessageBatches implements BatchInterface {
     return this.#wire.ensure(
       { method: "POST", url: this.#url(batchId, "/cancel") },
       signal,
-      NOT_NOW,
+      INVALID_STATE_STATUSES,
     );
   }
 
   remove(batchId: string, signal: AbortSignal): Promise<void> {
-    return this.#wire.ensure({ method: "DELETE", url: this.#url(batchId) }, signal, NOT_NOW);
+    return this.#wire.ensure({ method: "DELETE", url: this.#url(batchId) }, signal, INVALID_STATE_STATUSES);
   }
 
-  /** False of one whose results are gone: what it had can be read no more. */
+  /** Returns true if the ids of the batch begin with the mark. Returns false if its results have expired. */
   async #hasMark(batchId: string, mark: string, signal: AbortSignal): Promise<boolean> {
     try {
       const id = await this.#wire.firstId(this.#resultsOf(batchId), signal);
@@ -137,7 +137,7 @@ export class MessageBatches implements BatchInterface {
     }
   }
 
-  /** Newest first, down to the first that was created before. */
+  /** Yields the batches that were created at or after `sinceMs`, newest first. */
   async *#newestBatches(sinceMs: number, signal: AbortSignal): AsyncGenerator<Fields> {
     let after = "";
     for (let page = 0; page < MAX_PAGES; page++) {
@@ -166,8 +166,8 @@ export class MessageBatches implements BatchInterface {
   }
 
   #url(batchId?: string, rest = ""): string {
-    const of = batchId === undefined ? "" : `/${encodeURIComponent(batchId)}${rest}`;
-    return endpointUrl(this.#messagesUrl, `/batches${of}`);
+    const path = batchId === undefined ? "" : `/${encodeURIComponent(batchId)}${rest}`;
+    return endpointUrl(this.#messagesUrl, `/batches${path}`);
   }
 }
 

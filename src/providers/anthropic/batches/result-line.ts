@@ -8,8 +8,8 @@ const OK = 200;
 const NOT_RUN: ReadonlySet<unknown> = new Set(["canceled", "expired"]);
 
 /**
- * A line of results: `{custom_id, result: {type, message | error}}`. An error stands in the form in which live calls
- * report it. Throws ProviderFailure where it is none.
+ * Reads a line of results: `{custom_id, result: {type, message | error}}`. Returns an error in the form of a
+ * live call. Throws ProviderFailure if the line has another form.
  */
 export const resultLine = new AnswerRead(import.meta.url, (text): ResultLine => {
   const line = parsedAnswer(text);
@@ -25,6 +25,6 @@ export const resultLine = new AnswerRead(import.meta.url, (text): ResultLine => 
   if (result.type !== "errored" || !isFields(error)) {
     throw brokenAnswer("a result that is neither a message nor an error");
   }
-  const told = isFields(error.error) ? error : { type: "error", error };
-  return { id, status: OK, body: JSON.stringify(told) };
+  const body = isFields(error.error) ? error : { type: "error", error };
+  return { id, status: OK, body: JSON.stringify(body) };
 });

@@ -27,7 +27,7 @@ import { statusFailure } from "../../transport/status-failure.ts";
 import type { OpenAiDependencies } from "../chat/chat-provider.ts";
 import { requestHeaders } from "../chat/chat-provider.ts";
 import { failureOfStatus } from "../failure-mapping.ts";
-import { wireDialect } from "../wire-dialects.ts";
+import { openAiVariant } from "../wire-dialects.ts";
 import { BatchEndpoints, BatchFiles, namesIn } from "./batch-files.ts";
 
 /** What OpenAI takes (https://platform.openai.com/docs/guides/batch). */
@@ -56,7 +56,7 @@ export class OpenAiBatches implements BatchInterface {
     const { baseUrl, type } = settings;
     this.#baseUrl = baseUrl;
     this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
-    const headers = requestHeaders(settings, wireDialect(type));
+    const headers = requestHeaders(settings, openAiVariant(type));
     this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({ wire: this.#wire, baseUrl, expire: type === "openai" });
   }

@@ -4,7 +4,7 @@ import { AnswerRead } from "../../thread-work.ts";
 import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { failureTold } from "../failure-mapping.ts";
+import { failureOfErrorBody } from "../failure-mapping.ts";
 
 /** Codes of requests that were not run. */
 const NOT_RUN: ReadonlySet<unknown> = new Set([
@@ -38,7 +38,7 @@ export const resultLine = new AnswerRead(
       throw brokenAnswer("a result without a response");
     }
     if (isFields(error) && NOT_RUN.has(error.code)) return { id };
-    const { kind, message } = failureTold({ error }, failureContext);
+    const { kind, message } = failureOfErrorBody({ error }, failureContext);
     return { id, failed: { kind, message } };
   },
 );

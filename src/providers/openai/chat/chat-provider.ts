@@ -36,9 +36,9 @@ import {
 } from "../../transport/provider-response.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { TypedWire } from "../../transport/typed-wire.ts";
+import { HttpJsonProvider } from "../../transport/typed-wire.ts";
 import { openAiEmbed } from "../embeddings.ts";
-import { failureOfStatus, failureTold } from "../failure-mapping.ts";
+import { failureOfErrorBody, failureOfStatus } from "../failure-mapping.ts";
 import { openAiImages } from "../images.ts";
 import { openAiModerate } from "../moderations.ts";
 import { openAiRerank } from "../rerank.ts";
@@ -46,10 +46,10 @@ import { ResponsesWire } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
 import {
+  type OpenAiVariant,
   openAiKeyHeader,
+  openAiVariant,
   speaksResponses,
-  type WireDialect,
-  wireDialect,
 } from "../wire-dialects.ts";
 import {
   completionToStream,
@@ -81,7 +81,7 @@ export function createOpenAiProvider(
   settings: ProviderSettings,
   dependencies: OpenAiDependencies,
 ): OpenAiProvider {
-  return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
+  return new OpenAiChatProvider(settings, openAiVariant(settings.type), dependencies);
 }
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
@@ -103,7 +103,11 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #reading: AnswerReading;
   readonly #responses: ResponsesWire;
 
-  constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
+  constructor(
+    settings: ProviderSettings,
+    dialect: OpenAiVariant,
+    dependencies: OpenAiDependencies,
+  ) {
     const { clock } = dependencies;
     this.fields = chatFieldsOf(settings.type);
     this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
@@ -113,7 +117,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
         return clock.nowMs();
       },
     };
-    this.#failureReader = (event) => failureTold(event, this.#failureContext);
+    this.#failureReader = (event) => failureOfErrorBody(event, this.#failureContext);
     this.#headers = requestHeaders(settings, dialect);
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
@@ -127,7 +131,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       client: this.#client,
       reading: this.#reading,
     });
-    const wire = new TypedWire({
+    const wire = new HttpJsonProvider({
       settings,
       // The client prepares one address for each object of headers.
       headers: { ...this.#headers },
@@ -253,7 +257,7 @@ function hasBody(response: ProviderResponse): boolean {
 
 export function requestHeaders(
   settings: ProviderSettings,
-  dialect: WireDialect,
+  dialect: OpenAiVariant,
 ): Record<string, string> {
   const headers: Record<string, string> = { ...JSON_HEADERS };
   if (settings.apiKey === undefined) return headers;

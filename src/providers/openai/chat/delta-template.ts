@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 
 /**
  * Most chunks of a stream differ from the one before in nothing but the text they bring. A template is
@@ -45,7 +45,7 @@ export class DeltaTemplate {
   }
 
   /** Several in a row, rewritten at the end of the output. */
-  rewriteRun(text: string, start: number, end: number, events: number, output: GrowingBytes): void {
+  rewriteRun(text: string, start: number, end: number, events: number, output: ByteBuffer): void {
     this.#ours ??= {
       head: Buffer.from(this.#head, "latin1"),
       between: Buffer.from(this.#tail + this.#head, "latin1"),

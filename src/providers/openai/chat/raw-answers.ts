@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import {
@@ -97,7 +97,7 @@ export class OpenAiStream implements RawStream {
     return this.#source.reader?.() ?? this.body.getReader();
   }
 
-  rewriter(options: AnswerOptions, output: GrowingBytes): StreamRewriter {
+  rewriter(options: AnswerOptions, output: ByteBuffer): StreamRewriter {
     return new StreamRewriter(options, output, this.#failureReader);
   }
 }

@@ -1,5 +1,5 @@
 import { BodyRender, type ChatRequestFields, type RenderedBody } from "../../chat-body.ts";
-import { type WireDialect, wireDialect } from "../wire-dialects.ts";
+import { type OpenAiVariant, openAiVariant } from "../wire-dialects.ts";
 
 type Body = ChatRequestFields;
 type BodyShaper = (body: Body, model: string, modelId?: string) => Body;
@@ -11,7 +11,10 @@ type BodyShaper = (body: Body, model: string, modelId?: string) => Body;
  * `plainDeltas` asks OpenAI not to pad stream chunks with random characters
  * (`stream_options.include_obfuscation`), which only OpenAI itself knows.
  */
-function bodyShaper(dialect: WireDialect, options: { readonly plainDeltas: boolean }): BodyShaper {
+function bodyShaper(
+  dialect: OpenAiVariant,
+  options: { readonly plainDeltas: boolean },
+): BodyShaper {
   const leftOut = new Set(dialect.takesStreamOptions ? [] : ["stream_options"]);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
@@ -73,7 +76,7 @@ const SHAPERS = new Map<string, { readonly plain: BodyShaper; readonly padded: B
 function shaperFor(type: string, plainDeltas: boolean): BodyShaper {
   let shapers = SHAPERS.get(type);
   if (shapers === undefined) {
-    const dialect = wireDialect(type);
+    const dialect = openAiVariant(type);
     const plain = bodyShaper(dialect, { plainDeltas: true });
     shapers = { plain, padded: bodyShaper(dialect, { plainDeltas: false }) };
     SHAPERS.set(type, shapers);
@@ -87,7 +90,7 @@ function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {
   if (typeof effort === "string") shaped.reasoning_effort = effort;
 }
 
-function holdsFiles({ withFiles }: WireDialect, messages: unknown): boolean {
+function holdsFiles({ withFiles }: OpenAiVariant, messages: unknown): boolean {
   if (withFiles === undefined || !Array.isArray(messages)) return false;
   return messages.some(
     ({ content }) => Array.isArray(content) && content.some(({ type }) => type === "file"),
@@ -106,7 +109,7 @@ type Shape = (message: Message) => Message | undefined;
  * few others know, and members of answers, which clients send back as they came, those included that are
  * null and say nothing. Undefined where there is nothing of that.
  */
-function messageShaper(dialect: WireDialect): (messages: unknown) => unknown[] | undefined {
+function messageShaper(dialect: OpenAiVariant): (messages: unknown) => unknown[] | undefined {
   const shape = shapeOf(dialect);
   return (messages) => {
     if (!Array.isArray(messages)) return undefined;
@@ -122,7 +125,7 @@ function messageShaper(dialect: WireDialect): (messages: unknown) => unknown[] |
 }
 
 /** Undefined where a message stays as it is. */
-function shapeOf(dialect: WireDialect): Shape {
+function shapeOf(dialect: OpenAiVariant): Shape {
   const leftOut = new Map(Object.entries(dialect.leftOutOfMessages));
   const { reasoningMember } = dialect;
   const otherReasoning = reasoningMember === "reasoning" ? "reasoning_content" : "reasoning";

@@ -1,5 +1,5 @@
 import { EventSplitter, latin1OfText } from "../../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { type AnswerOptions, type FinishReason, ProviderFailure } from "../../interface.ts";
@@ -45,7 +45,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
   #template: DeltaTemplate | undefined;
 
   /** Whole events for the client are added to `output`. */
-  constructor(options: AnswerOptions, output: GrowingBytes, failureReader?: FailureReader) {
+  constructor(options: AnswerOptions, output: ByteBuffer, failureReader?: FailureReader) {
     super(output, options.nowSeconds);
     this.#options = options;
     this.#failureReader = failureReader;

@@ -5,7 +5,7 @@ import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { eventOf } from "../../transport/stream-event.ts";
 import type { StreamDecoder } from "../../typed-stream-reader.ts";
-import { failureTold } from "../failure-mapping.ts";
+import { failureOfErrorBody } from "../failure-mapping.ts";
 import {
   annotationOf,
   finishReason,
@@ -270,6 +270,6 @@ export class ResponsesDecoder implements StreamDecoder {
   }
 
   #failureOf(error: unknown): ProviderFailure {
-    return failureTold({ error }, this.#failureContext());
+    return failureOfErrorBody({ error }, this.#failureContext());
   }
 }

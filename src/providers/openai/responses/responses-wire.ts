@@ -2,7 +2,7 @@ import type { ChatAnswer, ChatCall } from "../../interface.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { isEventStream, isJson, type ProviderResponse } from "../../transport/provider-response.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
-import type { TypedWire } from "../../transport/typed-wire.ts";
+import type { HttpJsonProvider } from "../../transport/typed-wire.ts";
 import { ResponsesDecoder } from "./event-decoder.ts";
 import { responsesBody } from "./request-body.ts";
 import { wholeResponse } from "./whole-answer.ts";
@@ -13,9 +13,9 @@ const WHOLE_ONLY = /^(?:[^/]+\/)?(?:o\d|gpt-[\d.]+)-pro/;
 /** Chats over OpenAI's Responses interface, each with its whole history. */
 export class ResponsesWire {
   readonly #url: string;
-  readonly #wire: TypedWire;
+  readonly #wire: HttpJsonProvider;
 
-  constructor(baseUrl: string, wire: TypedWire) {
+  constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#url = endpointUrl(baseUrl, "/responses");
     this.#wire = wire;
   }

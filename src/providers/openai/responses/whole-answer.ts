@@ -4,7 +4,7 @@ import { AnswerRead } from "../../thread-work.ts";
 import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { failureTold } from "../failure-mapping.ts";
+import { failureOfErrorBody } from "../failure-mapping.ts";
 import {
   annotationOf,
   finishReason,
@@ -30,7 +30,7 @@ export const wholeResponse = new AnswerRead(
 
 function completionOf(response: unknown, context: FailureContext): TypedCompletion {
   if (!isFields(response)) throw brokenAnswer("JSON that is no object");
-  if (isFields(response.error)) throw failureTold({ error: response.error }, context);
+  if (isFields(response.error)) throw failureOfErrorBody({ error: response.error }, context);
   const { output, status, created_at: created } = response;
   if (!Array.isArray(output)) throw brokenAnswer("a response without output");
   if (status !== "completed" && status !== "incomplete") {
