@@ -22,14 +22,14 @@ import { alignColumns, printable } from "./print.ts";
 interface CliResult {
   readonly exitCode: number;
   readonly output: string;
-  /** At most one line. */
+  /** The failure in at most one line. */
   readonly complaint: string;
 }
 
 const FAILED = 1;
 const MISUSED = 2;
 
-/** Runs one command; whatever happens ends in an exit code and at most one line of complaint. */
+/** Runs one command. Never rejects: every outcome is an exit code and at most one line of failure. */
 export async function runCli(argv: readonly string[], context: CommandContext): Promise<CliResult> {
   try {
     const parsed = parseCommandLine(argv, COMMANDS);
@@ -57,7 +57,7 @@ function parseErrorBody(error: unknown): string {
   return isConnectionFailure(error) ? `database_unavailable: ${line}` : line;
 }
 
-/** Every command, in the order of the help. */
+/** All commands, in the order of the help. */
 export const COMMANDS: readonly Command[] = [
   ...organizationCommands,
   ...keyCommands,
@@ -72,15 +72,15 @@ export const COMMANDS: readonly Command[] = [
 const PROGRAM = "bun run cli";
 
 const COMMON: readonly (readonly [string, string])[] = [
-  ["--json", "print JSON, for programs"],
-  ["--help", "show how to use it"],
+  ["--json", "print JSON for programs"],
+  ["--help", "show the usage"],
 ];
 const OWN: readonly (readonly [string, string])[] = [
   ...COMMON,
   ["--version", "print the version of the gateway"],
 ];
 
-/** How one command is used, or what several are for. */
+/** Returns the usage of one command, or a list of several with their summaries. */
 function helpText(commands: readonly Command[]): string {
   const [only] = commands;
   return commands.length === 1 && only ? commandHelp(only) : listHelp(commands);
@@ -155,7 +155,7 @@ function parseCommandLine(
   return { kind: "run", command, ...readTokens(command, tokens) };
 }
 
-/** Without `strict`, because only then is the `-5` of `--amount-usd -5` taken for a value. */
+/** Splits the arguments into tokens. Not `strict`, because only then `-5` in `--amount-usd -5` is a value. */
 function tokenize(command: Command, args: readonly string[]) {
   const own = Object.entries(command.options).map(([name, option]) => [
     name,
@@ -183,7 +183,7 @@ function readTokens(
     if (token.kind !== "option") continue;
     const value = optionValue(command, token);
     if (Object.hasOwn(options, token.name)) {
-      throw new UsageError(`${token.rawName} is given twice`);
+      throw new UsageError(`${token.rawName} is repeated`);
     }
     options[token.name] = value;
   }
@@ -214,7 +214,7 @@ function optionValue(command: Command, token: Extract<Token, { kind: "option" }>
   if (value === undefined) throw new UsageError(`${rawName} needs a value`);
   if (!inlineValue && value.startsWith("-") && !NEGATIVE_NUMBER.test(value)) {
     throw new UsageError(
-      `${rawName} needs a value; one that begins with - is given as ${rawName}=…`,
+      `${rawName} needs a value; write a value that begins with - as ${rawName}=…`,
     );
   }
   return value;
