@@ -1,6 +1,6 @@
 import type { Clock } from "../src/lib/clock.ts";
 import { DeadlineQueue } from "../src/lib/deadlines.ts";
-import { GatewayError } from "../src/lib/errors.ts";
+import { GatewayError, overloaded } from "../src/lib/errors.ts";
 import { aroundQueries } from "./around-queries.ts";
 import type { Database } from "./client.ts";
 
@@ -83,7 +83,5 @@ function boundedBegin(
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError("overloaded", "Too many requests are waiting for the database.", {
-    retryAfterSeconds: 1,
-  });
+  return overloaded("Too many requests are waiting for the database.");
 }

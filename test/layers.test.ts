@@ -2,125 +2,34 @@ import { expect, test } from "bun:test";
 import { dirname, join, normalize, relative } from "node:path";
 import { Glob } from "bun";
 
-/**
- * The layers, lowest first. A file imports only from its own folder's layer and from those below; folders
- * that stand in one layer side by side do not import from one another.
- */
-const LAYERS: readonly (readonly string[])[] = [
-  ["package.json"],
-  ["src/lib"],
-  // Pure definitions, which actors and everything above them build their events from.
-  ["src/lib/events"],
-  // Runs in browsers: of the gateway it imports pure definitions alone.
-  ["src/dashboard/web"],
-  ["src/platform/config", "src/platform/config.ts"],
-  ["db"],
-  ["src/platform/cluster"],
-  ["actors/runtime"],
-  ["actors/periods"],
-  [
-    "actors/api-key",
-    "actors/organization",
-    "actors/endpoint",
-    "actors/fine-tuning-job",
-    "actors/subject-budget",
-    "actors/webhook",
-  ],
-  [
-    "src/providers",
-    "src/platform/egress",
-    "src/platform/storage",
-    "src/billing/payments",
-    "src/platform/telemetry",
-  ],
-  ["src/billing/ledger"],
-  ["src/inference/guardrails/screening"],
-  ["src/inference/definitions/known-definitions.ts"],
-  ["src/inference/call"],
-  ["src/http"],
-  // The text of documents, which tools read too.
-  ["src/documents/search-words.ts"],
-  ["src/documents"],
-  // Run for models between the calls of a provider, with what the groups above hand them.
-  ["src/inference/tools"],
-  [
-    "src/inference/endpoints/paid-route.ts",
-    "src/inference/endpoints/routed-fields.ts",
-    "src/inference/endpoints/long-bodies.ts",
-  ],
-  ["src/inference/endpoints/fill-preset.ts"],
-  ["src/inference/endpoints/long-body-work.ts"],
-  [
-    "src/inference/definitions",
-    "src/jobs/files",
-    "src/accounts/keys",
-    "src/inference/media-links",
-    "src/inference/models",
-    "src/accounts/provider-keys",
-    "src/webhooks",
-  ],
-  [
-    "src/accounts/audit",
-    "src/jobs/batches",
-    "src/billing/payment-methods",
-    "src/accounts/budgets",
-    "src/billing/credits",
-    "src/inference/endpoints/chat-completions",
-    "src/inference/endpoints/embeddings",
-    "src/inference/endpoints/rerank",
-    "src/inference/endpoints/moderations",
-    "src/inference/endpoints/images",
-    "src/inference/endpoints/speech",
-    "src/inference/endpoints/transcriptions",
-    "src/jobs/fine-tuning",
-    "src/inference/guardrails",
-    "src/platform/master-key",
-    "src/accounts/organizations",
-    "src/billing/requests",
-    "src/inference/cache",
-    "src/billing/subscriptions",
-    "src/http/system",
-    "src/billing/usage",
-    "src/jobs/vector-stores",
-  ],
-  // Reads and writes whole databases and storages.
-  ["src/main/backup"],
-  // Translate their requests into those of chat completions.
-  ["src/inference/endpoints/messages", "src/inference/endpoints/responses"],
-  // Keeps and runs what that endpoint answers.
-  ["src/inference/responses"],
-  // Has the fields of chat completions.
-  ["src/inference/presets"],
-  ["src/inference/endpoints/table.ts"],
-  ["src/accounts/admin", "src/dashboard"],
-  ["src/main/routes.ts"],
-  ["src/main/app.ts"],
-  ["src/main/compose.ts", "src/main/compose"],
-  ["src/main/start"],
-  ["src/main.ts", "src/main/cli"],
+/** The wings, lowest first. A file imports from its own wing and from those before it. */
+const WINGS: readonly string[] = [
+  "package.json",
+  "src/lib",
+  "db",
+  "src/platform",
+  "actors",
+  "src/documents",
+  "src/providers",
+  "src/sandbox",
+  "src/http",
+  "src/billing",
+  "src/webhooks",
+  "src/inference",
+  "src/accounts",
+  "src/jobs",
+  "src/dashboard",
+  "src/main",
+  "src/main.ts",
 ];
 
-/** The configuration, and the composition, are each one layer of a file and its parts. */
-const SAME_ROOM: readonly (readonly string[])[] = [
-  ["src/platform/config", "src/platform/config.ts"],
-  ["src/main/compose", "src/main/compose.ts"],
-];
-
-/** lib is read by db although its folder lies below src: both stand under everything else. */
 const root = join(import.meta.dir, "..");
 
-interface Place {
-  readonly layer: number;
-  readonly folder: string;
-}
-
-function placeOf(path: string): Place {
-  for (const [layer, folders] of LAYERS.entries()) {
-    for (const folder of folders) {
-      if (path === folder || path.startsWith(`${folder}/`)) return { layer, folder };
-    }
-  }
-  throw new Error(`${path} stands in no layer: name its folder in test/layers.test.ts`);
+/** Returns the position of a path's wing in WINGS. Throws if it is in none. */
+function wingOf(path: string): number {
+  const wing = WINGS.findIndex((name) => path === name || path.startsWith(`${name}/`));
+  if (wing < 0) throw new Error(`${path} is in no wing: test/layers.test.ts lists them`);
+  return wing;
 }
 
 async function sourceFiles(): Promise<string[]> {
@@ -142,21 +51,35 @@ async function relativeImports(file: string): Promise<string[]> {
   return specifiers.map(([, path]) => relative(root, normalize(join(root, dirname(file), path!))));
 }
 
-test("each layer imports only from those below it, siblings not from one another", async () => {
+test("no file imports from a higher wing", async () => {
   const faults: string[] = [];
   for (const file of await sourceFiles()) {
-    const from = placeOf(file);
     for (const imported of await relativeImports(file)) {
-      const to = placeOf(imported);
-      const isSameRoom =
-        from.folder === to.folder ||
-        SAME_ROOM.some((room) => room.includes(from.folder) && room.includes(to.folder));
-      if (to.layer > from.layer || (to.layer === from.layer && !isSameRoom)) {
+      if (wingOf(imported) > wingOf(file)) faults.push(`${file} imports ${imported}`);
+    }
+  }
+  expect(faults).toEqual([]);
+});
+
+test("the dashboard's client, which runs in browsers, imports only pure definitions", async () => {
+  const faults: string[] = [];
+  for (const file of await sourceFiles()) {
+    if (!file.startsWith("src/dashboard/web/")) continue;
+    for (const imported of await relativeImports(file)) {
+      if (!/^src\/(?:dashboard\/web|lib)\/|^package\.json$/.test(imported)) {
         faults.push(`${file} imports ${imported}`);
       }
     }
   }
   expect(faults).toEqual([]);
+});
+
+test("each wing has a README of at most 15 lines", async () => {
+  for (const wing of WINGS.filter((name) => /^src\/\w+$/.test(name))) {
+    const readme = Bun.file(join(root, wing, "README.md"));
+    expect({ wing, hasReadme: await readme.exists() }).toEqual({ wing, hasReadme: true });
+    expect((await readme.text()).trim().split("\n").length).toBeLessThanOrEqual(15);
+  }
 });
 
 test("actors reach neither the network, nor the clock, nor randomness but through what they are handed", async () => {
@@ -172,7 +95,7 @@ test("actors reach neither the network, nor the clock, nor randomness but throug
 
 test("only the configuration and the entry points read the environment", async () => {
   const allowed = [
-    ...[/^src\/main\.ts$/, /^src\/start\/health-probe\.ts$/, /^src\/cli\//],
+    ...[/^src\/main\.ts$/, /^src\/main\/start\/health-probe\.ts$/, /^src\/main\/cli\//],
     // Runs in browsers; a program that it shows reads the environment.
     /^src\/dashboard\/web\/playground\//,
   ];
@@ -193,15 +116,15 @@ const VENDOR_WORDS =
  */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
 const SPEAKS_TO_CLIENTS =
-  /^src\/endpoints\/chat-completions\/(?:kept-answer|render-answer|schema)\.ts$|^src\/dashboard\/web\/playground\//;
+  /^src\/inference\/endpoints\/chat-completions\/(?:kept-answer|render-answer|schema)\.ts$|^src\/dashboard\/web\/playground\//;
 /** One vendor's wire is that of clients, too. */
 const SPEAKS_TO_ANTHROPICS_CLIENTS =
-  /^src\/endpoints\/messages\/(?:endpoint|kept-answer|message-renderer|schema|whole-message)\.ts$/;
+  /^src\/inference\/endpoints\/messages\/(?:endpoint|kept-answer|message-renderer|schema|whole-message)\.ts$/;
 
 test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
   const faults: string[] = [];
   for (const file of await sourceFiles()) {
-    if (file.startsWith("src/providers/")) continue;
+    if (/^src\/(?:providers|sandbox)\//.test(file)) continue;
     const source = await Bun.file(join(root, file)).text();
     const isVendors = !SPEAKS_TO_ANTHROPICS_CLIENTS.test(file);
     const vendor = isVendors ? VENDOR_WORDS.exec(source)?.[0] : undefined;
@@ -213,12 +136,12 @@ test("nothing outside the providers knows a vendor's chunk, and one file renders
 });
 
 test("the layers above the providers reach no single wire format, but for what builds and examines them", async () => {
-  const allowed = /^src\/(?:providers|compose|cli)\b/;
+  const allowed = /^src\/(?:providers|sandbox|main)\b/;
   const faults: string[] = [];
   for (const file of await sourceFiles()) {
     if (allowed.test(file)) continue;
     for (const imported of await relativeImports(file)) {
-      if (/^src\/providers\/(?:openai|sandbox)\//.test(imported)) {
+      if (/^src\/(?:providers\/openai|sandbox)\//.test(imported)) {
         faults.push(`${file} imports ${imported}`);
       }
     }
@@ -242,7 +165,7 @@ const STEPS: readonly {
   },
   {
     step: "the fee, and the rule of own provider keys",
-    calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
+    calls: /\b(?:feeOfTerms|assertByokKeys)\(/,
     from: ["src/inference/call/admission.ts"],
   },
   {
@@ -253,7 +176,7 @@ const STEPS: readonly {
   { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/inference/call/admission.ts"] },
   {
     step: "the candidates of a whole answer, and of a streamed one",
-    calls: /\bnew CandidateTries\(/,
+    calls: /\bnew Failover\(/,
     from: ["src/inference/call/stream/upstream.ts", "src/inference/call/whole-answer.ts"],
   },
   {
@@ -290,10 +213,10 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/calls\/(?:call|endpoint|run-call|free-call|guard\/call-guard|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
+  /^src\/inference\/call\/(?:batched-call|call|endpoint|run-call|free-call|guard\/call-guard|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
-  /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;
+  /\b(?:ReadableStream|Failover|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;
 
 test("an endpoint only describes itself: nothing in it runs a call, whole or streamed", async () => {
   const faults: string[] = [];

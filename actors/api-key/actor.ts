@@ -29,14 +29,15 @@ import { defineActor, type Turn, type TurnContext } from "../runtime/definition.
 import type { ActorRegistry } from "../runtime/registry.ts";
 
 /**
- * A key is
+ * An API key is
  *
  *   unknown   no row, or deleted: nothing is allowed, permanently
- *   inactive  is_active false: nothing is allowed until it is switched on again
- *   expired   expires_at has passed: nothing is allowed until it is moved
- *   active    what its scopes, models, rate limit and budgets allow
+ *   inactive  is_active is false: nothing is allowed until it is activated again
+ *   expired   expires_at has passed: nothing is allowed until it is changed
+ *   active    its scopes, models, rate limit and budgets decide
  *
- * Its record changes by `update` and `remove` (its manager) and by a reload after another process changed it.
+ * The record changes by `update` and `remove` (by the key's manager), and by a reload after another process
+ * changed it.
  */
 export type ApiKeyState = SpenderState<ApiKeyRecord>;
 
@@ -44,10 +45,10 @@ export const KEY_PERIODS: PeriodNames = { day: dayAccountId, month: monthAccount
 
 export interface KeyUpdate {
   readonly changed: Partial<ApiKeySettings>;
-  /** Scopes that the key must hold when the change is written, because who changes it could not grant them. */
+  /** Scopes that the key must still have when the change is written, because the caller could not grant them. */
   readonly keptScopes?: readonly string[] | undefined;
   readonly eventId: string;
-  /** Undefined: the gateway itself. */
+  /** Undefined: the gateway itself makes the change. */
   readonly author?: Author | undefined;
 }
 
@@ -57,10 +58,10 @@ export interface RefusingPeriod extends NewPeriod {
   readonly isNearlySpent: boolean;
 }
 
-/** One for all: most keys never exhaust a budget. */
+/** Shared by all keys, because most never exhaust a budget. */
 const NONE: ReadonlyMap<string, boolean> = new Map();
 
-/** One API key: who may do what with it, and what it may still spend. */
+/** One API key: its permissions and its budgets. */
 export const apiKeyActor = defineActor({
   kind: "api-key",
   permissions: {
@@ -90,7 +91,7 @@ export const apiKeyActor = defineActor({
   mayPassivate: (state) => state.dayHeldNano === 0n && state.monthHeldNano === 0n,
 
   verbs: {
-    /** The record, for the checks that come before money. */
+    /** Replies the record, for the checks before the hold. */
     inspect: (state: ApiKeyState, _: undefined): Turn<ApiKeyState, ApiKeyRecord | undefined> => ({
       state,
       reply: state.record,
@@ -98,7 +99,7 @@ export const apiKeyActor = defineActor({
 
     ...spenderVerbs<ApiKeyRecord>(),
 
-    /** Emits the events of a 402 that the budgets of these periods cause, unless they are known to be out. */
+    /** Emits the events of a 402 that the budgets of these periods cause, unless they are known to be emitted. */
     exhausted(
       state: ApiKeyState,
       periods: readonly RefusingPeriod[],
@@ -116,14 +117,14 @@ export const apiKeyActor = defineActor({
       };
     },
 
-    /** Replies false where the key does not exist any more. */
+    /** Replies false if the key no longer exists. */
     update(
       state: ApiKeyState,
       { changed, keptScopes, eventId, author }: KeyUpdate,
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
-      // A call without fields returns nothing.
+      // An UPDATE without fields would return no row.
       if (Object.keys(changed).length === 0) return { state, reply: true };
       const rolled = rollPeriods(state, context.nowMs);
       const record: ApiKeyRecord = { ...state.record, ...changed };
@@ -149,7 +150,7 @@ export const apiKeyActor = defineActor({
       };
     },
 
-    /** Replies false where the key does not exist any more. */
+    /** Replies false if the key no longer exists. */
     remove(
       state: ApiKeyState,
       { eventId, author }: Pick<KeyUpdate, "eventId" | "author">,
@@ -180,5 +181,4 @@ function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
   return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
 }
 
-/** The actors of all API keys. */
 export type ApiKeyActors = ActorRegistry<ApiKeyState, (typeof apiKeyActor)["verbs"]>;

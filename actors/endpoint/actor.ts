@@ -14,14 +14,14 @@ import {
 
 export interface EndpointHealth {
   readonly circuit: Circuit;
-  /** Smoothed; 0 where nothing was measured. */
+  /** Smoothed average; 0 before the first measurement. */
   readonly latencyMs: number;
   readonly answeredMs: number;
   readonly tokensPerSecond: number;
   readonly running: number;
 }
 
-/** Health of one provider endpoint, as this process has seen it: whether to call it, and how often again. */
+/** The health of one provider endpoint, as measured by this process: whether to call it, and the retry budget. */
 export const endpointActor = defineActor({
   kind: "endpoint",
   permissions: { reads: [], writes: [], events: [] },

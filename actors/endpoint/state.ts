@@ -1,40 +1,42 @@
 /**
- * Health of one endpoint: a provider and a model of it. Its circuit is
+ * The health of one endpoint: a provider and one of its models. Its circuit is
  *
- *   closed     calls go through; outcomes of the last ten seconds are counted
- *   open       calls are passed over in favour of other endpoints until `openUntilMs`
- *   half-open  one call is let through to see; its outcome closes or opens the circuit again
+ *   closed     calls are sent; the outcomes of the last ten seconds are counted
+ *   open       calls skip the endpoint in favour of others until `openUntilMs`
+ *   half-open  one call is sent as a probe; its outcome closes or opens the circuit again
  *
- * closed → open: at least 10 outcomes in the window and half of them failures, or a 429 that says how
- * long to wait. open → half-open: the time has passed. half-open → closed or open: by the outcome. Calls
- * that end while it is open were begun before: they close nothing, but a longer wait is heeded.
+ * The circuit opens after at least 10 outcomes in the window with 50 % failures, or after a 429 that states a
+ * wait. It becomes half-open after `openUntilMs`; the probe's outcome then closes or opens it. Calls that end
+ * while it is open began earlier: they do not close it, but they can extend the wait.
  *
- * Retries draw on a budget: 20 % of the window's calls, and at least 3, so that a provider in trouble is
- * not given more load.
+ * Retries have a budget: 20 % of the window's calls, and at least 3, so that a failing provider gets no extra
+ * load.
  *
- * Each call changes it twice, so it is changed in place: only its actor refers to it.
+ * Each call changes the state twice, so it is changed in place. Only its actor refers to it.
  */
 export interface EndpointState {
   windowStartMs: number;
   calls: number;
-  /** Calls that succeeded or failed; those still running have no outcome yet. */
+  /** Calls that succeeded or failed; running calls have no outcome yet. */
   outcomes: number;
   failures: number;
   retries: number;
   openUntilMs: number;
   isProbing: boolean;
   running: number;
-  /** Exponentially weighted, of calls that succeeded: until the end, and until the first answer. */
+  /**
+   * Exponentially weighted averages over successful calls: time to the end, and time to the start of the answer.
+   */
   latencyMs: number;
   answeredMs: number;
-  /** Exponentially weighted, of calls that succeeded and had output tokens; 0 before the first. */
+  /** Exponentially weighted average over successful calls with output tokens; 0 before the first. */
   tokensPerSecond: number;
 }
 
-/** What was measured of a call that succeeded. */
+/** The measurements of a successful call. */
 export interface CallMeasures {
   readonly totalMs: number;
-  /** Until the first part of the answer. */
+  /** Time until the first part of the answer. */
   readonly answeredMs: number;
   readonly outputTokens: number;
 }
@@ -78,7 +80,7 @@ export function begin(state: EndpointState, nowMs: number): void {
   state.running++;
 }
 
-/** A call has succeeded. */
+/** Records a successful call. */
 export function succeed(
   state: EndpointState,
   { totalMs, answeredMs, outputTokens }: CallMeasures,
@@ -96,7 +98,7 @@ export function succeed(
   state.isProbing = false;
 }
 
-/** A call has failed; `retryAfterMs` where the provider said how long to wait. */
+/** Records a failed call. `retryAfterMs` is set if the provider stated a wait. */
 export function fail(state: EndpointState, retryAfterMs: number | undefined, nowMs: number): void {
   endCall(state, nowMs);
   state.outcomes++;
@@ -108,7 +110,7 @@ export function fail(state: EndpointState, retryAfterMs: number | undefined, now
   state.openUntilMs = Math.max(waitedForMs, nowMs + openMs);
 }
 
-/** A call has ended for which the endpoint is not to blame: the caller's fault, or the caller went away. */
+/** Ends a call without an outcome: the caller made an error or disconnected, so the endpoint is not to blame. */
 export function leave(state: EndpointState, nowMs: number): void {
   endCall(state, nowMs);
   state.isProbing = false;
@@ -119,7 +121,7 @@ function endCall(state: EndpointState, nowMs: number): void {
   state.running = Math.max(0, state.running - 1);
 }
 
-/** Within the time that the circuit was opened for; a clock that was set back makes it no longer. */
+/** Returns true during the wait of an open circuit. A clock that was set back does not extend the wait. */
 function isWaiting({ openUntilMs }: EndpointState, nowMs: number): boolean {
   return nowMs < openUntilMs && openUntilMs - nowMs <= MAX_OPEN_MS;
 }
@@ -141,7 +143,7 @@ function openDuration(
   return wasOpen || isFailing ? OPEN_MS : 0;
 }
 
-/** Whether one more retry is within the budget, which has counted it then. */
+/** Returns true if the budget allows another retry, and counts it. */
 export function takeRetry(state: EndpointState, nowMs: number): boolean {
   rollWindow(state, nowMs);
   const budget = Math.max(MIN_RETRIES, Math.floor(state.calls * RETRY_RATIO));

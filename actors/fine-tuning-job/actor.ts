@@ -13,27 +13,27 @@ import { defineActor, type Turn, type TurnContext } from "../runtime/definition.
 import { afterTrigger, type Trigger } from "./state.ts";
 
 export interface JobState {
-  /** Undefined where there is no such job. */
+  /** Undefined if the job does not exist. */
   readonly job: JobRecord | undefined;
 }
 
-/** What brings a job further, and what its owner does about it. */
+/** A trigger for a job, and the writes of the owner that go with it. */
 export interface JobMove extends Pick<JobWrite, "dueInMs" | "events" | "outbox" | "tunedModel"> {
   readonly trigger: Trigger;
-  /** The first statement of the transaction: the lease under which this is written. */
+  /** The first statement of the transaction, which checks the owner's lease. */
   readonly guard: (sql: DatabaseTransaction) => Promise<void>;
 }
 
-/** A move that also ends the job's hold: the transaction that ends it writes `effect` too. */
+/** The end of a job. The transaction that ends the job's hold also writes `effect`. */
 export interface JobEnding {
   readonly after: JobRecord;
   readonly effect: StatementEffect;
 }
 
 /**
- * One fine-tuning job, as its owner decides about it. state.ts describes the states. Every write
- * names the version it was decided on and stands under the owner's lease, so that whatever has changed
- * meanwhile (a cancel on another instance, another owner) refuses it.
+ * One fine-tuning job. state.ts describes its states. Every write names the version that it was decided on and
+ * the owner's lease. It is therefore rejected if a cancellation on another instance, or another owner, came
+ * first.
  */
 export const fineTuningJobActor = defineActor({
   kind: FINE_TUNING_JOB,
@@ -60,7 +60,7 @@ export const fineTuningJobActor = defineActor({
       reply: state.job,
     }),
 
-    /** The job after the move; undefined where it cannot come now. */
+    /** Replies the job after the move, or undefined if the move is not possible now. */
     move(
       state: JobState,
       move: JobMove,
@@ -75,7 +75,10 @@ export const fineTuningJobActor = defineActor({
       };
     },
 
-    /** As `move`, for the end of the job; nothing is written here, because money ends with it. */
+    /**
+     * Decides the move that ends the job, like `move`, but writes nothing: the transaction that ends the hold
+     * does.
+     */
     end(
       state: JobState,
       move: JobMove,

@@ -6,32 +6,33 @@ import {
 } from "../../src/lib/fine-tuning-job.ts";
 
 /**
- * A fine-tuning job (spec 3.1). Its states are
+ * The states of a fine-tuning job (spec 3.1):
  *
- *   queued            no owner has begun it
- *   validating_files  its owner reads the files, hands them to the provider and orders the training
- *   running           the provider has the order and trains
- *   succeeded         final: the tuned model can be called; the training is charged; there is a file of
- *                     results, whose content is written while it is cleaned up
- *   failed            final: `error` says why; nothing is charged
+ *   queued            no owner has begun the job
+ *   validating_files  the owner checks and uploads the files and creates the job at the provider
+ *   running           the provider trains
+ *   succeeded         final: the tuned model can be called and the training is charged. The content of the
+ *                     result file is written during the cleanup.
+ *   failed            final: `error` is the reason; nothing is charged
  *   cancelled         final: nothing is charged
  *
- * and moves between them
+ * Transitions:
  *
- *   queued → validating_files            begin    its owner
- *   validating_files → running           started  its owner: the provider has taken the order
- *   validating_files, running → failed   fail     its owner: the files are no good; the provider refused,
- *                                                 failed, lost the job, talked nonsense, or never ended
- *   running → succeeded                  trained  its owner: the provider has finished
+ *   queued → validating_files            begin    by the owner
+ *   validating_files → running           started  by the owner, when the provider has accepted the job
+ *   validating_files, running → failed   fail     by the owner: the files are invalid, or the provider rejected,
+ *                                                 failed or lost the job, sent useless answers, or never ended
+ *   running → succeeded                  trained  by the owner, when the provider has finished
  *   queued, validating_files, running → cancelled
- *                                        cancel   anyone of the organization, and its owner where the
- *                                                 job was cancelled at the provider
+ *                                        cancel   by anyone in the organization, or by the owner if the job was
+ *                                                 cancelled at the provider
  *
- * Within validating_files the owner leaves marks, each durable before the next step: the files were
- * checked, uploaded, and an order is about to be placed. The mark before the order is what keeps a crash
- * from placing it twice: an owner that finds it looks for the order at the provider first. A final job may
- * still have something to be cleaned up at the provider; `cleaned` says that this is done. Deleting the
- * model of a job (db/queries/tuned-models.ts) gives it something to clean up again.
+ * In validating_files the owner records each step durably before the next one: files checked, files uploaded, job
+ * about to be created. The last record prevents a second job after a crash: an owner that finds it first searches
+ * for the job at the provider.
+ *
+ * A final job can still need a cleanup at the provider; `cleaned` records its end. Deleting the model of a job
+ * (db/queries/tuned-models.ts) makes another cleanup necessary.
  */
 export type Trigger =
   | { readonly kind: "begin" }
@@ -58,7 +59,10 @@ export type Trigger =
   | { readonly kind: "cancel" }
   | { readonly kind: "cleaned"; readonly resultFile: string | null };
 
-/** The job after a trigger; undefined where it cannot come in the job's state. The only mutator. */
+/**
+ * Returns the job after a trigger, or undefined if the trigger is impossible in the job's state. Only this
+ * function changes a job.
+ */
 export function afterTrigger(
   job: JobRecord,
   trigger: Trigger,
@@ -125,7 +129,7 @@ export function afterTrigger(
 
 export type Step = "begin" | "check" | "upload" | "order" | "follow" | "clean-up" | "rest";
 
-/** What its owner is to do next. */
+/** Returns the owner's next step. */
 export function nextStep(job: JobRecord): Step {
   if (isFinal(job.status)) return job.isCleanedUp ? "rest" : "clean-up";
   if (job.status === "queued") return "begin";

@@ -26,7 +26,7 @@ import {
   setCreditLimit,
 } from "./state.ts";
 
-/** One organization: its plan, its balance, and the keys it makes. */
+/** One organization: its plan, its balance, and the creation of its keys. */
 export const organizationActor = defineActor({
   kind: "organization",
   permissions: {
@@ -63,13 +63,13 @@ export const organizationActor = defineActor({
       _: undefined,
     ): Turn<OrganizationState, OrganizationHeadroom> => ({ state, reply: headroom(state) }),
 
-    /** Undefined where there is no such organization. */
+    /** Replies undefined if the organization does not exist. */
     terms: (
       state: OrganizationState,
       _: undefined,
     ): Turn<OrganizationState, OrganizationTerms | undefined> => ({ state, reply: state.record }),
 
-    /** Replies the account that it is held in. Undefined, and nothing is held, where it is not free. */
+    /** Replies the account of the hold, or undefined if too little is available. */
     hold(state: OrganizationState, holdNano: bigint): Turn<OrganizationState, string | undefined> {
       const held = hold(state, holdNano);
       if (held === undefined) return { state, reply: undefined };
@@ -132,8 +132,8 @@ export const organizationActor = defineActor({
     }),
 
     /**
-     * Carries out an operator's order. The caller holds what an adjustment takes. A new credit limit binds
-     * holds at once; nothing is held before it is durable.
+     * Carries out an operator's order. The caller holds the amount that an adjustment takes. A new credit limit
+     * applies to holds immediately, and no hold succeeds before the limit is durable.
      */
     carryOutOrder: (
       state: OrganizationState,
@@ -156,7 +156,6 @@ export const organizationActor = defineActor({
   },
 });
 
-/** The actors of all organizations. */
 export type OrganizationActors = ActorRegistry<
   OrganizationState,
   (typeof organizationActor)["verbs"]

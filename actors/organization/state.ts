@@ -1,22 +1,21 @@
 import { orgAccountId } from "../../db/ledger/rows.ts";
 
 /**
- * Decisions of the actor of one organization: its plan, and its balance, which may go down to minus its
- * credit limit.
+ * The state of one organization: its plan, and its balance, which can fall to minus its credit limit.
  *
- * The balance is credit minus spend, both as the ledger last told them; holds of requests live in this
- * memory alone and survive a reload, those that outlive processes come from the database. `sequence` numbers
- * the account's transactions: of two totals the one with the higher number is the newer.
+ * The balance is credit minus spend, both as last reported by the ledger. Holds of requests are only in memory
+ * and survive a reload. Holds that outlive processes come from the database. `sequence` numbers the account's
+ * transactions: of two totals, the one with the higher number is newer.
  *
- * Holds of requests change twice for each, all else seldom: so the room that they have is reckoned when one
- * of the others changes.
+ * Each request changes the holds twice; all other data changes rarely. So the room for holds is recalculated only
+ * when other data changes.
  */
 export interface OrganizationFacts {
   readonly id: string;
-  /** Undefined where there is no such organization. */
+  /** Undefined if the organization does not exist. */
   readonly record: OrganizationTerms | undefined;
   readonly creditNano: bigint;
-  /** How far the balance may go below zero; null is without limit. */
+  /** Amount by which the balance can go below zero. Null means no limit. */
   readonly creditLimitNano: bigint | null;
   readonly postedNano: bigint;
   readonly sequence: bigint;
@@ -27,17 +26,17 @@ export interface OrganizationFacts {
 export interface OrganizationTerms {
   readonly name: string;
   readonly plan: string;
-  /** Undefined: the plan's. */
+  /** A custom fee. Undefined: the plan's fee applies. */
   readonly feeBasisPoints?: bigint | undefined;
 }
 
 export interface OrganizationState extends OrganizationFacts {
   readonly accountId: string;
-  /** What requests may hold at most: balance plus credit limit minus long holds. */
+  /** Most that requests can hold: balance plus credit limit minus long holds. */
   readonly roomNano: bigint;
 }
 
-/** What is free where there is no credit limit: as much as the database can count. */
+/** The available amount without a credit limit: the largest number of the database. */
 export const UNLIMITED_NANO = 2n ** 63n - 1n;
 
 export interface BalanceTotals {
@@ -92,7 +91,7 @@ function withCredit(nano: bigint, creditLimitNano: bigint | null): bigint {
   return creditLimitNano === null ? UNLIMITED_NANO : nano + creditLimitNano;
 }
 
-/** The caller has checked that what is used and held stays within the limit. */
+/** Sets the credit limit. The caller has checked that spend and holds stay within it. */
 export function setCreditLimit(
   state: OrganizationState,
   creditLimitNano: bigint | null,
@@ -100,19 +99,19 @@ export function setCreditLimit(
   return organizationState({ ...state, creditLimitNano });
 }
 
-/** Undefined where there is not so much free. What costs nothing needs no money. */
+/** Returns the state with the hold, or undefined if too little is available. A hold of 0 always succeeds. */
 export function hold(state: OrganizationState, holdNano: bigint): OrganizationState | undefined {
   if (holdNano === 0n) return state;
   const heldNano = state.heldNano + holdNano;
   return heldNano > state.roomNano ? undefined : withHeld(state, heldNano);
 }
 
-/** Adds to (or, negative, takes from) what is held. */
+/** Changes the held amount by a positive or negative amount. */
 export function changeHeld(state: OrganizationState, byNano: bigint): OrganizationState {
   return withHeld(state, state.heldNano + byNano);
 }
 
-/** Member by member, because it is done for each request. */
+/** Copies member by member for speed, because this runs for each request. */
 function withHeld(state: OrganizationState, heldNano: bigint): OrganizationState {
   return {
     id: state.id,

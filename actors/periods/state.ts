@@ -1,12 +1,12 @@
 /**
- * What a day and a month allow a spender: an API key, or an end user or tag with a budget.
+ * The daily and monthly budget of a spender: an API key, or an end user or tag with a budget.
  *
- * Its record comes from its row and changes with it. Spend (`postedNano`) comes from the ledger's commits; holds of
- * requests (`dayHeldNano`, `monthHeldNano`) live in this memory alone and survive a reload; holds that outlive
- * processes (`longHeldNano`) come from the database.
+ * The record is loaded from its row and replaced when the row changes. Spend (`postedNano`) comes from the
+ * ledger's commits. Holds of requests (`dayHeldNano`, `monthHeldNano`) are only in memory and survive a reload.
+ * Holds that outlive processes (`longHeldNano`) come from the database.
  *
- * Holds change twice for each request, all else seldom: so they stand apart from the periods, and the room
- * that they have there is reckoned when one of the others changes.
+ * Each request changes the holds twice; all other data changes rarely. So holds are separate from the periods,
+ * and the room for them is recalculated only when other data changes.
  */
 import type { AccountTotals } from "../../db/ledger/rows.ts";
 import { type Period, utcDay, utcMonth } from "../../src/lib/utc-time.ts";
@@ -15,46 +15,46 @@ export interface PeriodAccount {
   readonly accountId: string;
   readonly period: Period;
   readonly postedNano: bigint;
-  /** How often a charge was given back to the period. */
+  /** Number of charges that were refunded to the period. */
   readonly refunds: bigint;
   readonly longHeldNano: bigint;
 }
 
-/** Who spends. */
+/** A spender. */
 export interface Spender {
   readonly isActive: boolean;
-  /** Null is without limit. */
+  /** Null means no limit. */
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
 }
 
-/** Where a request is charged. */
+/** The periods to which a request is charged. */
 export interface Periods {
   readonly day: PeriodAccount;
   readonly month: PeriodAccount;
 }
 
-/** What is known of a spender, without what follows from it. */
+/** The stored state of a spender, without derived amounts. */
 export interface SpenderFacts<Record extends Spender> extends Periods {
   readonly id: string;
   readonly record: Record | undefined;
-  /** Held by requests that were admitted in the day, and in the month. */
+  /** Amounts held by requests that were admitted in the day and in the month. */
   readonly dayHeldNano: bigint;
   readonly monthHeldNano: bigint;
   /**
-   * Accounts for which budget.exhausted is known to have been emitted; true if at least 95 % of the budget was spent
-   * then, so that the threshold of 100 % is known to have been emitted too.
+   * Accounts with an emitted budget.exhausted event. The value is true if at least 95 % of the budget was spent
+   * then, so that the 100 % threshold event was emitted too.
    */
   readonly exhausted: ReadonlyMap<string, boolean>;
 }
 
 export interface SpenderState<Record extends Spender> extends SpenderFacts<Record> {
-  /** What requests may hold at most: budget minus spend minus long holds. Undefined without a budget. */
+  /** Most that requests can hold: budget minus spend minus long holds. Undefined without a budget. */
   readonly dayRoomNano: bigint | undefined;
   readonly monthRoomNano: bigint | undefined;
 }
 
-/** What may still be spent in a period: undefined where there is no such budget. */
+/** The remaining budget of a period. */
 export interface PeriodHeadroom {
   readonly accountId: string;
   readonly kind: "day" | "month";
@@ -67,14 +67,15 @@ export interface PeriodHeadroom {
 }
 
 export interface SpenderHeadroom {
-  /** Undefined where the spender does not exist any more. */
+  /** Undefined if the spender no longer exists. */
   readonly isActive: boolean | undefined;
   readonly dayAccount: string;
   readonly monthAccount: string;
+  /** The periods that have a budget. */
   readonly limits: readonly PeriodHeadroom[];
 }
 
-/** How the accounts of a spender's days and months are named. */
+/** The account ids of a spender's days and months. */
 export interface PeriodNames {
   day(id: string, start: string): string;
   month(id: string, start: string): string;
@@ -117,7 +118,7 @@ function roomNano(
   return budgetNano == null ? undefined : budgetNano - postedNano - longHeldNano;
 }
 
-/** A new day or month begins with nothing spent; what is still held for the old one settles there. */
+/** Starts new periods when the day or month has ended. Holds of the old period are settled there. */
 export function rollPeriods<Record extends Spender>(
   state: SpenderState<Record>,
   nowMs: number,
@@ -173,7 +174,10 @@ function periodHeadroom(
   };
 }
 
-/** Undefined where the spender may not spend, or has not so much free. What costs nothing needs no money. */
+/**
+ * Returns the state with the hold, or undefined if the spender is inactive or too little is available. A hold of
+ * 0 always succeeds for an active spender.
+ */
 export function hold<Record extends Spender>(
   state: SpenderState<Record>,
   holdNano: bigint,
@@ -189,8 +193,8 @@ export function hold<Record extends Spender>(
 }
 
 /**
- * Holds more in the periods that the accounts name. Undefined where there is not so much free, or where one
- * of them is over and has a budget: what is spent of it is not known any more.
+ * Extends a hold in the named accounts. Returns undefined if too little is available, or if one of the periods
+ * has ended and has a budget, because its spend is no longer known.
  */
 export function extendHold<Record extends Spender>(
   state: SpenderState<Record>,
@@ -211,7 +215,7 @@ export interface HeldChange {
   readonly byNano: bigint;
 }
 
-/** Adds to (or, negative, takes from) what is held in the periods that the accounts name. */
+/** Changes the held amount in the named accounts by a positive or negative amount. */
 export function changeHeld<Record extends Spender>(
   state: SpenderState<Record>,
   change: HeldChange,
@@ -224,7 +228,7 @@ export function changeHeld<Record extends Spender>(
   );
 }
 
-/** Member by member, because it is done for each request. */
+/** Copies member by member for speed, because this runs for each request. */
 function withHeld<Record extends Spender>(
   state: SpenderState<Record>,
   dayHeldNano: bigint,
@@ -243,7 +247,7 @@ function withHeld<Record extends Spender>(
   };
 }
 
-/** Notes what the ledger tells of accounts, where the state's periods are among them. */
+/** Applies the ledger's new totals to the state's periods. */
 export function notePosted<Record extends Spender>(
   state: SpenderState<Record>,
   totals: ReadonlyMap<string, AccountTotals>,
@@ -259,14 +263,17 @@ function withTotals(account: PeriodAccount, totals: AccountTotals | undefined): 
   return totals === undefined ? account : posted(account, totals.postedNano, totals.sequence);
 }
 
-/** Spend only grows between two refunds, so of two totals behind equally many the larger is the newer. */
+/**
+ * Applies new totals if they are newer. Spend only grows between two refunds, so the larger of two totals with
+ * the same number of refunds is the newer one.
+ */
 function posted(account: PeriodAccount, postedNano: bigint, refunds: bigint): PeriodAccount {
   const isNewer =
     refunds === account.refunds ? postedNano > account.postedNano : refunds > account.refunds;
   return isNewer ? { ...account, postedNano, refunds } : account;
 }
 
-/** What was loaded replaces the record; holds, and spend newer than the loaded snapshot, stay. */
+/** Merges a loaded state: holds stay, and so does spend that is newer than the loaded snapshot. */
 export function keepHolds<Record extends Spender>(
   previous: SpenderState<Record>,
   loaded: SpenderState<Record>,
@@ -283,7 +290,7 @@ export function keepHolds<Record extends Spender>(
 }
 
 function mergePeriod(previous: PeriodAccount, loaded: PeriodAccount): PeriodAccount {
-  // Where the clock was set back over midnight, the later period stays: its holds are still running.
+  // If the clock was set back over midnight, the later period stays because its holds are still open.
   if (previous.period.startMs > loaded.period.startMs) return previous;
   if (previous.accountId !== loaded.accountId) return loaded;
   return posted(loaded, previous.postedNano, previous.refunds);

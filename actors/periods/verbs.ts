@@ -14,7 +14,7 @@ import {
   type SpenderState,
 } from "./state.ts";
 
-/** What the money engine asks of actors that spend. */
+/** The verbs that the ledger engine uses for spenders. */
 export function spenderVerbs<Record extends Spender>() {
   type State = SpenderState<Record>;
   return {
@@ -23,7 +23,7 @@ export function spenderVerbs<Record extends Spender>() {
       return { state: rolled, reply: headroom(rolled) };
     },
 
-    /** Replies the periods in which it is held. Undefined, and nothing is held, where it may not be. */
+    /** Replies the periods of the hold, or undefined if the hold is not allowed. */
     hold(state: State, holdNano: bigint, context: TurnContext): Turn<State, Periods | undefined> {
       const rolled = rollPeriods(state, context.nowMs);
       const held = hold(rolled, holdNano);
@@ -32,7 +32,7 @@ export function spenderVerbs<Record extends Spender>() {
         : { state: held, reply: held };
     },
 
-    /** Replies false, and nothing more is held, where it may not be. */
+    /** Replies false if the hold cannot be extended. */
     extendHold(state: State, change: HeldChange): Turn<State, boolean> {
       const held = extendHold(state, change);
       return { state: held ?? state, reply: held !== undefined };

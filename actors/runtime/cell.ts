@@ -1,6 +1,6 @@
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { CancellationToken } from "../../db/ledger/group-commit.ts";
-import { GatewayError } from "../../src/lib/errors.ts";
+import { type GatewayError, overloaded } from "../../src/lib/errors.ts";
 import {
   type ActorDefinition,
   assertMayCause,
@@ -12,22 +12,22 @@ import {
 } from "./definition.ts";
 import type { ActorEnvironment } from "./registry.ts";
 
-/** Messages that wait for an actor to load, and replies that wait for a commit, together. */
+/** Most messages that wait for an actor to load, plus replies that wait for a commit. */
 export const MAX_MAILBOX_MESSAGES = 4_096;
-/** How often a message is decided again because an earlier commit failed. */
+/** Most decisions on one message. A message is decided again if an earlier commit fails. */
 const MAX_DECISIONS = 64;
 
 /**
- * How long an actor believes a load that found nothing. It bounds both the reads that unknown ids cost, and
- * the time for which something that exists is refused because one read missed it.
+ * Time for which an actor uses a load that found no row. It limits the reads for unknown ids, and the time during
+ * which an existing object is rejected because one read missed it.
  */
 const ABSENT_MS = 250;
 
-/** What became of the commit of one turn. */
-interface OwnCommit {
+/** The commit of one turn, with its result. */
+interface TurnCommit {
   outcome: "under way" | "durable" | "failed" | "given up";
   error?: unknown;
-  /** This commit, and those before it that its turn may have seen. */
+  /** Resolves when this commit, and the earlier ones that its turn may have seen, have ended. */
   gate: Promise<void> | undefined;
 }
 
@@ -35,20 +35,22 @@ interface OwnCommit {
  * One actor in memory. Its states:
  *
  *   empty    no state: nothing was loaded yet, or the last commit failed, or `forget` was called.
- *   loading  a load is under way; messages wait in the mailbox.
- *   active   turns run at once, one after another.
+ *   loading  a load is in progress; messages wait in the mailbox.
+ *   active   turns run immediately, one after another.
  *
- * empty → loading by the first message; loading → active when loaded, → empty when that fails;
- * active → empty by `forget` (the table changed) and by a failed commit.
+ * The first message moves an empty actor to loading. A load ends in active, or in empty if it fails.
+ * `forget` (the table changed) or a failed commit moves an active actor to empty.
  *
- * Output gate: while a commit of this actor is under way, replies wait for it, because a turn may have
- * seen what is not durable yet. A load that found nothing makes the actor active for a moment only. Commits between two loads are one lineage: where one of them fails, what
- * was decided after it is not written, and is decided again on a new load. A turn
- * that writes and leaves the state unchanged affects no other turn, even if its commit fails.
+ * While a commit of this actor is in progress, replies wait for it, because a turn may have seen a change that is
+ * not durable yet. A load that found no row makes the actor active only for a moment.
+ *
+ * Commits between two loads form a chain. If one of them fails, later decisions are not written, and are made
+ * again after a new load. A turn that writes without changing the state does not affect other turns, even if its
+ * commit fails.
  */
 export class ActorCell<State, Table extends Verbs<State>> {
   readonly id: string;
-  /** Milliseconds, coarse: kept by the registry for passivation. */
+  /** Time of the last use in milliseconds, within about a second. The registry sets it for passivation. */
   lastUsedMs = 0;
   readonly #definition: ActorDefinition<State, Table>;
   readonly #environment: ActorEnvironment;
@@ -56,7 +58,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
   #stale = false;
   #loading: Promise<void> | undefined;
   #forgottenWhileLoading = false;
-  /** Of a load that found nothing: when it has to be repeated. */
+  /** Time at which a load that found no row must be repeated. */
   #absentUntilMs: number | undefined;
   #gate: Promise<void> | undefined;
   #commitChain: CancellationToken = { isCancelled: false };
@@ -77,12 +79,12 @@ export class ActorCell<State, Table extends Verbs<State>> {
     return this.#absentUntilMs === undefined || this.#isAbsenceFresh(this.#absentUntilMs);
   }
 
-  /** True where turns can run, if only on what was known before the table changed. */
+  /** True if turns can run, even on a state from before the last change of the table. */
   get isLoaded(): boolean {
     return this.#state !== undefined;
   }
 
-  /** The commit that replies must wait for, if there is one. */
+  /** The commit that replies must wait for. Undefined if there is none. */
   get gate(): Promise<void> | undefined {
     return this.#gate;
   }
@@ -96,13 +98,13 @@ export class ActorCell<State, Table extends Verbs<State>> {
     return this.#state === undefined || (this.#definition.mayPassivate?.(this.#state) ?? true);
   }
 
-  /** The table changed behind the actor: the next message loads it again. */
+  /** Marks the state as outdated, because the table changed: the next message loads it again. */
   forget(): void {
     this.#stale = true;
     if (this.#loading) this.#forgottenWhileLoading = true;
   }
 
-  /** Loads the actor where it is not active. Throws 503 at once where too many wait already. */
+  /** Loads the actor if it is not active. Throws 503 immediately if too many messages wait. */
   async activate(): Promise<void> {
     while (!this.isActive) {
       this.#enter();
@@ -116,8 +118,8 @@ export class ActorCell<State, Table extends Verbs<State>> {
   }
 
   /**
-   * Runs a turn now. Only for an active actor and a verb that writes nothing; the caller that sends the reply
-   * out waits for `gate` first.
+   * Runs a turn immediately. The actor must be active and the verb must not write. Before the caller sends the
+   * reply, it waits for `gate`.
    */
   turn<Name extends keyof Table & string>(
     verb: Name,
@@ -126,15 +128,15 @@ export class ActorCell<State, Table extends Verbs<State>> {
     const turn = this.#decide(verb, message);
     if (turn === undefined) return undefined as ReplyOf<Table, Name>;
     if (writes(turn)) {
-      throw new Error(`verb ${this.#definition.kind}.${verb} writes: ask for it`);
+      throw new Error(`verb ${this.#definition.kind}.${verb} writes: call it with ask`);
     }
     this.#state = turn.state;
     return turn.reply;
   }
 
   /**
-   * Loads if need be, runs the turn, and replies once everything the turn may have seen is durable.
-   * Rejects with 503 where too many wait, before the turn; and with its own commit's failure.
+   * Loads the actor if necessary, runs the turn, and replies when everything that the turn may have seen is
+   * durable. Rejects with 503 before the turn if too many messages wait, or with the error of the turn's commit.
    */
   async ask<Name extends keyof Table & string>(
     verb: Name,
@@ -144,15 +146,15 @@ export class ActorCell<State, Table extends Verbs<State>> {
       while (!this.isActive) await this.activate();
       this.#enter();
       try {
-        const turn = this.#decide(verb, message) ?? this.#turnInPlace();
+        const turn = this.#decide(verb, message) ?? this.#mutatedTurn();
         const isWrite = writes(turn);
         if (isWrite)
           assertMayCause(this.#definition.kind, this.#definition.permissions, turn.effects!);
         const isChange = turn.state !== this.#state;
         this.#state = turn.state;
-        const own = isWrite ? this.#commit(turn.effects!, isChange) : undefined;
-        const gate = own === undefined ? this.#gate : own.gate;
-        if (gate === undefined || (await this.#isDurable(gate, own))) return turn.reply;
+        const turnCommit = isWrite ? this.#commit(turn.effects!, isChange) : undefined;
+        const gate = turnCommit === undefined ? this.#gate : turnCommit.gate;
+        if (gate === undefined || (await this.#isDurable(gate, turnCommit))) return turn.reply;
       } finally {
         this.#waiting--;
       }
@@ -166,48 +168,51 @@ export class ActorCell<State, Table extends Verbs<State>> {
     return decide(this.#state, message, this.#environment.context);
   }
 
-  /** The turn of a verb that has changed its state in place. */
-  #turnInPlace(): Turn<State, ReplyOf<Table, string>> {
+  /** Returns the turn of a verb that has changed its state in place. */
+  #mutatedTurn(): Turn<State, ReplyOf<Table, string>> {
     return { state: this.#state!, reply: undefined as ReplyOf<Table, string> };
   }
 
-  /** False where the turn was decided on what never became durable. Throws its own commit's failure. */
-  async #isDurable(gate: Promise<void>, own: OwnCommit | undefined): Promise<boolean> {
+  /**
+   * Returns false if the turn was decided on a change that never became durable. Throws the error of the turn's
+   * commit.
+   */
+  async #isDurable(gate: Promise<void>, turnCommit: TurnCommit | undefined): Promise<boolean> {
     try {
       await gate;
       return true;
     } catch {
-      if (own?.outcome === "failed") throw own.error;
-      return own?.outcome === "durable";
+      if (turnCommit?.outcome === "failed") throw turnCommit.error;
+      return turnCommit?.outcome === "durable";
     }
   }
 
-  #commit(effects: readonly Effect[], isChange: boolean): OwnCommit {
+  #commit(effects: readonly Effect[], isChange: boolean): TurnCommit {
     const commitChain = this.#commitChain;
-    const own: OwnCommit = { outcome: "under way", gate: undefined };
+    const turnCommit: TurnCommit = { outcome: "under way", gate: undefined };
     const commit = this.#environment.commit(effects, commitChain).then(
       () => {
-        own.outcome = "durable";
+        turnCommit.outcome = "durable";
       },
       (error) => {
-        own.outcome = commitChain.isCancelled ? "given up" : "failed";
-        own.error = error;
+        turnCommit.outcome = commitChain.isCancelled ? "given up" : "failed";
+        turnCommit.error = error;
         if (isChange) this.#abandon(commitChain);
         throw error;
       },
     );
-    // The gate opens when the fate of everything behind it is known, also where something fails early.
+    // The gate opens when all earlier commits have ended, even if one of them fails early.
     const gate = Promise.allSettled([this.#gate, commit]).then((outcomes) => {
       if (this.#gate === gate) this.#gate = undefined;
       for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     });
     gate.catch(() => {});
-    own.gate = gate;
+    turnCommit.gate = gate;
     if (isChange) this.#gate = gate;
-    return own;
+    return turnCommit;
   }
 
-  /** Drops what was decided on a failed write: the next turn loads again. */
+  /** Drops decisions that depend on a failed write: the next turn loads again. */
   #abandon(commitChain: CancellationToken): void {
     commitChain.isCancelled = true;
     if (this.#commitChain !== commitChain) return;
@@ -218,7 +223,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
 
   #isAbsenceFresh(untilMs: number): boolean {
     const leftMs = untilMs - this.#environment.clock.nowMs();
-    // More than was given: the clock was set back.
+    // A longer time than ABSENT_MS means that the clock was set back.
     return leftMs > 0 && leftMs <= ABSENT_MS;
   }
 
@@ -226,7 +231,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
     const { kind, permissions, load, reload, isAbsent } = this.#definition;
     this.#forgottenWhileLoading = false;
     try {
-      // What is being written is not in the table yet.
+      // Waits for current writes, which are not in the table yet.
       while (this.#gate !== undefined) await this.#gate.catch(() => {});
       const loaded = await load(this.id, {
         nowMs: this.#environment.clock.nowMs(),
@@ -256,7 +261,5 @@ function writes<State, Reply>(turn: Turn<State, Reply>): boolean {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError("overloaded", "Too many requests are waiting here. Try again shortly.", {
-    retryAfterSeconds: 1,
-  });
+  return overloaded("Too many requests are waiting. Try again shortly.");
 }

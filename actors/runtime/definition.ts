@@ -2,23 +2,23 @@ import type { Query } from "../../db/client.ts";
 import { type Effect, tablesOf } from "../../db/ledger/effects.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 
-/** What one turn of an actor decides: its next state, its reply, and what is to be written. */
+/** The decision of one turn: the actor's next state, its reply, and its writes. */
 export interface Turn<State, Reply> {
   readonly state: State;
   readonly reply: Reply;
-  /** The reply leaves once these are durable. */
+  /** The writes of the turn. The reply is sent when they are durable. */
   readonly effects?: readonly Effect[];
 }
 
-/** What a turn may know of the world. The same is what a simulation replaces. */
+/** The clock and randomness of a turn. A simulation replaces both. */
 export interface TurnContext {
   /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
-  /** Evenly spread in [0, 1). */
+  /** Returns a uniformly distributed number in [0, 1). */
   random(): number;
 }
 
-/** A context whose time is the clock's whenever a turn asks. */
+/** Returns a context whose time is that of the clock at each access. */
 export function turnContextOf(clock: Clock, random: () => number): TurnContext {
   return {
     get nowMs(): number {
@@ -28,16 +28,15 @@ export function turnContextOf(clock: Clock, random: () => number): TurnContext {
   };
 }
 
-/** What loading may reach: reads of the tables that the actor's permissions name, and nothing else. */
+/** The access of a load: only reads of the tables that the actor's permissions name. */
 interface LoadContext {
   readonly nowMs: number;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
 /**
- * A verb is synchronous and pure: it cannot wait, so two actors cannot wait for one another. One that is
- * told often, and of what only memory knows, may change its state in place instead: where it has nothing
- * to reply either, its turn is undefined.
+ * A verb: synchronous and pure. It cannot wait, so two actors cannot wait for each other. A frequent verb that
+ * changes only in-memory state can mutate the state and return undefined. It then has no reply and no effects.
  */
 type Verb<State, Message, Reply> = (
   state: State,
@@ -52,11 +51,11 @@ export interface ActorDefinition<State, Table extends Verbs<State>> {
   readonly kind: string;
   readonly permissions: Permissions;
   load(id: string, context: LoadContext): Promise<State>;
-  /** Keeps what only memory knows (such as holds) when the rest is loaded again. */
+  /** Merges a loaded state with the in-memory part of the previous one, such as holds. */
   reload?(previous: State, loaded: State): State;
-  /** True where the table had nothing of the actor: such a state is soon loaded again. */
+  /** Returns true if the table had no row of the actor. Such a state is soon loaded again. */
   isAbsent?(state: State): boolean;
-  /** False while memory knows something that no table does: such an actor is not passivated. */
+  /** Returns false if the state has data that is in no table. Such an actor is not passivated. */
   mayPassivate?(state: State): boolean;
   readonly verbs: Table;
 }
@@ -82,7 +81,7 @@ export type ReplyOf<Table, Name extends keyof Table> =
     ? Reply
     : never;
 
-/** Makes a definition whose verbs keep their own types. */
+/** Returns the definition; its verbs keep their types. */
 export function defineActor<State, Table extends Verbs<State>>(
   definition: ActorDefinition<State, Table>,
 ): ActorDefinition<State, Table> {
@@ -90,8 +89,8 @@ export function defineActor<State, Table extends Verbs<State>>(
 }
 
 /**
- * What an actor may reach; everything else is denied. None may reach the network: a turn is synchronous, and
- * the context that it gets has a clock and randomness only.
+ * The tables and events that an actor can use; all others are denied. No actor has network access: a turn is
+ * synchronous, and its context has only a clock and randomness.
  */
 interface Permissions {
   readonly reads: readonly string[];
@@ -99,7 +98,7 @@ interface Permissions {
   readonly events: readonly string[];
 }
 
-/** A fault of the program, not of a caller: the actor asked for what its definition does not name. */
+/** A program error, not a caller's: the actor used a table or event that its definition does not name. */
 export class PermissionDenied extends Error {
   constructor(kind: string, what: string) {
     super(`actor ${kind} has no permission to ${what}`);

@@ -2,12 +2,12 @@ import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { guardLease, type Lease, LeaseLostError, type Ownership } from "./ownership.ts";
 
-/** What is done for one object while this instance owns it. */
+/** The work on one object while this instance owns it. */
 export class OwnedRun {
   readonly lease: Lease;
-  /** Of the object, once it is known. */
+  /** Organization of the object, when it is known. */
   organizationId: string | undefined;
-  /** Resolves when nothing is done any more, and the lease is given back. */
+  /** Resolves when the work has ended and the lease is released. */
   over: Promise<void> = Promise.resolve();
   readonly #abandoned = new AbortController();
 
@@ -15,7 +15,9 @@ export class OwnedRun {
     this.lease = lease;
   }
 
-  /** Aborts where this instance does not own the object any more, or stops: it is left where it stands. */
+  /**
+   * Aborts if this instance no longer owns the object, or stops. The object keeps its state for the next owner.
+   */
   get abandoned(): AbortSignal {
     return this.#abandoned.signal;
   }
@@ -26,14 +28,17 @@ export class OwnedRun {
 }
 
 export interface OwnedWork<Run extends OwnedRun> {
-  /** Of the leases. */
+  /** Kind of the leases. */
   readonly kind: string;
   begin(lease: Lease): Run;
-  /** Resolves when there is nothing left to do now. An error of a run that was abandoned is not reported. */
+  /**
+   * Works on the object. Resolves when there is no work left for now. Errors of an abandoned run are not
+   * reported.
+   */
   work(run: Run): Promise<void>;
-  /** Behind `work`, however it has ended, before the lease is given back. */
+  /** Called after `work`, whether it succeeded or failed, and before the lease is released. */
   close?(run: Run): void;
-  /** The lease is given back, so that there is room for another run. */
+  /** Called when the lease is released and another run can start. */
   onRoom?(): void;
 }
 
@@ -45,8 +50,8 @@ interface OwnedRunsDependencies {
 }
 
 /**
- * The objects of one kind that this instance works on: one run for each lease, from its claim until it is given back,
- * lost, or this instance stops.
+ * The objects of one kind that this instance works on. It has one run per lease, from the claim until the lease
+ * is released or lost, or this instance stops.
  */
 export class OwnedRuns<Run extends OwnedRun> {
   readonly #dependencies: OwnedRunsDependencies;
@@ -70,7 +75,7 @@ export class OwnedRuns<Run extends OwnedRun> {
     return this.#runs.get(id);
   }
 
-  /** Organizations with at least so many runs here. */
+  /** Returns organizations with at least this number of runs here. */
   organizationsWith(least: number): string[] {
     const counts = new Map<string, number>();
     for (const { organizationId } of this.#runs.values()) {
@@ -80,13 +85,13 @@ export class OwnedRuns<Run extends OwnedRun> {
     return [...counts].filter(([, runs]) => runs >= least).map(([id]) => id);
   }
 
-  /** As that of an OwnedKind. */
+  /** Starts a run, as `OwnedKind.start` requires. */
   start(lease: Lease): void {
     const { ownership, onError } = this.#dependencies;
-    const before = this.get(lease.id);
-    if (before !== undefined) {
-      // Its lease is given back already, or was lost, but it has not ended quite.
-      void before.over.then(() => this.start(lease));
+    const earlier = this.get(lease.id);
+    if (earlier !== undefined) {
+      // The earlier run's lease was released or lost, but the run has not ended yet.
+      void earlier.over.then(() => this.start(lease));
       return;
     }
     if (this.#isStopped) {
@@ -103,7 +108,7 @@ export class OwnedRuns<Run extends OwnedRun> {
       });
   }
 
-  /** Leaves every object where it stands, for its next owner; resolves when nothing is done for any. */
+  /** Abandons all runs and resolves when they have ended. The objects keep their state for the next owner. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     const runs = [...this.#runs.values()];
@@ -111,7 +116,7 @@ export class OwnedRuns<Run extends OwnedRun> {
     await Promise.all(runs.map((run) => run.over));
   }
 
-  /** A transaction of the owner. Rejects with LeaseLostError, and where the run was abandoned. */
+  /** Runs a transaction as the owner. Rejects with LeaseLostError, or if the run was abandoned. */
   guarded<Result>(run: Run, write: (sql: DatabaseTransaction) => Promise<Result>): Promise<Result> {
     run.abandoned.throwIfAborted();
     const { sql, instance } = this.#dependencies;

@@ -6,31 +6,34 @@ import type { Clock } from "../../src/lib/clock.ts";
 export { guardLease, type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 
 /**
- * Who acts for an actor that may have one owner only, such as a webhook or a job. A lease is
+ * The owner of an actor that can have only one owner, such as a webhook or a job. A lease is
  *
- * - free: no instance has it, or its instance was declared dead, has left, or has sent no heartbeat
- *   within its lease, by the clock of the database;
- * - held: `claim` returned it. It stays so while this instance sends heartbeats, for any number of
- *   its leases, until it is released;
- * - lost: another instance claimed it after this one sent no heartbeat for too long. Its owner stops;
- *   what it still tries to write is refused by `guardLease`.
+ * - free: no instance has it, or its instance was declared dead, has left, or has sent no heartbeat within its
+ *   lease, by the clock of the database;
+ * - held: `claim` returned it. It remains held until it is released, while this instance sends heartbeats, which
+ *   cover all its leases;
+ * - lost: another instance claimed it after this one sent no heartbeat for too long. The owner stops, and
+ *   `guardLease` rejects its further writes.
  *
- * A new owner always has a higher epoch than the one before.
+ * A new owner always has a higher epoch than the previous one.
  */
 export interface Ownership {
-  /** The leases of those that no live instance owns, or that this one owns already. */
+  /** Claims leases. Returns those that no live instance owns, or that this instance already owns. */
   claim(kind: string, ids: readonly string[]): Promise<Lease[]>;
-  /** To be called once nothing is done in the name of these leases any more. */
+  /** Releases leases. Call it when no more work is done under these leases. */
   release(leases: readonly Lease[]): Promise<void>;
   /**
-   * False once this instance may be past its own lease (age of its last heartbeat by its own monotonic
-   * clock), or lost this one: then nothing more is done in its name. It may be true again later, where
-   * no other instance has claimed it meanwhile.
+   * Returns false if this instance can be past its own lease (by the age of its last heartbeat on its monotonic
+   * clock), or has lost this one. Stop the work under the lease then. It can become true again if no other
+   * instance has claimed the lease in the meantime.
    */
   isHeld(lease: Lease): boolean;
-  /** Report a LeaseLostError here: listeners are then notified at once. */
+  /** Reports a LeaseLostError. Listeners are notified immediately. */
   noteLost(lease: Lease): void;
-  /** Called for each lease that was lost. Returns the way to stop listening. Listeners must not throw. */
+  /**
+   * Calls the listener for each lost lease. Returns a function that removes the listener. Listeners must not
+   * throw.
+   */
   onLost(listener: (lease: Lease) => void): () => void;
 }
 
@@ -38,24 +41,24 @@ interface PostgresOwnershipDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly ownLease: {
-    /** False once this instance may be past its own lease. */
+    /** False if this instance can be past its own lease. */
     readonly isCurrent: boolean;
     /**
-     * False where the heartbeats of others say nothing, because the database was out of reach: then only
-     * those count as dead that were declared so.
+     * False if the heartbeats of other instances are unreliable because the database was out of reach. Only
+     * instances that were declared dead count as dead then.
      */
     readonly mayJudgeOthers: boolean;
   };
 }
 
-/** What one statement claims or gives back at most. */
+/** Most leases that one statement claims or releases. */
 const MAX_LEASES_A_STATEMENT = 1_000;
 
-/** Leases as rows of `actor_leases`; holding ten thousand of them costs no more than one heartbeat. */
+/** Leases as rows of `actor_leases`. The cost of holding ten thousand of them is one heartbeat. */
 export class PostgresOwnership implements Ownership {
   readonly #dependencies: PostgresOwnershipDependencies;
   readonly #held = new Map<string, Lease>();
-  /** Asked for, with the answer under way. */
+  /** Number of claims in progress, by lease name. */
   readonly #claiming = new Map<string, number>();
   readonly #listeners = new Set<(lease: Lease) => void>();
   #toRelease: Lease[] = [];
@@ -88,20 +91,20 @@ export class PostgresOwnership implements Ownership {
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
       const claimed = await claimLeases(sql, instance, kind, ids, ownLease.mayJudgeOthers);
-      for (const lease of claimed) this.#keep(lease);
+      for (const lease of claimed) this.#record(lease);
       return claimed.filter((lease) => this.#isCurrent(lease));
     } finally {
       for (const name of names) this.#endClaim(name);
     }
   }
 
-  /** Of two claims at a time whose answers cross, the later one stands. */
-  #keep(lease: Lease): void {
+  /** Records a claimed lease. If the answers of two concurrent claims cross, the later claim counts. */
+  #record(lease: Lease): void {
     const name = nameOf(lease.kind, lease.id);
     const before = this.#held.get(name);
     if (before !== undefined && before.epoch > lease.epoch) return;
     this.#held.set(name, lease);
-    if (before !== undefined) this.#tell(before);
+    if (before !== undefined) this.#notifyLost(before);
   }
 
   #endClaim(name: string): void {
@@ -110,7 +113,7 @@ export class PostgresOwnership implements Ownership {
     else this.#claiming.delete(name);
   }
 
-  /** What is given back while a statement is under way shares the next one. */
+  /** Leases that are released during a statement share the next statement. */
   release(leases: readonly Lease[]): Promise<void> {
     for (const lease of leases) this.#drop(lease);
     this.#toRelease.push(...leases);
@@ -135,7 +138,7 @@ export class PostgresOwnership implements Ownership {
   }
 
   noteLost(lease: Lease): void {
-    if (this.#drop(lease)) this.#tell(lease);
+    if (this.#drop(lease)) this.#notifyLost(lease);
   }
 
   onLost(listener: (lease: Lease) => void): () => void {
@@ -144,16 +147,16 @@ export class PostgresOwnership implements Ownership {
   }
 
   /**
-   * Compares what is held here with the table: after a gap in the heartbeats, in which others may have
-   * claimed, and now and then for what a broken connection left. What this instance owns there without
-   * knowing of it, because the answer to a claim was lost, is given back.
+   * Compares the held leases with the table. It is called after a gap in the heartbeats, in which other instances
+   * can have claimed leases, and periodically because of broken connections. If the answer to a claim was lost,
+   * this instance owns a lease without knowing: it is released.
    */
   async verify(): Promise<void> {
     const { sql, instance } = this.#dependencies;
-    const asked = [...this.#held.values()];
+    const leases = [...this.#held.values()];
     const written = await leasesOf(sql, instance);
     const epochs = new Map(written.map((lease) => [nameOf(lease.kind, lease.id), lease.epoch]));
-    for (const lease of asked) {
+    for (const lease of leases) {
       if (epochs.get(nameOf(lease.kind, lease.id)) !== lease.epoch) this.noteLost(lease);
     }
     const unknown = written.filter(({ kind, id }) => {
@@ -163,7 +166,7 @@ export class PostgresOwnership implements Ownership {
     if (unknown.length > 0) await this.release(unknown);
   }
 
-  /** An orderly stop: no instance has to wait for this one's lease to end. */
+  /** Releases all leases at an orderly stop, so that no instance has to wait for their end. */
   async releaseAll(): Promise<void> {
     await this.release([...this.#held.values()]);
   }
@@ -176,7 +179,7 @@ export class PostgresOwnership implements Ownership {
     return this.#isCurrent(lease) && this.#held.delete(nameOf(lease.kind, lease.id));
   }
 
-  #tell(lease: Lease): void {
+  #notifyLost(lease: Lease): void {
     for (const listener of this.#listeners) listener(lease);
   }
 }
@@ -191,19 +194,21 @@ function* partsOf<Item>(items: readonly Item[]): Iterable<readonly Item[]> {
   }
 }
 
-/** One kind of owned actors, as `UnownedWork` takes them over. */
+/** A kind of owned actors, for UnownedWork. */
 export interface OwnedKind {
   readonly kind: string;
   /**
-   * Ids of actors that have work now and no live owner (view `owned_actors`), at
-   * most `limit`, those that wait longest first.
+   * Returns at most `limit` ids of actors that have work now and no live owner (view `owned_actors`), longest
+   * wait first.
    */
   findWork(limit: number): Promise<readonly string[]>;
-  /** Begins to act for it. Must not throw. It, too, releases the lease when there is nothing left to do. */
+  /** Starts the work under the lease. Must not throw. The work itself releases the lease when it has ended. */
   start(lease: Lease): void;
 }
 
-/** How many instances share the work, and which of them this is, from 0, in an order all agree on. */
+/**
+ * The number of instances that share the work, and the rank of this one from 0. All instances agree on the order.
+ */
 export interface Peers {
   readonly count: number;
   readonly rank: number;
@@ -216,31 +221,31 @@ interface UnownedWorkDependencies {
   onError(error: unknown): void;
 }
 
-/** With the lease time this is how long work waits for a new owner. */
+/** Time between two sweeps. This plus the lease time is the longest that work waits for a new owner. */
 const SWEEP_INTERVAL_MS = 1_000;
-/** What one query finds at most; where it finds that many the next one follows at once. */
+/** Most ids that one query returns. If it returns this number, the next query follows immediately. */
 const MAX_FOUND = 1_000;
 const MAX_ROUNDS_A_SWEEP = 20;
-/** Less than the time between two sweeps: after it, any instance may claim the work. */
+/** Age above which any instance can claim work. It is less than the time between two sweeps. */
 const LEFT_OVER_MS = 750;
 const REMEMBERED_MS = 3_000;
 
 interface SweptKind {
   readonly owned: OwnedKind;
-  /** The other instances' share, and since when it was seen without an owner. */
+  /** Ids in the share of other instances, with the time when they were first found without an owner. */
   leftToOthers: ReadonlyMap<string, number>;
 }
 
 /**
- * Finds owned actors that have work and no owner, and takes over this instance's share of them: once a
- * second, and at once on request. The ids are divided among the live instances by their hashes; what
- * has no owner a sweep later any instance takes, because its share may belong to one that has died.
+ * Finds owned actors that have work and no owner, and claims this instance's share of them, once a second and
+ * immediately on request. The ids are divided among the live instances by their hashes. Any instance claims an id
+ * that still has no owner one sweep later, because its share can belong to a dead instance.
  */
 export class UnownedWork {
   readonly #dependencies: UnownedWorkDependencies;
   readonly #kinds = new Map<string, SweptKind>();
   #sweeping: Promise<void> | undefined;
-  /** Kinds to look at. */
+  /** Kinds to sweep. */
   readonly #wanted = new Set<string>();
   #cancel: (() => void) | undefined;
   #isStopped = false;
@@ -258,26 +263,26 @@ export class UnownedWork {
     this.#cancel = this.#dependencies.clock.after(SWEEP_INTERVAL_MS, () => this.start());
   }
 
-  /** Nothing is started any more once this has resolved. */
+  /** Stops the sweeps. No work is started after this has resolved. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancel?.();
     await this.#sweeping;
   }
 
-  /** Looks now, at one kind or at all; what is under way already is followed by another look. Never rejects. */
+  /** Sweeps one kind or all kinds now. If a sweep is in progress, another one follows. Never rejects. */
   sweep(kind?: string): Promise<void> {
     for (const wanted of kind === undefined ? this.#kinds.keys() : [kind]) this.#wanted.add(wanted);
     this.#sweeping ??= this.#sweepWanted().finally(() => {
       this.#sweeping = undefined;
-      // Wanted after the last look, before this.
+      // Kinds that were requested after the last sweep ended.
       for (const name of this.#isStopped ? [] : this.#wanted) void this.sweep(name);
     });
     return this.#sweeping;
   }
 
   async #sweepWanted(): Promise<void> {
-    // What is wanted again meanwhile moves to the end.
+    // A kind that is requested again during the sweep moves to the end.
     for (const name of this.#wanted) {
       if (this.#isStopped) return;
       this.#wanted.delete(name);
@@ -289,16 +294,19 @@ export class UnownedWork {
   async #sweepKind(kind: SweptKind): Promise<void> {
     const leftToOthers = this.#remembered(kind.leftToOthers);
     for (let round = 0; round < MAX_ROUNDS_A_SWEEP; round++) {
-      const found = await kind.owned.findWork(MAX_FOUND);
-      const mine = this.#shareOf(found, kind.leftToOthers, leftToOthers);
+      const ids = await kind.owned.findWork(MAX_FOUND);
+      const mine = this.#shareOf(ids, kind.leftToOthers, leftToOthers);
       if (mine.length === 0) break;
       const claimed = await this.#claim(kind.owned, mine);
-      if (claimed === 0 || found.length < MAX_FOUND) break;
+      if (claimed === 0 || ids.length < MAX_FOUND) break;
     }
     kind.leftToOthers = leftToOthers;
   }
 
-  /** A look need not find all there is, so what one left to others is remembered for some more. */
+  /**
+   * Returns the ids that other sweeps left to other instances recently. A sweep does not always find all ids, so
+   * they are remembered for some time.
+   */
   #remembered(leftToOthers: ReadonlyMap<string, number>): Map<string, number> {
     const sinceMs = this.#dependencies.clock.nowMs() - REMEMBERED_MS;
     return new Map([...leftToOthers].filter(([, atMs]) => atMs > sinceMs));
@@ -315,14 +323,14 @@ export class UnownedWork {
   }
 
   #shareOf(
-    found: readonly string[],
+    ids: readonly string[],
     seenBefore: ReadonlyMap<string, number>,
     leftToOthers: Map<string, number>,
   ): readonly string[] {
     const { membership, clock } = this.#dependencies;
     const { count, rank } = membership.peers();
     const nowMs = clock.nowMs();
-    return found.filter((id) => {
+    return ids.filter((id) => {
       if (hashOf(id) % Math.max(1, count) === rank) return true;
       const sinceMs = seenBefore.get(id) ?? nowMs;
       if (nowMs - sinceMs >= LEFT_OVER_MS) {
@@ -335,7 +343,7 @@ export class UnownedWork {
   }
 }
 
-/** FNV-1a, 32 bits: the same on every instance. */
+/** Returns the 32-bit FNV-1a hash, which is equal on every instance. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) {

@@ -6,47 +6,46 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { ActorCell } from "./cell.ts";
 import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
 
-/** Everything that actors reach, handed in: a simulation hands in another world. */
+/** The access of actors to clock, database and commits. A simulation passes its own. */
 export interface ActorEnvironment {
   readonly clock: Clock;
-  /** What each turn gets. */
+  /** The context of each turn. */
   readonly context: TurnContext;
   /**
-   * Resolves when the effects are durable, rejects where they are known not to be. Effects of one lineage
-   * become durable in the order in which they are handed in; once a lineage is abandoned, what of it is
-   * not written yet is rejected.
+   * Resolves when the effects are durable. Rejects if they are known not to be. Effects of one chain become
+   * durable in the order of the calls. After a chain is cancelled, its unwritten effects are rejected.
    */
   commit(effects: readonly Effect[], commitChain: CancellationToken): Promise<void>;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
 export interface PassivationPolicy {
-  /** Above this many, the least recently used go first. */
+  /** Actors above this number are removed, least recently used first. */
   readonly maxActors: number;
   readonly idleMs: number;
 }
 
 const DEFAULT_PASSIVATION: PassivationPolicy = { maxActors: 100_000, idleMs: 600_000 };
-/** Use is noted at most this often for each actor, so that noting it costs nothing on the hot path. */
+/** Resolution of `lastUsedMs`: recording each use would cost time on the hot path. */
 const USE_RESOLUTION_MS = 1_000;
-/** How many candidates one sweep looks at beyond those it removes. */
-const SWEEP_PATIENCE = 1_000;
+/** Most actors that one sweep examines without removing them. */
+const MAX_EXAMINED = 1_000;
 
-class KeptCell<State, Table extends Verbs<State>>
+class ListedCell<State, Table extends Verbs<State>>
   extends ActorCell<State, Table>
-  implements ListNode<KeptCell<State, Table>>
+  implements ListNode<ListedCell<State, Table>>
 {
-  older: KeptCell<State, Table> | undefined;
-  newer: KeptCell<State, Table> | undefined;
+  older: ListedCell<State, Table> | undefined;
+  newer: ListedCell<State, Table> | undefined;
 }
 
-/** The actors of one kind in this process, found by id. */
+/** The actors of one kind in this process, by id. */
 export class ActorRegistry<State, Table extends Verbs<State>> {
   readonly #definition: ActorDefinition<State, Table>;
   readonly #environment: ActorEnvironment;
   readonly #passivation: PassivationPolicy;
-  readonly #cells = new Map<string, KeptCell<State, Table>>();
-  readonly #order = new IntrusiveList<KeptCell<State, Table>>();
+  readonly #cells = new Map<string, ListedCell<State, Table>>();
+  readonly #order = new IntrusiveList<ListedCell<State, Table>>();
 
   constructor(
     definition: ActorDefinition<State, Table>,
@@ -68,14 +67,14 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     return waiting;
   }
 
-  /** The actor with this id; nothing is loaded before it is asked something. */
+  /** Returns the actor with this id. It is loaded at its first message. */
   get(id: string): ActorCell<State, Table> {
     const nowMs = this.#environment.clock.nowMs();
     let cell = this.#cells.get(id);
     if (cell === undefined) {
-      // Before the new one is in: it must not be the one that goes.
+      // Evicts before adding, so that the new actor is not evicted.
       if (this.#cells.size >= this.#passivation.maxActors) this.#evictLeastRecentlyUsed();
-      cell = new KeptCell(id, this.#definition, this.#environment);
+      cell = new ListedCell(id, this.#definition, this.#environment);
       cell.lastUsedMs = nowMs;
       this.#cells.set(id, cell);
       this.#order.add(cell);
@@ -86,7 +85,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     return cell;
   }
 
-  /** The actor with this id if it is in memory. */
+  /** Returns the actor with this id if it is in memory. */
   peek(id: string): ActorCell<State, Table> | undefined {
     return this.#cells.get(id);
   }
@@ -95,12 +94,12 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     this.#cells.get(id)?.forget();
   }
 
-  /** After a gap in the news of changes nothing in memory can be trusted. */
+  /** Forgets all states. After a gap in the change feed, all of them can be outdated. */
   forgetAll(): void {
     for (const cell of this.#cells.values()) cell.forget();
   }
 
-  /** Removes actors that were idle for long. To be called every few seconds. */
+  /** Removes idle actors. Call it every few seconds. */
   passivateIdle(): void {
     const idleSinceMs = this.#environment.clock.nowMs() - this.#passivation.idleMs;
     let cell = this.#order.oldest;
@@ -113,7 +112,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
 
   #evictLeastRecentlyUsed(): void {
     let cell = this.#order.oldest;
-    for (let patience = SWEEP_PATIENCE; cell !== undefined && patience > 0; patience--) {
+    for (let remaining = MAX_EXAMINED; cell !== undefined && remaining > 0; remaining--) {
       if (this.#cells.size < this.#passivation.maxActors) return;
       const { newer } = cell;
       this.#removeIfIdle(cell);
@@ -121,7 +120,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     }
   }
 
-  #removeIfIdle(cell: KeptCell<State, Table>): void {
+  #removeIfIdle(cell: ListedCell<State, Table>): void {
     if (!cell.mayPassivate) return;
     this.#cells.delete(cell.id);
     this.#order.remove(cell);

@@ -16,10 +16,13 @@ type SubjectBudgetState = SpenderState<Spender>;
 
 const PERIODS: PeriodNames = { day: subjectDayAccountId, month: subjectMonthAccountId };
 const NONE: ReadonlyMap<string, boolean> = new Map();
-/** One that was deleted binds nothing more; requests that began under it still end in its accounts. */
+/**
+ * The record of a deleted budget, which has no limits. Requests that began under the budget are still charged to
+ * its accounts.
+ */
 const DELETED: Spender = { isActive: true, dailyBudgetNano: null, monthlyBudgetNano: null };
 
-/** The budget of one end user or tag, which is changed in its table alone: a reload follows. */
+/** The budget of one end user or tag. It changes only in its table, which is followed by a reload. */
 export const subjectBudgetActor = defineActor({
   kind: "subject-budget",
   permissions: { reads: ["subject_budgets", "accounts"], writes: [], events: [] },
@@ -47,7 +50,6 @@ export const subjectBudgetActor = defineActor({
   verbs: spenderVerbs<Spender>(),
 });
 
-/** The actors of the budgets of all end users and tags. */
 export type SubjectBudgetActors = ActorRegistry<
   SubjectBudgetState,
   (typeof subjectBudgetActor)["verbs"]

@@ -13,10 +13,10 @@ import {
   type WebhookState,
 } from "./state.ts";
 
-/** Deliveries of one webhook that are in memory at a time. */
+/** Most deliveries of one webhook in memory. */
 const MAX_LOADED = 32;
 
-/** One webhook: its deliveries in their order, one at a time. It has one owner, who holds its lease. */
+/** One webhook, which sends its deliveries in order, one at a time. Its only owner holds its lease. */
 export function webhookActor(retryDelaysMs: readonly number[]) {
   return defineActor({
     kind: "webhook",
@@ -43,13 +43,13 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
     mayPassivate: (state) => state.sending === undefined,
 
     verbs: {
-      /** What is to be done now; a delivery that is to be sent is under way from here on. */
+      /** Replies the owner's next step. If the step is to send a delivery, its attempt begins here. */
       begin(state: WebhookState, _: undefined, context: TurnContext): Turn<WebhookState, Step> {
         const { state: next, step } = begin(state, context.nowMs);
         return { state: next, reply: step };
       },
 
-      /** Nothing was sent after all. */
+      /** Ends an attempt that was not sent. */
       cancelAttempt: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
         state: cancelAttempt(state),
         reply: undefined,
@@ -67,13 +67,16 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
         return { state: next, reply: undefined, effects: [deliveryEffect(change)] };
       },
 
-      /** Those that it has loaded are in the table alone again: it waits for long, and many may do so. */
+      /**
+       * Drops the loaded deliveries from memory; they stay in the table. Used if a webhook has to wait for long,
+       * so that thousands of waiting webhooks use little memory.
+       */
       unload: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
         state: unload(state),
         reply: undefined,
       }),
 
-      /** Writes when there is something to do again. */
+      /** Writes to the queue row when the webhook has work again. */
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,

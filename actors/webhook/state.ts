@@ -1,31 +1,38 @@
 /**
- * Decisions of the owner of one webhook: what is sent next, and what becomes of an attempt.
+ * The decisions of a webhook's owner: the next delivery, and the result of an attempt.
  *
- * States of a webhook, as its owner sees it (`phaseOf`):
+ * States of a webhook for its owner (`phaseOf`):
  *
- *   gone      it was deleted; nothing more is sent.
- *   disabled  its organization or six failed attempts switched it off; events are kept, nothing is sent.
+ *   gone      the webhook was deleted; nothing more is sent.
+ *   disabled  the organization or six failed attempts disabled it; events are stored, nothing is sent.
  *   idle      enabled, and no delivery is pending.
- *   unread    enabled, and its next deliveries are in the table alone.
- *   ready     its first delivery may be sent now.
- *   waiting   its first delivery failed and is to be sent again at `headDueMs`.
- *   sending   one attempt is under way. There is never a second one.
+ *   unread    enabled, and its next deliveries are only in the table.
+ *   ready     its first delivery can be sent now.
+ *   waiting   its first delivery failed; the next attempt is at `headDueMs`.
+ *   sending   an attempt is in progress. A webhook has at most one.
  *
- * idle → unread when events were numbered; unread → ready or waiting by loading; ready → sending by
- * `begin`; waiting → ready when its time has come; sending → ready, idle or unread where the delivery
- * ended, → waiting where it is to be sent again, → disabled where the attempts are used up (`end`);
- * sending → ready where nothing was sent after all (`callOff`); ready → unread where its turn is far off
- * (`unload`). Any state → gone or disabled, and
- * disabled → the others, by a request of its organization, which shows at the next load.
+ * Transitions:
  *
- * States of a delivery: pending → delivered by a 2xx, → failed by an answer that is final (4xx but 408
- * and 429), → dropped by the last of its attempts, or by three days behind a disabled webhook. These
- * three are ends. Deliveries are taken strictly in the order of their numbers: the next one is not sent
- * before the one in front of it was received or has durably ended otherwise.
+ *   idle → unread                       when events are sequenced
+ *   unread → ready, waiting             by loading
+ *   ready → sending                     by `begin`
+ *   waiting → ready                     at `headDueMs`
+ *   sending → ready, idle, unread       by `end`, if the delivery has ended
+ *   sending → waiting                   by `end`, if another attempt follows
+ *   sending → disabled                  by `end`, after the last attempt
+ *   sending → ready                     by `cancelAttempt`, if nothing was sent
+ *   ready, waiting, idle → unread       by `unload`
+ *   any → gone, disabled; disabled → …  by a request of the organization, at the next load
+ *
+ * A pending delivery becomes delivered by a 2xx, failed by a final response (4xx except 408 and 429), and dropped
+ * after its last attempt, or three days after its webhook was disabled. These three states are final.
+ *
+ * Deliveries are sent strictly in the order of their numbers: one is not sent before the previous one was
+ * received or has durably ended otherwise.
  */
 import type { AttemptRecord, DeliveryStatus } from "../../src/lib/webhook-record.ts";
 
-/** Spec 6.1: the last failed attempt drops the event and disables the webhook. */
+/** Attempts of a delivery. If the last one fails, the event is dropped and the webhook disabled (spec 6.1). */
 export const MAX_ATTEMPTS = 6;
 
 export interface PendingDelivery {
@@ -41,9 +48,9 @@ export interface WebhookSetting {
   readonly organizationId: string;
   readonly url: string;
   readonly enabled: boolean;
-  /** Counts changes. */
+  /** Number of changes. */
   readonly version: bigint;
-  /** Encrypted. */
+  /** The encrypted secrets. */
   readonly sealed: {
     readonly secret: Uint8Array;
     readonly previousSecret: Uint8Array | null;
@@ -53,15 +60,15 @@ export interface WebhookSetting {
 
 export interface WebhookState {
   readonly id: string;
-  /** Undefined where it was deleted. */
+  /** Undefined if the webhook was deleted. */
   readonly setting: WebhookSetting | undefined;
-  /** The first of its pending deliveries, in order. */
+  /** Its first pending deliveries, in order. */
   readonly pending: readonly PendingDelivery[];
-  /** True where the table holds, or may hold, more than these. */
+  /** True if the table has, or can have, more pending deliveries. */
   readonly hasMore: boolean;
-  /** When the first one may be sent. */
+  /** Time at which the first delivery can be sent. */
   readonly headDueMs: number;
-  /** The delivery that an attempt is under way for, and the webhook's version at its beginning. */
+  /** The delivery of the current attempt, and the webhook's version when the attempt began. */
   readonly sending: { readonly outboxId: bigint; readonly version: bigint } | undefined;
 }
 
@@ -75,7 +82,7 @@ export function phaseOf(state: WebhookState, nowMs: number): Phase {
   return state.headDueMs <= nowMs ? "ready" : "waiting";
 }
 
-/** What its owner is to do now. */
+/** The owner's next step. */
 export type Step =
   | {
       readonly kind: "send";
@@ -84,12 +91,12 @@ export type Step =
     }
   /** Load the next deliveries. */
   | { readonly kind: "load" }
-  /** Nothing before this time. */
+  /** Wait until this time. */
   | { readonly kind: "wait"; readonly untilMs: number }
-  /** Nothing until something happens. */
+  /** Wait for a change. */
   | { readonly kind: "rest" };
 
-/** ready → sending. In every other state nothing changes. */
+/** Moves ready to sending. Does nothing in other states. */
 export function begin(
   state: WebhookState,
   nowMs: number,
@@ -106,31 +113,31 @@ export function begin(
   };
 }
 
-/** sending → ready: nothing was sent after all. In every other state nothing changes. */
+/** Moves sending to ready, because nothing was sent. Does nothing in other states. */
 export function cancelAttempt(state: WebhookState): WebhookState {
   return state.sending === undefined ? state : { ...state, sending: undefined };
 }
 
-/** ready, waiting or idle → unread. While an attempt is under way nothing changes. */
+/** Moves ready, waiting or idle to unread. Does nothing during an attempt. */
 export function unload(state: WebhookState): WebhookState {
   return state.sending === undefined ? { ...state, pending: [], hasMore: true } : state;
 }
 
-/** What is to be written of an attempt. */
+/** The result of an attempt, to be written. */
 export interface AttemptEnd {
   readonly outboxId: bigint;
   /** Attempts before this one. */
   readonly attemptCount: number;
   readonly status: DeliveryStatus;
-  /** Until the next attempt; null where there is none. */
+  /** Time until the next attempt. Null if no attempt follows. */
   readonly delayMs: number | null;
-  /** Set where the webhook is to be disabled, unless it was changed since this version. */
+  /** Set if the webhook is to be disabled, unless it has changed since this version. */
   readonly disablesVersion: bigint | undefined;
 }
 
 /**
- * sending → what the attempt led to. An attempt at what is not pending any more, because it was
- * delivered again by hand meanwhile, or its webhook deleted, ends without a trace.
+ * Applies the result of an attempt. If the delivery is no longer pending, because it was delivered again by hand
+ * in the meantime or its webhook was deleted, the result is discarded.
  */
 export function end(
   state: WebhookState,
@@ -158,7 +165,7 @@ export function end(
   return {
     state: {
       ...ended,
-      pending: behind,
+      pending: following,
       headDueMs: nowMs,
       ...(isDisabled && { setting: { ...state.setting!, enabled: false } }),
     },
@@ -170,7 +177,7 @@ export function end(
   };
 }
 
-/** What an attempt makes of its delivery (spec 6.1). */
+/** Returns the delivery's status after an attempt (spec 6.1). */
 function judge({ status_code: status }: AttemptRecord, attempts: number): DeliveryStatus {
   if (status !== null && status >= 200 && status <= 299) return "delivered";
   const isFinal = status !== null && status >= 400 && status <= 499;
@@ -178,7 +185,7 @@ function judge({ status_code: status }: AttemptRecord, attempts: number): Delive
   return attempts >= MAX_ATTEMPTS ? "dropped" : "pending";
 }
 
-/** Loaded again while an attempt is under way: it is still that attempt's turn. */
+/** Keeps the current attempt after a reload. */
 export function keepSending(previous: WebhookState, loaded: WebhookState): WebhookState {
   return { ...loaded, sending: previous.sending };
 }

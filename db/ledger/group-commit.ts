@@ -1,6 +1,7 @@
 import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
-import { GatewayError } from "../../src/lib/errors.ts";
+import { type GatewayError, overloaded, stopping } from "../../src/lib/errors.ts";
 import { type Database, isOutcomeUnknown, sqlState } from "../client.ts";
+import { TRANSIENT_STATES, UNIQUE_VIOLATION } from "../error-states.ts";
 import type { Effect } from "./effects.ts";
 import { type CommitBatch, commitInMemoryHolds } from "./exchange-batch.ts";
 import type { AccountTotals, HoldSource, Settlement } from "./rows.ts";
@@ -34,9 +35,6 @@ const MAX_KNOWN_ACCOUNTS = 200_000;
 const RETRY_DELAY_MS = 50;
 /** A database that is out of reach must not keep the process from ending; what matters is in its attempts. */
 const MAX_CLOSE_MS = 5_000;
-/** Conflicts with other writers that a new try resolves. */
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
-const UNIQUE_VIOLATION = "23505";
 /** An account that a charge needs has no row. */
 const NOT_NULL_VIOLATION = "23502";
 const CHECK_VIOLATION = "23514";
@@ -114,11 +112,7 @@ export class GroupCommit {
       return;
     }
     if (this.#queue.length >= MAX_QUEUED_UNITS && !isOwed(unit)) {
-      unit.reject(
-        new GatewayError("overloaded", "Too many writes are waiting for the database.", {
-          retryAfterSeconds: 1,
-        }),
-      );
+      unit.reject(overloaded("Too many writes are waiting for the database."));
       return;
     }
     this.#queue.push(unit);
@@ -320,6 +314,3 @@ export class GroupCommit {
   }
 }
 
-function stopping(): GatewayError {
-  return new GatewayError("overloaded", "The gateway is stopping.");
-}

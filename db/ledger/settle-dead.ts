@@ -1,5 +1,6 @@
 import type { Quantities } from "../../src/lib/usage.ts";
 import { type Database, isOutcomeUnknown, isServerUnable, sqlState } from "../client.ts";
+import { TRANSIENT_STATES } from "../error-states.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { HoldRelease, Settlement } from "./rows.ts";
 import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
@@ -19,7 +20,6 @@ interface OrphanedWork {
 }
 
 const BATCH = 500;
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
 const MAX_TRIES = 10;
 
 /**

@@ -3,6 +3,7 @@ import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { setAuthor } from "../authored.ts";
 import { type Database, type DatabaseTransaction, isOutcomeUnknown, sqlState } from "../client.ts";
+import { TRANSIENT_STATES } from "../error-states.ts";
 import { isCommitMarkLeft, leaveCommitMark } from "../queries/commit-marks.ts";
 import type { StatementEffect } from "./effects.ts";
 import type { CommitBatch, CommittedBatch } from "./exchange-batch.ts";
@@ -27,8 +28,6 @@ interface StatementWriter {
 }
 
 const RETRY_DELAY_MS = 50;
-/** Conflicts with other writers that a new try resolves. */
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
 const NOTHING_COMMITTED: CommittedBatch = {
   accountIds: [],
   totals: new Map(),

@@ -4,7 +4,7 @@ import { missingSessions } from "../../db/queries/dashboard-sessions.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import type { RequestContext } from "../http/route.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import { type DashboardSessions, sessionEnded } from "./sessions.ts";
 
@@ -146,9 +146,7 @@ export class LiveFigures {
 }
 
 function tooManyPages(): GatewayError {
-  return new GatewayError("overloaded", "Too many pages of the dashboard are open.", {
-    retryAfterSeconds: 5,
-  });
+  return overloaded("Too many pages of the dashboard are open.", 5);
 }
 
 function frame(event: string): string {

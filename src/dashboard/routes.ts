@@ -3,7 +3,13 @@ import type { Database } from "../../db/client.ts";
 import { version } from "../../package.json";
 import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
-import type { KeyAccess, RequestContext, RouteDefinition, SessionAccess } from "../http/route.ts";
+import {
+  type KeyAccess,
+  type RequestContext,
+  type RouteDefinition,
+  route,
+  type SessionAccess,
+} from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
 import { assertOwnPage, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
@@ -113,7 +119,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   const path = `${PREFIX}/session`;
   const state = { description: "The session, with its CSRF token" };
   return [
-    {
+    route({
       method: "POST",
       path,
       tag,
@@ -126,13 +132,13 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
         const { request, body, origin } = context;
         assertOwnPage(request, publicUrl);
         const sender = senderOfAttempt(context);
-        const { key } = body as { key: string };
+        const { key } = body;
         const { token, caller } = await sessions.begin(key, sender, origin);
         const response = stateOf(caller, csrfTokenOf(token), hasTestPayments);
         response.headers.set("set-cookie", sessionCookie(request, publicUrl, token));
         return response;
       },
-    },
+    }),
     {
       method: "GET",
       path,

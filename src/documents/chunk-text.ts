@@ -6,10 +6,15 @@ export interface ChunkSize {
   readonly overlapTokens: number;
 }
 
-/** A sentence or line is one unit up to so many characters, so that no unit has more tokens than the least chunk. */
+/**
+ * Longest unit, which is a sentence, a line or a part of one. No unit has more tokens than the smallest chunk.
+ */
 const MAX_UNIT_CHARACTERS = 200;
 const MAX_UNIT_TOKENS = 50;
-/** Tokenizers take quadratic time on one very long word. */
+/**
+ * A run of 64 characters without white space. Such runs are cut, because tokenizers take quadratic time for a
+ * very long word.
+ */
 const LONG_RUN = /\S{64}/g;
 const NOT_SPECIAL = { disallowedSpecial: new Set<string>() };
 
@@ -19,8 +24,8 @@ interface Unit {
 }
 
 /**
- * Cuts a text into chunks that end with a sentence, a line or a word. Tokens are those of o200k_base, summed over
- * the units of a chunk, which is the real number or slightly more.
+ * Yields chunks of a text that end with a sentence, a line or a word. Tokens are counted with o200k_base for each
+ * unit; their sum is the exact number or slightly more.
  */
 export function* chunkText(
   text: string,
@@ -49,7 +54,7 @@ function textOf(units: readonly Unit[]): string {
     .trim();
 }
 
-/** The last units of a chunk within so many tokens, and never all of them. */
+/** Returns the last units of a chunk within `maxTokens`, but never all units. */
 function endOf(units: readonly Unit[], maxTokens: number): [units: Unit[], tokens: number] {
   let first = units.length;
   let tokens = 0;
@@ -66,7 +71,7 @@ function* unitsOf(text: string): Generator<Unit> {
   }
 }
 
-/** The whole sentence, or halves of it until they are short enough. */
+/** Yields the whole sentence, or halves of it until they are short enough. */
 function* cutUnits(text: string): Generator<Unit> {
   if (text.length <= MAX_UNIT_CHARACTERS) {
     const tokens = countTokens(text.replace(LONG_RUN, "$& "), NOT_SPECIAL);
@@ -77,7 +82,10 @@ function* cutUnits(text: string): Generator<Unit> {
   yield* cutUnits(text.slice(middle));
 }
 
-/** Behind the space nearest before the middle, or else the middle itself, but not inside a surrogate pair. */
+/**
+ * Returns the position after the last space before the middle, or the middle itself, but never inside a surrogate
+ * pair.
+ */
 function middleOf(text: string): number {
   const middle = Math.ceil(text.length / 2);
   const space = text.lastIndexOf(" ", middle - 1) + 1;

@@ -3,17 +3,17 @@ import { writeOfficeText } from "./office-text.ts";
 import { DocumentFault, TextSink } from "./text-sink.ts";
 
 const ZIP = [0x50, 0x4b, 0x03, 0x04];
-/** Office files before 2007, and later ones with a password (MS-CFB). */
+/** First bytes of Office files from before 2007, and of later ones with a password (MS-CFB). */
 const COMPOUND = [0xd0, 0xcf, 0x11, 0xe0];
-/** Where the head of a PDF may begin (ISO 32000-1, annex H.3.4.1). */
+/** The bytes in which the head of a PDF can begin (ISO 32000-1, annex H.3.4.1). */
 const PDF_HEAD_BYTES = 1_024;
 
 /**
- * The text of a file: PDF, docx, pptx, xlsx, HTML, or whatever is text itself (txt, Markdown, CSV, JSON, source
- * code). Its first bytes tell which. Rejects with DocumentFault; a hostile file may also take any time and memory.
+ * Returns the text of a file: PDF, docx, pptx, xlsx, HTML, or plain text (txt, Markdown, CSV, JSON, source code).
+ * The first bytes decide the format. Rejects with DocumentFault. A hostile file can take any time and memory.
  *
- * @param isHtml what its name and type say
- * @param isPage of HTML only what the page is about
+ * @param isHtml true if the file's name and type are those of HTML @param isPage for HTML: return only the main
+ * content of the page
  */
 export async function documentText(
   bytes: Uint8Array,
@@ -55,7 +55,9 @@ function oldOffice(): DocumentFault {
   );
 }
 
-/** UTF-8, UTF-16 with a byte order mark, or else windows-1252. Throws DocumentFault for other bytes. */
+/**
+ * Decodes UTF-8, UTF-16 with a byte order mark, or otherwise windows-1252. Throws DocumentFault for other bytes.
+ */
 function plainText(bytes: Uint8Array): string {
   const encoding =
     bytes[0] === 0xff && bytes[1] === 0xfe
@@ -72,7 +74,7 @@ function plainText(bytes: Uint8Array): string {
   }
 }
 
-/** Bytes that no single-byte text has. */
+/** Returns true if there are control bytes, which single-byte text does not have. */
 function hasControls(bytes: Uint8Array): boolean {
   return bytes.some(
     (byte) => byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0c && byte !== 0x0d,
@@ -83,9 +85,9 @@ function notText(): DocumentFault {
   return new DocumentFault("unsupported_file", "The file is neither text nor a known document.");
 }
 
-/** A page after the other, so that one page is in memory at a time. */
+/** Writes the pages one after another, so that only one page is in memory. */
 async function writePdfText(bytes: Uint8Array, sink: TextSink): Promise<void> {
-  // Takes 100 ms, which most files need not wait for.
+  // Loaded here because it takes 100 ms, and most files do not need it.
   const { getDocumentProxy } = await import("unpdf");
   try {
     const document = await getDocumentProxy(bytes, { verbosity: 0 });

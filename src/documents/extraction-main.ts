@@ -1,7 +1,6 @@
 /*
- * Reads files from its standard input, one after the other, and writes their chunks to standard output as JSON
- * lines. A process of its own, without the gateway's environment: what a hostile file makes the parsers do ends
- * with it.
+ * Reads files from standard input, one after another, and writes their chunks to standard output as JSON lines.
+ * It is a separate process without the gateway's environment, so that a hostile file can harm only this process.
  */
 import { once } from "node:events";
 import { constants, setPriority } from "node:os";
@@ -12,7 +11,7 @@ import type { ExtractedLine, ExtractionBounds, ExtractionOrder } from "./extract
 import { searchWords } from "./search-words.ts";
 import { DocumentFault } from "./text-sink.ts";
 
-/** A process that has grown beyond this reads no further file. */
+/** Memory above which the process reads no further file. */
 const REUSABLE_BYTES = 402_653_184;
 const NEW_LINE = 0x0a;
 
@@ -62,7 +61,7 @@ function isGrown(): boolean {
   return process.memoryUsage.rss() > REUSABLE_BYTES;
 }
 
-/** Lines and runs of bytes of a stream. */
+/** Reads lines and byte sequences from a stream. */
 class Input {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   #rest: Uint8Array = new Uint8Array();
@@ -71,7 +70,7 @@ class Input {
     this.#reader = stream.getReader();
   }
 
-  /** Undefined at the end of the stream. */
+  /** Returns the next line, or undefined at the end of the stream. */
   async line(): Promise<string | undefined> {
     let end = this.#rest.indexOf(NEW_LINE);
     while (end < 0) {
@@ -86,7 +85,7 @@ class Input {
   }
 
   async take(count: number): Promise<Uint8Array> {
-    const taken = new Uint8Array(count);
+    const content = new Uint8Array(count);
     let length = 0;
     while (length < count) {
       if (this.#rest.length === 0) {
@@ -96,10 +95,10 @@ class Input {
         this.#rest = value;
       }
       const piece = this.#rest.subarray(0, count - length);
-      taken.set(piece, length);
+      content.set(piece, length);
       length += piece.length;
       this.#rest = this.#rest.subarray(piece.length);
     }
-    return taken;
+    return content;
   }
 }

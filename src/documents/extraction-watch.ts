@@ -1,6 +1,6 @@
 /*
- * Ends the process of `extraction-main.ts` where a file takes too much time or memory. A thread, because a parser
- * that is busy runs no timer, with a script of its own, so that it is there at once.
+ * Kills the process of `extraction-main.ts` if a file takes too much time or memory. This is a thread, because a
+ * busy parser runs no timers. It has a separate script, so that it starts immediately.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import type { ExtractionBounds } from "./extraction.ts";

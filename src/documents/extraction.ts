@@ -3,49 +3,49 @@ import { DocumentFault } from "./text-sink.ts";
 
 export interface ExtractedChunk {
   readonly text: string;
-  /** The same as `searchWords` gives it. */
+  /** The result of `searchWords` for the text. */
   readonly words: string;
 }
 
-/** What the process that reads files writes, a line of JSON each. A file's last one is its fault or its end. */
+/** A JSON line from the extraction process. The last line of a file is a fault or an end. */
 export type ExtractedLine =
   | ({ readonly kind: "chunk" } & ExtractedChunk)
   | ({ readonly kind: "fault" } & Pick<DocumentFault, "code" | "message"> & ExtractionEnd)
   | ({ readonly kind: "end" } & ExtractionEnd);
 
 interface ExtractionEnd {
-  /** The process has grown and is not to get another file. */
+  /** True if the process has grown and must not get another file. */
   readonly isLast: boolean;
 }
 
-/** Sent as a line of JSON, with the file's bytes behind it. */
+/** A JSON line to the extraction process. The file's bytes follow it. */
 export type ExtractionOrder = {
   readonly bytes: number;
   readonly isHtml: boolean;
 } & (ChunkSize | PageBeginning);
 
-/** Asks for one chunk: the beginning of what a page is about. */
+/** Requests one chunk: the start of a page's main content. */
 interface PageBeginning {
   readonly maxCharacters: number;
 }
 
 export interface ExtractionBounds {
-  /** Of the process, 80 MB of which are its own. */
+  /** Memory limit of the process, which itself uses 80 MB. */
   readonly maxMemoryBytes: number;
-  /** For one file, from its last byte on. */
+  /** Time limit for one file, from its last byte on. */
   readonly maxMs: number;
 }
 
 const BOUNDS: ExtractionBounds = { maxMemoryBytes: 1_073_741_824, maxMs: 120_000 };
-/** Files are parsed as a whole, in a multiple of their size. */
+/** Largest file. Files are parsed as a whole, in a multiple of their size. */
 export const MAX_DOCUMENT_BYTES = 134_217_728;
 const SCRIPT = Bun.fileURLToPath(new URL("./extraction-main.ts", import.meta.url));
 const MAX_LINE_CHARACTERS = 16_777_216;
 const MAX_IDLE_MS = 10_000;
 
 /**
- * Reads the text of files in processes of their own, with bounds on time, memory and output. A process reads one
- * file at a time; it is used again where the last file ended well.
+ * Extracts the text of files in separate processes, with limits on time, memory and output. A process reads one
+ * file at a time. It is reused if the last file ended without an error.
  */
 export class Extraction {
   readonly #bounds: ExtractionBounds;
@@ -56,7 +56,7 @@ export class Extraction {
     this.#bounds = bounds;
   }
 
-  /** The chunks of a file. Throws DocumentFault, the error of `content`, and the reason of the signal. */
+  /** Yields the chunks of a file. Throws DocumentFault, the error of `content`, or the signal's reason. */
   async *chunksOf(
     content: ReadableStream<Uint8Array>,
     order: ExtractionOrder,
@@ -84,7 +84,7 @@ export class Extraction {
     }
   }
 
-  /** The beginning of what a page, or another document, is about. Rejects as `chunksOf` does. */
+  /** Returns the start of the main content of a page or another document. Rejects like `chunksOf`. */
   async pageText(
     bytes: Uint8Array,
     { isHtml, maxCharacters }: { readonly isHtml: boolean } & PageBeginning,
@@ -97,7 +97,7 @@ export class Extraction {
     return read;
   }
 
-  /** Ends all processes; files that are being read fail. */
+  /** Ends all processes. Files that are being read fail. */
   close(): void {
     for (const process of this.#all) this.#end(process);
   }
@@ -122,7 +122,7 @@ class ExtractionProcess {
   readonly #bounds: ExtractionBounds;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isGone = false;
-  /** Ends the wait of a piece that the process does not take. */
+  /** Ends the wait for a piece that the process does not read. */
   #onGone: (() => void) | undefined;
 
   constructor(bounds: ExtractionBounds) {
@@ -150,7 +150,10 @@ class ExtractionProcess {
     clearTimeout(this.#timer);
   }
 
-  /** Returns the last line. Throws DocumentFault where the process ended before it. */
+  /**
+   * Yields the chunks of a file and returns the last line. Throws DocumentFault if the process ended before that
+   * line.
+   */
   async *chunksOf(
     content: ReadableStream<Uint8Array>,
     order: ExtractionOrder,
@@ -172,7 +175,10 @@ class ExtractionProcess {
     throw new DocumentFault("invalid_file", `Reading the file takes more than ${most}.`);
   }
 
-  /** Rejects with the error of `content`; a process that has ended takes nothing, and its output says so. */
+  /**
+   * Sends a file to the process. Rejects with the error of `content`. If the process has ended, sending stops and
+   * its output reports the end.
+   */
   async #feed(content: ReadableStream<Uint8Array>, order: ExtractionOrder): Promise<void> {
     await this.#send(`${JSON.stringify(order)}\n`);
     for await (const piece of content) {
@@ -184,7 +190,7 @@ class ExtractionProcess {
   async #send(piece: string | Uint8Array): Promise<void> {
     if (this.#isGone) return;
     const { stdin, exited } = this.#child;
-    // A race with `exited` itself would keep something of each piece until the process ends.
+    // A race with `exited` itself would keep a reference to each piece until the process ends.
     const gone = Promise.withResolvers<void>();
     this.#onGone = gone.resolve;
     try {

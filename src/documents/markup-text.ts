@@ -1,7 +1,7 @@
 import { Parser, type ParserOptions } from "htmlparser2";
 import { DocumentFault, TextSink } from "./text-sink.ts";
 
-/** Elements whose text is not part of the page. */
+/** Elements whose text is not displayed. */
 const UNSHOWN = new Set(["script", "style", "noscript", "template", "svg", "object", "iframe"]);
 /** Elements that begin and end a line. */
 const BLOCKS = new Set(
@@ -13,17 +13,23 @@ const BLOCKS = new Set(
 );
 const CELLS = new Set(["td", "th"]);
 
-/** Elements that a page has around what it is about. */
+/** Elements around the main content of a page. */
 const SURROUNDINGS = new Set([...UNSHOWN, "nav", "header", "footer", "aside", "form", "dialog"]);
-/** Elements that hold what a page is about. */
+/** Elements that contain the main content of a page. */
 const SUBJECT = new Set(["main", "article"]);
-/** A subject with less text is none: such a page is filled by scripts, or means something else by its elements. */
+/**
+ * Shortest main content. A shorter one does not count: scripts fill such a page, or it uses the elements
+ * differently.
+ */
 const MIN_SUBJECT_CHARACTERS = 200;
 
-/** Elements within one another. Browsers flatten deeper ones, and to close one here takes time by the depth. */
+/**
+ * Deepest nesting of elements. Browsers flatten deeper ones, and closing one here takes time proportional to the
+ * depth.
+ */
 const MAX_DEPTH = 1_024;
 
-/** The text that a page is about: without menus and the like, as far as its elements tell. */
+/** Returns the main content of a page without menus and similar parts, as far as its elements mark them. */
 export function pageText(html: string): string {
   for (const [unshown, within] of [
     [SURROUNDINGS, SUBJECT],
@@ -40,8 +46,9 @@ export function pageText(html: string): string {
 }
 
 /**
- * The text that a browser shows of a page, a line for each block.
- * @param within elements of which one has to be around a text
+ * Writes the text that a browser displays, with a line for each block.
+ *
+ * @param within only text inside one of these elements is written
  */
 export function writeHtmlText(
   html: string,
@@ -77,11 +84,11 @@ export function writeHtmlText(
   parser.end(html);
 }
 
-/** Counts the elements around a place. */
+/** Counts the open elements. */
 class Depth {
   #elements = 0;
 
-  /** Throws DocumentFault if they are too many. */
+  /** Counts an opened element. Throws DocumentFault if there are too many. */
   enter(): void {
     if (++this.#elements <= MAX_DEPTH) return;
     throw new DocumentFault(
@@ -96,7 +103,7 @@ class Depth {
 }
 
 export interface XmlHandler {
-  /** @param attributes by their names as written, prefixes included */
+  /** @param attributes by their names as written, including prefixes */
   open?(name: string, attributes: Readonly<Record<string, string>>): void;
   text?(text: string): void;
   close?(name: string): void;
@@ -104,7 +111,7 @@ export interface XmlHandler {
 
 const XML: ParserOptions = { xmlMode: true };
 
-/** Reads XML as far as it is well-formed. Entities of a document type are not expanded. Throws DocumentFault. */
+/** Parses XML as far as it is well-formed. Entities of a document type are not expanded. Throws DocumentFault. */
 export function readXml(xml: string, handler: XmlHandler): void {
   const depth = new Depth();
   const parser = new Parser(

@@ -2,7 +2,7 @@ import { type UnzipFileInfo, unzipSync } from "fflate";
 import { readXml } from "./markup-text.ts";
 import { DocumentFault, type TextSink } from "./text-sink.ts";
 
-/** Of the parts that are read of one document; a part is never expanded beyond the size that it states. */
+/** Most expanded bytes of the parts that are read. A part is never expanded beyond its stated size. */
 const MAX_EXPANDED_BYTES = 134_217_728;
 const MAX_PARTS = 20_000;
 
@@ -62,7 +62,7 @@ function writeWord(parts: Parts, sink: TextSink): void {
   }
 }
 
-/** Slides in their numbers' order, each with its notes behind it. */
+/** Writes the slides in the order of their numbers, each followed by its notes. */
 function writeSlides(parts: Parts, sink: TextSink): void {
   const numbers = Object.keys(parts)
     .flatMap((name) => /^ppt\/slides\/slide(\d+)\.xml$/.exec(name)?.[1] ?? [])
@@ -75,7 +75,7 @@ function writeSlides(parts: Parts, sink: TextSink): void {
   }
 }
 
-/** The text of runs (`t`), a line for each paragraph (`p`), a tab behind each table cell (`tc`). */
+/** Writes the text of runs (`t`), with a line for each paragraph (`p`) and a tab after each table cell (`tc`). */
 function writeRuns(xml: string, prefix: "w" | "a", sink: TextSink): void {
   const [run, paragraph, cell] = [`${prefix}:t`, `${prefix}:p`, `${prefix}:tc`];
   let isRun = false;
@@ -96,7 +96,7 @@ function writeRuns(xml: string, prefix: "w" | "a", sink: TextSink): void {
   });
 }
 
-/** Each sheet under its name, a line for each row, a tab between cells. */
+/** Writes each sheet after its name, with a line for each row and a tab between cells. */
 function writeWorkbook(parts: Parts, sink: TextSink): void {
   const strings = sharedStrings(textOf(parts, "xl/sharedStrings.xml"));
   const isDate = dateStyles(textOf(parts, "xl/styles.xml"));
@@ -131,7 +131,7 @@ function sharedStrings(xml: string): string[] {
   const strings: string[] = [];
   let current: string[] = [];
   let isText = false;
-  /** Readings of Japanese words, which repeat them. */
+  /** Depth in phonetic elements: readings of Japanese words, which repeat the words. */
   let phonetic = 0;
   readXml(xml, {
     open(name) {
@@ -151,7 +151,10 @@ function sharedStrings(xml: string): string[] {
   return strings;
 }
 
-/** Of number formats: those that ECMA-376, 18.8.30 numbers for dates, and those whose code has a year or a day. */
+/**
+ * Returns a function that checks whether a cell style is a date: its number format is one of ECMA-376's date
+ * formats (18.8.30), or its code contains a year or a day.
+ */
 function dateStyles(xml: string): (style: number) => boolean {
   const custom = new Set<number>();
   const formats: number[] = [];
@@ -205,7 +208,7 @@ function writeSheet(
 }
 
 const DAY_MS = 86_400_000;
-/** Day 0 of serial dates, with the leap day of 1900 that there never was. */
+/** Day 0 of serial dates, which count a leap day in 1900 that did not exist. */
 const EPOCH_MS = Date.UTC(1899, 11, 30);
 const LAST_DAY = 2_958_465;
 

@@ -1,18 +1,21 @@
 const NO_WORD = /[^\p{L}\p{N}\p{M}]+/gu;
-/** Accents of Latin, Greek and Cyrillic letters; marks of other scripts are letters of their own. */
+/** Accents of Latin, Greek and Cyrillic letters. Marks of other scripts are separate letters. */
 const ACCENTS = /[\u0300-\u036f]/g;
-/** Scripts that put no space between words. */
+/** Scripts without spaces between words. */
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]{2,}/gu;
 const MAX_WORD_CHARACTERS = 64;
-/** Marks beyond the thirtieth on one letter, which no language has: to order them takes quadratic time (UAX #15, D3). */
+/**
+ * Marks after the thirtieth on one letter, which no language has. Ordering them takes quadratic time (UAX #15,
+ * D3).
+ */
 const EXCESS_MARKS = /(?<=\p{M}{30})\p{M}+/gu;
 
 let segmenter: Intl.Segmenter | undefined;
 
 /**
- * The words of a text with single spaces between them, as full text search takes them: without punctuation and
- * accents, and cut where their script puts no spaces. Of a text and of the questions about it alike.
+ * Returns the words of a text for full-text search, separated by single spaces: without punctuation and accents,
+ * and segmented if the script has no spaces. Texts and search queries are both converted with it.
  */
 export function searchWords(text: string): string {
   return text

@@ -1,4 +1,4 @@
-/** Why a document has no text that can be indexed: codes of a vector store file's `last_error`. */
+/** The reason that a document has no text to index. The codes are those of a vector store file's `last_error`. */
 export class DocumentFault extends Error {
   readonly code: "unsupported_file" | "invalid_file";
 
@@ -9,21 +9,24 @@ export class DocumentFault extends Error {
   }
 }
 
-/** UTF-16 code units of text that one file may have, about 4 million tokens. */
+/** Most text of one file in UTF-16 code units, about 4 million tokens. */
 export const MAX_TEXT_CHARACTERS = 16_777_216;
 
-/** A run of blanks is tried from its first one alone, so that one which ends no line takes linear time. */
+/**
+ * Blanks at the end of a line. The match begins only at the first blank of a run, so that a long run inside a
+ * line takes linear time.
+ */
 const SPACE_AT_END = /(?<![^\S\n])[^\S\n]+\n/g;
 const EMPTY_LINES = /\n{3,}/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: no text of the database holds a NUL, and no reader wants the others
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
-/** Takes the text of a document as it is read, up to a bound. */
+/** Collects the text of a document up to a limit. */
 export class TextSink {
   readonly #parts: string[] = [];
   #length = 0;
 
-  /** Throws DocumentFault where it becomes too much. */
+  /** Adds text. Throws DocumentFault if the text exceeds the limit. */
   write(text: string): void {
     this.#length += text.length;
     if (this.#length > MAX_TEXT_CHARACTERS) {
@@ -33,7 +36,7 @@ export class TextSink {
     this.#parts.push(text);
   }
 
-  /** Well-formed, without control characters, with at most one empty line in a row. */
+  /** The collected text: well-formed, without control characters, and with at most one empty line in a row. */
   get text(): string {
     return this.#parts
       .join("")

@@ -1,7 +1,10 @@
 import { GatewayError } from "../lib/errors.ts";
 import { type ClientWire, ERROR_TABLE } from "./error-response.ts";
 
-/** https://platform.claude.com/docs/en/api/errors: the types by status. Others have that of the status class. */
+/**
+ * Error types by status (https://platform.claude.com/docs/en/api/errors). Other statuses get the
+ * type of their class.
+ */
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
   402: "billing_error",
@@ -13,14 +16,14 @@ const TYPES: Readonly<Record<number, string>> = {
   503: "overloaded_error",
 };
 
-/** Anthropic's own status of an overload. */
+/** The status with which Anthropic reports an overload. */
 const OVERLOADED = 529;
 
-/** What clients of Anthropic's API read: its envelope of errors, and the header with the request's id. */
+/** The error envelope and the request id header that clients of Anthropic's API expect. */
 export const anthropicWire: ClientWire = {
   requestIdHeader: "request-id",
   errorOf(error) {
-    if (statusBehind(error) !== OVERLOADED) return error;
+    if (providerStatus(error) !== OVERLOADED) return error;
     const { message, cause, headers } = error;
     const retryAfterSeconds = error.retryAfterSeconds ?? 1;
     return new GatewayError("overloaded", message, {
@@ -33,7 +36,7 @@ export const anthropicWire: ClientWire = {
     const { status } = ERROR_TABLE[error.code];
     const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
     const { message, param, code, fields } = error;
-    // `param` and `code` are the gateway's own. `details`, if there are any, are among the fields.
+    // `param` and `code` are additions of the gateway. `fields` can contain `details`.
     return {
       type: "error",
       error: { type, message, param, code, ...fields },
@@ -42,8 +45,8 @@ export const anthropicWire: ClientWire = {
   },
 };
 
-/** The status that a provider failed with, where that is known. */
-function statusBehind(error: GatewayError): unknown {
+/** Returns the status that the provider answered with, or undefined if it is unknown. */
+function providerStatus(error: GatewayError): unknown {
   if (error.code !== "provider_error") return undefined;
   let cause: unknown = error.cause;
   while (cause instanceof Error) {

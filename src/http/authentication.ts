@@ -6,29 +6,35 @@ import { type SuspensionReason, suspendedOrganizations } from "../../db/queries/
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
 import type { RouteDefinition } from "./route.ts";
 
 const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";
 const OUR_KEYS = "keys of this gateway begin with gateway_sk_ or gateway_mgmt_";
 const OURS = /^gateway_[a-z]+_/;
-/** What programs send where the variable that should hold the key is not set. */
+/** Placeholders that programs send if the variable that should hold the key is not set. */
 const UNSET = /^(?:undefined|null|none|nil|\$\{?\w+\}?|<.*>|your[-_ ].*)$/i;
 const WRAPPED = /^["'`\u2018-\u201d]|["'`\u2018-\u201d]$|\s/;
-/** Key forms of other services: OpenAI's and those alike, Google's, Groq's, xAI's, Hugging Face's, AWS's. */
+/**
+ * Prefixes of other services' keys: OpenAI and compatible services, Google, Groq, xAI, Hugging
+ * Face, AWS.
+ */
 const OTHERS = /^(?:sk-|pk-|rk-|AIza|gsk_|xai-|hf_|nvapi-|AKIA|r8_|csk-|fw_|tgp_|pplx-)/;
 
 function missingKey(): GatewayError {
   return new GatewayError("missing_api_key", `No API key was given. ${HOW_TO_SEND}`);
 }
 
-/** An Authorization header of another form than a key's. */
-function refusedHeader(): GatewayError {
-  const message = `The Authorization header is not of the form that holds an API key. ${HOW_TO_SEND}`;
+/** Returns the error for an Authorization header that cannot contain an API key. */
+function rejectedHeader(): GatewayError {
+  const message = `The Authorization header does not contain an API key. ${HOW_TO_SEND}`;
   return new GatewayError("invalid_api_key", message);
 }
 
-/** A text that cannot be a key of this gateway. Says what is likely wrong with it, and never quotes it. */
+/**
+ * Returns the error for a text that cannot be a key of this gateway. The message names the likely
+ * mistake and never quotes the text.
+ */
 function malformedKey(text: string): GatewayError {
   return new GatewayError("invalid_api_key", `The API key is not valid: ${faultOf(text)}.`);
 }
@@ -36,23 +42,26 @@ function malformedKey(text: string): GatewayError {
 function faultOf(text: string): string {
   const bare = text.trim();
   if (bare === "" || UNSET.test(bare)) {
-    return "a placeholder was sent in its place, so the variable that should hold it is most likely not set";
+    return "a placeholder was sent instead, so the variable that should hold the key is probably not set";
   }
-  if (WRAPPED.test(text)) return "there are quotes or white space in it";
+  if (WRAPPED.test(text)) return "it contains quotes or white space";
   if (OURS.test(bare)) return "it is mistyped or truncated (its checksum does not match)";
   if (OTHERS.test(bare)) return `it looks like the key of another service; ${OUR_KEYS}`;
   return OUR_KEYS;
 }
 
-/** Which key a secret belongs to never changes, so it may be cached; what the key may do is not. */
-const MAX_KNOWN_SECRETS = 100_000;
 /**
- * How long a secret without a key is refused unread. A key may be made with a secret that was tried before,
- * on any instance, and has to be usable within a second.
+ * Key ids cached by secret hash. The key of a secret never changes. The permissions of the key are
+ * not cached here.
+ */
+const MAX_CACHED_SECRETS = 100_000;
+/**
+ * Milliseconds for which a secret without a key is rejected without a database read. Any instance
+ * can create a key with a secret that was tried before, and the key must work within a second.
  */
 const UNKNOWN_MS = 500;
 const MAX_UNKNOWN_SECRETS = 10_000;
-/** Secrets that one read looks up. */
+/** Secrets looked up by one database read. */
 const MAX_BATCH = 500;
 const MAX_WAITING = 10_000;
 
@@ -68,14 +77,14 @@ interface WaitingLookup {
 }
 
 /**
- * Finds the key of a secret by the secret's hash. Anyone can make up secrets that pass the checksum, so a
- * flood of them must not cost a database read each: one read at a time looks up everything that waits, and
- * a secret that no key has is remembered for a moment.
+ * Finds the key id of a secret by the secret's hash. Anyone can invent secrets that pass the
+ * checksum, so a flood of them must not cost one database read each. One read at a time looks up
+ * all waiting secrets, and secrets without a key are remembered for a moment.
  */
 export class KeyLookup {
   readonly #dependencies: KeyLookupDependencies;
   readonly #keyIds = new Map<string, string>();
-  /** Until when each is refused, the oldest first. */
+  /** Time in milliseconds until which each hash is rejected, oldest first. */
   readonly #unknown = new Map<string, number>();
   readonly #waiting = new Map<string, WaitingLookup>();
   #isReading = false;
@@ -84,25 +93,26 @@ export class KeyLookup {
     this.#dependencies = dependencies;
   }
 
-  /** The id of the key, where its secret was seen before. */
+  /** Returns the id of the key if it is cached. */
   known(hash: string): string | undefined {
     return this.#keyIds.get(hash);
   }
 
-  /** The key is gone, or was not found by its id. */
+  /** Drops the cached id, after the key was deleted or its id was not found. */
   forget(hash: string): void {
     this.#keyIds.delete(hash);
   }
 
-  /** Undefined where no key has the secret. Throws 503 where too many lookups wait, and as the read does. */
+  /**
+   * Returns the key id, or undefined if no key has the secret. Throws 503 if too many lookups wait,
+   * and the errors of the read.
+   */
   async find(hash: string): Promise<string | undefined> {
     if (this.#isUnknown(hash)) return undefined;
     const waiting = this.#waiting.get(hash);
     if (waiting !== undefined) return waiting.promise;
     if (this.#waiting.size >= MAX_WAITING) {
-      throw new GatewayError("overloaded", "Too many API keys are being looked up. Try again.", {
-        retryAfterSeconds: 1,
-      });
+      throw overloaded("Too many API keys are being looked up. Try again.");
     }
     const lookup = Promise.withResolvers<string | undefined>();
     this.#waiting.set(hash, lookup);
@@ -114,12 +124,13 @@ export class KeyLookup {
     this.#isReading = true;
     while (this.#waiting.size > 0) {
       const batch = [...this.#waiting.entries().take(MAX_BATCH)];
-      // Lookups from here on read again: their key may have been committed since.
+      // A later lookup of these hashes starts a new read, because its key can have been committed
+      // since.
       for (const [hash] of batch) this.#waiting.delete(hash);
       try {
         const hashes = batch.map(([hash]) => hash);
-        const found = await this.#dependencies.read(findKeysByHash(hashes));
-        for (const [hash, lookup] of batch) lookup.resolve(this.#remember(hash, found.get(hash)));
+        const keyIds = await this.#dependencies.read(findKeysByHash(hashes));
+        for (const [hash, lookup] of batch) lookup.resolve(this.#remember(hash, keyIds.get(hash)));
       } catch (error) {
         for (const [, lookup] of batch) lookup.reject(error);
       }
@@ -134,7 +145,7 @@ export class KeyLookup {
       this.#unknown.set(hash, this.#dependencies.clock.nowMs() + UNKNOWN_MS);
       return undefined;
     }
-    if (this.#keyIds.size >= MAX_KNOWN_SECRETS) deleteOldest(this.#keyIds);
+    if (this.#keyIds.size >= MAX_CACHED_SECRETS) deleteOldest(this.#keyIds);
     this.#keyIds.set(hash, keyId);
     return keyId;
   }
@@ -143,7 +154,7 @@ export class KeyLookup {
     const untilMs = this.#unknown.get(hash);
     if (untilMs === undefined) return false;
     const leftMs = untilMs - this.#dependencies.clock.nowMs();
-    // More than was given: the clock was set back.
+    // A remaining time above UNKNOWN_MS means that the clock was set back.
     if (leftMs > 0 && leftMs <= UNKNOWN_MS) return true;
     this.#unknown.delete(hash);
     return false;
@@ -154,10 +165,10 @@ function deleteOldest(map: Map<string, unknown>): void {
   map.delete(map.keys().next().value!);
 }
 
-/** Longer than any well-formed header; nothing beyond is looked at. */
+/** Longer than any valid header. Longer headers are rejected unread. */
 const MAX_HEADER_CHARACTERS = 256;
 const BEARER = /^Bearer +/i;
-/** As almost everyone writes it. */
+/** The spelling that almost all clients use. */
 const USUAL_SCHEME = "Bearer ";
 
 interface AuthenticationDependencies {
@@ -167,7 +178,10 @@ interface AuthenticationDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** Turns an Authorization header into the key behind it (spec 5). Throws 401, and 402 or 403 for a suspended organization. */
+/**
+ * Finds the key of an Authorization header (spec 5). Throws 401, and 402 or 403 if the organization
+ * is suspended.
+ */
 export class Authentication {
   readonly #dependencies: AuthenticationDependencies;
   readonly #lookup: KeyLookup;
@@ -178,7 +192,9 @@ export class Authentication {
   }
 
   /**
-   * At once where the key is in memory, as it is for all but its first request.
+   * Returns the key without a promise if it is in memory, which is true for all but its first
+   * request.
+   *
    * @param allowsDispute true if the organization may make the request while a dispute suspends it
    */
   authenticate(
@@ -189,14 +205,14 @@ export class Authentication {
     const hash = hashApiKey(secret);
     const keyId = this.#lookup.known(hash);
     const key = keyId === undefined ? undefined : this.#dependencies.keys.get(keyId);
-    // A change that is not durable yet decides nothing: its turn waits for its commit.
+    // A key with an uncommitted change has a gate. `#load` then waits for the commit.
     const { suspensions } = this.#dependencies;
     return key?.isActive === true && key.gate === undefined && suspensions.isCurrent
       ? this.#admitted(hash, key.turn("inspect", undefined), allowsDispute)
       : this.#load(secret, hash, keyId, allowsDispute);
   }
 
-  /** The operator key behind the header; a valid key of an organization is of the wrong kind, 403. */
+  /** Returns the operator key of the header. Throws 403 for a valid key of an organization. */
   async authenticateOperator(authorization: string | null): Promise<OperatorKey> {
     const secret = bearerOf(authorization);
     if (parseApiKey(secret)?.kind === "operator") return this.#findOperator(hashApiKey(secret));
@@ -207,18 +223,18 @@ export class Authentication {
   async #load(
     secret: string,
     hash: string,
-    knownId: string | undefined,
+    cachedId: string | undefined,
     allowsDispute: boolean,
   ): Promise<ApiKeyRecord> {
     const { keys, suspensions } = this.#dependencies;
-    // The checksum spares the database every key that was mistyped or made up.
-    const kind = knownId === undefined ? parseApiKey(secret)?.kind : "secret";
+    // The checksum rejects mistyped and invented keys without a database read.
+    const kind = cachedId === undefined ? parseApiKey(secret)?.kind : "secret";
     if (kind === undefined) throw malformedKey(secret);
     if (kind === "operator") {
       await this.#findOperator(hash);
       throw new GatewayError("wrong_key_kind", "An operator key can only call /v1/admin.");
     }
-    const keyId = knownId ?? (await this.#lookup.find(hash));
+    const keyId = cachedId ?? (await this.#lookup.find(hash));
     if (keyId === undefined) throw invalid();
     const record = await keys.get(keyId).ask("inspect", undefined);
     while (!suspensions.isCurrent) await suspensions.refresh();
@@ -226,9 +242,9 @@ export class Authentication {
   }
 
   async #findOperator(hash: string): Promise<OperatorKey> {
-    const found = await this.#dependencies.read(findOperatorKey({ hash }));
-    if (found === undefined) throw invalid();
-    return found;
+    const operatorKey = await this.#dependencies.read(findOperatorKey({ hash }));
+    if (operatorKey === undefined) throw invalid();
+    return operatorKey;
   }
 
   #admitted(hash: string, record: ApiKeyRecord | undefined, allowsDispute: boolean): ApiKeyRecord {
@@ -238,7 +254,8 @@ export class Authentication {
 }
 
 /**
- * The key of what a request has left to be done in its name, as it stands now. Throws as if a request had brought it.
+ * Returns the current state of a key for work that continues after its request. Throws the same
+ * errors as a request with the key.
  */
 export async function usableKey(
   dependencies: Omit<AuthenticationDependencies, "read">,
@@ -250,7 +267,10 @@ export async function usableKey(
   return usable(record, dependencies);
 }
 
-/** Throws 401, and 402 or 403 for a suspended organization; who is suspended must be known. */
+/**
+ * Returns the key if it can be used. Throws 401, and 402 or 403 if the organization is suspended.
+ * `suspensions` must be current.
+ */
 export function usable(
   record: ApiKeyRecord | undefined,
   { clock, suspensions }: Pick<AuthenticationDependencies, "clock" | "suspensions">,
@@ -266,7 +286,7 @@ export function usable(
     if (allowsDispute) return record;
     throw new GatewayError(
       "payment_disputed",
-      "The organization of this API key is suspended, because a payment of it is disputed. Settle the dispute, or ask the operator of the gateway.",
+      "The organization of this API key is suspended, because one of its payments is disputed. Settle the dispute, or ask the operator of the gateway.",
     );
   }
   if (suspended !== undefined) {
@@ -280,7 +300,10 @@ export function usable(
 
 const ACCOUNT_SCOPES: ReadonlySet<string> = new Set(["usage:read", "billing:read"]);
 
-/** Whether a route only reads what an organization has used and paid, which it may during a dispute too. */
+/**
+ * Returns true if a route only reads what an organization has used and paid. Such routes stay open
+ * during a dispute.
+ */
 export function readsAccounts({
   method,
   access,
@@ -290,24 +313,26 @@ export function readsAccounts({
   return access.kind === "administration" && ACCOUNT_SCOPES.has(access.scope);
 }
 
-/** What an Authorization header brings, whether or not that is a key. */
+/**
+ * Returns the bearer token of an Authorization header, which is not necessarily a key. Throws 401.
+ */
 function bearerOf(authorization: string | null): string {
   if (authorization === null || authorization.trim() === "") {
     throw missingKey();
   }
-  if (authorization.length > MAX_HEADER_CHARACTERS) throw refusedHeader();
+  if (authorization.length > MAX_HEADER_CHARACTERS) throw rejectedHeader();
   if (authorization.startsWith(USUAL_SCHEME) && authorization[USUAL_SCHEME.length] !== " ") {
     return authorization.slice(USUAL_SCHEME.length);
   }
   if (!BEARER.test(authorization)) {
-    throw /^Bearer$/i.test(authorization) ? malformedKey("") : refusedHeader();
+    throw /^Bearer$/i.test(authorization) ? malformedKey("") : rejectedHeader();
   }
   return authorization.replace(BEARER, "");
 }
 
-/** A well-formed key that no record belongs to. */
+/** Returns the error for a well-formed key that has no record. */
 function invalid(): GatewayError {
-  const message = "The API key is not valid: it was deleted, or is one of another gateway.";
+  const message = "The API key is not valid: it was deleted or belongs to another gateway.";
   return new GatewayError("invalid_api_key", message);
 }
 
@@ -316,8 +341,8 @@ interface SuspensionsDependencies {
 }
 
 /**
- * Which organizations are suspended. The change feed makes what is known stale; the next request then waits
- * for the database, so no instance admits a call on an old answer.
+ * The suspended organizations, in a cache. The change feed invalidates the cache. The next request
+ * then waits for the database, so that no instance admits a call by outdated data.
  */
 export class Suspensions {
   readonly #dependencies: SuspensionsDependencies;
@@ -329,24 +354,24 @@ export class Suspensions {
     this.#dependencies = dependencies;
   }
 
-  /** True where `reasonOf` can be asked without waiting. */
+  /** True if the cache is valid. `reasonOf` requires it. */
   get isCurrent(): boolean {
     return this.#suspended !== undefined;
   }
 
-  /** Undefined where it is not suspended. */
+  /** Returns the reason of the suspension, or undefined if the organization is not suspended. */
   reasonOf(organizationId: string): SuspensionReason | undefined {
     const suspended = this.#suspended!;
     return suspended.size > 0 ? suspended.get(organizationId) : undefined;
   }
 
-  /** An organization was suspended, or is not any more. */
+  /** Invalidates the cache, after a suspension began or ended. */
   forget(): void {
     this.#version++;
     this.#suspended = undefined;
   }
 
-  /** Throws 503 where the database cannot be asked. */
+  /** Loads the cache if it is invalid. Throws 503 if the database is unavailable. */
   async refresh(): Promise<void> {
     while (this.#suspended === undefined) {
       this.#loading ??= this.#load().finally(() => {
@@ -359,7 +384,7 @@ export class Suspensions {
   async #load(): Promise<void> {
     const version = this.#version;
     const suspended = await this.#dependencies.read(suspendedOrganizations());
-    // What changed while it was read may not be in it.
+    // A change during the read may be missing in the result.
     if (version === this.#version) this.#suspended = suspended;
   }
 }

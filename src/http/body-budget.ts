@@ -4,26 +4,35 @@ import { bodyTooSlow, type GatewayError, overloaded, stopping } from "../lib/err
 import { SharedRoom } from "../lib/fair-share.ts";
 import { MAX_MODEL_JSON_BYTES } from "./read-body.ts";
 
-/** Bytes of request bodies that are being read, over all requests. */
+/** Bytes of request bodies being read, over all requests. */
 export const MAX_BODIES_BYTES = 268_435_456;
-/** The largest body takes so long at two megabits a second: a slower client holds memory for nothing. */
+/**
+ * Milliseconds for reading one body. The largest body takes about this long at two megabits a
+ * second.
+ */
 export const BODY_PATIENCE_MS = 120_000;
 
-/** A client that sends nothing for so long is gone, though its connection stands. */
+/** Milliseconds without a byte after which a client counts as disconnected. */
 const BODY_SILENCE_MS = 30_000;
 
-/** Bytes of one owner's bodies: others always have room for one of the largest. */
+/**
+ * Bytes of one owner's bodies being read. Leaves room for two bodies of maximum size from other
+ * owners.
+ */
 export const MAX_BODIES_BYTES_OF_ONE = MAX_BODIES_BYTES - 2 * MAX_MODEL_JSON_BYTES;
 
-/** A body that comes in pieces. */
+/** A body that arrives in pieces. */
 export interface ArrivingPieces {
-  /** Another piece has come. Throws 503 where too much is being read already. */
+  /**
+   * Reserves memory for a piece that has arrived, and restarts the timeout for silence. Throws 503
+   * if too many bytes are being read.
+   */
   take(bytes: number): void;
-  /** Gives back what it took. */
+  /** Releases the reserved memory and stops the timeouts. */
   end(): void;
 }
 
-/** Bounds the memory and the time of request bodies on their way in. */
+/** Bounds the memory and the duration of incoming request bodies. */
 export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
   readonly #silences: DeadlineQueue;
@@ -35,26 +44,29 @@ export class BodyBudget {
     this.#silences = new DeadlineQueue(clock, BODY_SILENCE_MS);
   }
 
-  /** Throws 503 if too much is being read already, of all owners or of this one. */
+  /**
+   * Reserves memory for an owner's body. Throws 503 if the limit of all owners or of this owner is
+   * reached.
+   */
   take(owner: string, bytes: number): void {
-    if (!this.#bytes.tryTake(owner, bytes)) throw tooMuch();
+    if (!this.#bytes.tryTake(owner, bytes)) throw tooManyBytes();
   }
 
   give(owner: string, bytes: number): void {
     this.#bytes.free(owner, bytes);
   }
 
-  /** Expires the body when it takes too long, unless it is ended before. */
+  /** Starts the timeout of a body. `end` stops it. */
   begin(body: Expiring): void {
     this.#deadlines.set(body);
   }
 
-  /** What a body that has expired is refused with. */
+  /** The error for a body that has expired. */
   get lateness(): GatewayError {
     return this.#isAborting ? stopping() : bodyTooSlow();
   }
 
-  /** The gateway stops, and the time of what runs is up: no body is waited for any more. */
+  /** Expires all bodies. Called when the gateway stops and the drain time is over. */
   abortAll(): void {
     this.#isAborting = true;
     this.#deadlines.expireAll();
@@ -64,27 +76,30 @@ export class BodyBudget {
     this.#deadlines.cancel(body);
   }
 
-  /** The same for a body in pieces, which is also given up when none of them comes for long. */
+  /**
+   * Starts the timeouts of a body that arrives in pieces: one for the whole body, one for the
+   * silence between pieces. Calls `giveUp` when one of them expires.
+   */
   beginPieces(owner: string, giveUp: () => void): ArrivingPieces {
     const whole = this.#deadlines.add(giveUp);
     let next = this.#silences.add(giveUp);
-    let takenBytes = 0;
+    let reservedBytes = 0;
     return {
       take: (bytes) => {
         next.cancel();
         next = this.#silences.add(giveUp);
         this.take(owner, bytes);
-        takenBytes += bytes;
+        reservedBytes += bytes;
       },
       end: () => {
         whole.cancel();
         next.cancel();
-        this.give(owner, takenBytes);
+        this.give(owner, reservedBytes);
       },
     };
   }
 }
 
-function tooMuch(): GatewayError {
-  return overloaded("Too many large requests are arriving at once.");
+function tooManyBytes(): GatewayError {
+  return overloaded("Too many large requests are arriving at the same time.");
 }

@@ -3,16 +3,22 @@ import { allButOne, FairSemaphore, SharedRoom } from "../lib/fair-share.ts";
 import type { RateDecision, RateWindows } from "../platform/cluster/interface.ts";
 
 interface LoadGateDependencies {
-  /** Milliseconds by which this process is late with everything, for some time already. */
+  /** Returns the sustained lag of this process in milliseconds. */
   lagMs(): number;
 }
 
-/** Calls of models that are being answered; each takes memory for its bodies and a connection to a provider. */
+/** Model calls in progress. Each needs memory for its bodies and a connection to a provider. */
 export const MAX_IN_FLIGHT = 10_000;
-/** Beyond this, a client refused at once is served better elsewhere, and running requests faster here. */
+/**
+ * Lag in milliseconds from which the gateway rejects calls of organizations that already have an
+ * equal share. A fast rejection lets the client go elsewhere and keeps the running calls fast.
+ */
 export const MAX_LAG_MS = 200;
 
-/** Rejects calls of models if more of them would make all of them slow, those of the busiest organizations first. */
+/**
+ * Rejects model calls if more of them would slow down all calls. Rejects calls of the busiest
+ * organizations first.
+ */
 export class LoadGate {
   readonly #dependencies: LoadGateDependencies;
   readonly #calls = new SharedRoom(MAX_IN_FLIGHT);
@@ -21,33 +27,36 @@ export class LoadGate {
     this.#dependencies = dependencies;
   }
 
-  /** Admits a call, to be ended with `end`. Throws 503. */
+  /** Admits a call, which must be ended with `end`. Throws 503. */
   begin(organizationId: string): void {
     const isLate = this.#dependencies.lagMs() >= MAX_LAG_MS;
     const isAdmitted =
       !(isLate && this.#hasEqualShare(organizationId)) && this.#calls.tryTake(organizationId);
-    if (!isAdmitted) throw overloaded("The gateway has too much to do. Try again shortly.");
+    if (!isAdmitted) throw overloaded("The gateway is overloaded. Try again shortly.");
   }
 
   end(organizationId: string): void {
     this.#calls.free(organizationId);
   }
 
-  /** Returns true if another call would give it more than an equal share of the calls that run. */
+  /**
+   * Returns true if another call would give the organization more than an equal share of the
+   * running calls.
+   */
   #hasEqualShare(organizationId: string): boolean {
-    const { taken, owners } = this.#calls;
+    const { taken: running, owners } = this.#calls;
     const held = this.#calls.heldBy(organizationId);
-    return (held + 1) * (held === 0 ? owners + 1 : owners) > taken;
+    return (held + 1) * (held === 0 ? owners + 1 : owners) > running;
   }
 }
 
 const MAX_WAITING_READS = 2_048;
-/** A read waits for others at most this long. */
+/** Milliseconds that a read waits at most for its turn. */
 const MAX_READ_WAIT_MS = 10_000;
 
 /**
- * Bounds the administrative reads that run: lists, sums and figures, which can hold a connection to the database for
- * seconds. One organization gets half of the connections.
+ * Returns the semaphore for administrative reads (lists and usage figures), which can use a
+ * database connection for seconds. One organization gets at most half of the connections.
  */
 export function createReadSemaphore(connections: number): FairSemaphore {
   return new FairSemaphore({
@@ -59,10 +68,10 @@ export function createReadSemaphore(connections: number): FairSemaphore {
   });
 }
 
-/** Of an organization in any 60 s, over all instances. */
+/** Administrative calls of one organization in any 60 s, over all instances. */
 const ADMINISTRATIVE_CALLS_A_MINUTE = 600;
 
-/** Counts the administrative calls of each organization; calls of models are not among them. */
+/** Limits the administrative calls of each organization. Model calls do not count. */
 export class AdministrativeRate {
   readonly #rates: RateWindows;
 
@@ -70,13 +79,13 @@ export class AdministrativeRate {
     this.#rates = rates;
   }
 
-  /** Throws 429. */
+  /** Counts a call. Throws 429 if the organization has reached the limit. */
   count(organizationId: string): void | Promise<void> {
-    const taken = this.#rates.take(
+    const decision = this.#rates.take(
       `administration ${organizationId}`,
       ADMINISTRATIVE_CALLS_A_MINUTE,
     );
-    return taken instanceof Promise ? taken.then(assertAdmitted) : assertAdmitted(taken);
+    return decision instanceof Promise ? decision.then(assertAdmitted) : assertAdmitted(decision);
   }
 }
 

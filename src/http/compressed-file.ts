@@ -3,9 +3,10 @@ import { brotliCompress, constants, gzip } from "node:zlib";
 import { bodyInPieces } from "../lib/body-pieces.ts";
 import { acceptedCoding } from "./request-headers.ts";
 
-/** Best first; brotli's default effort would take seconds. */
+/** Content codings, preferred first. */
 const CODINGS = ["br", "zstd", "gzip"] as const;
 type Coding = (typeof CODINGS)[number];
+/** Brotli's default quality would take seconds. */
 const BROTLI_QUALITY = 6;
 
 const compress: Readonly<Record<Coding, (bytes: Uint8Array) => Promise<Uint8Array>>> = {
@@ -19,15 +20,18 @@ const compress: Readonly<Record<Coding, (bytes: Uint8Array) => Promise<Uint8Arra
 
 interface FileSource {
   readonly contentType: string;
-  /** Changes with the content. */
+  /** Differs whenever the content differs. */
   readonly version: string;
   readonly cacheControl: string;
   bytes(): Promise<Uint8Array> | Uint8Array;
-  /** The body for clients that take no coding. */
+  /** Returns the body for clients that accept no coding. */
   plain(): BodyInit;
 }
 
-/** A file as a browser takes it; each compressed form is made once, off the event loop, and kept in memory. */
+/**
+ * A file in the codings that browsers accept. Each compressed form is made once, outside the event
+ * loop, and cached.
+ */
 export class CompressedFile {
   readonly #source: FileSource;
   readonly #compressed = new Map<Coding, Promise<Uint8Array>>();
@@ -50,26 +54,26 @@ export class CompressedFile {
       vary: "accept-encoding",
       etag,
     };
-    if (isKnown(request.headers.get("if-none-match"), etag)) {
+    if (namesTag(request.headers.get("if-none-match"), etag)) {
       return new Response(null, { status: 304, headers });
     }
     if (coding === undefined) return new Response(plain(), { headers });
     headers["content-encoding"] = coding;
-    return new Response(bodyInPieces(await this.#made(coding)), { headers });
+    return new Response(bodyInPieces(await this.#compressedBytes(coding)), { headers });
   }
 
-  /** Makes the form that browsers ask for before one does. */
+  /** Compresses the file for browsers before the first request. */
   async prepare(): Promise<void> {
-    await this.#made("br");
+    await this.#compressedBytes("br");
   }
 
-  #made(coding: Coding): Promise<Uint8Array> {
-    const made = this.#compressed.get(coding) ?? this.#make(coding);
-    this.#compressed.set(coding, made);
-    return made;
+  #compressedBytes(coding: Coding): Promise<Uint8Array> {
+    const bytes = this.#compressed.get(coding) ?? this.#compress(coding);
+    this.#compressed.set(coding, bytes);
+    return bytes;
   }
 
-  async #make(coding: Coding): Promise<Uint8Array> {
+  async #compress(coding: Coding): Promise<Uint8Array> {
     try {
       return await compress[coding](await this.#source.bytes());
     } catch (error) {
@@ -79,8 +83,8 @@ export class CompressedFile {
   }
 }
 
-/** Whether an If-None-Match header names the tag (RFC 9110, section 13.1.2). */
-function isKnown(header: string | null, etag: string): boolean {
+/** Returns true if an If-None-Match header names the tag (RFC 9110, section 13.1.2). */
+function namesTag(header: string | null, etag: string): boolean {
   if (header === null) return false;
-  return header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
+  return header.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
 }

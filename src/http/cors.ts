@@ -1,10 +1,10 @@
 /**
- * Cross-origin requests of browsers (Fetch Standard, CORS protocol). Keys travel in a header, never in a
- * cookie, so credentials are not allowed.
+ * Request headers that browsers may send across origins (Fetch Standard, CORS protocol). API keys
+ * are sent in a header and never in a cookie, so credentials are not allowed.
  */
 const ALLOWED_HEADERS =
   "authorization, content-type, idempotency-key, last-event-id, accept, range, if-range, if-none-match";
-/** Names of headers, as a preflight lists those that a request will have. SDKs add a dozen of their own. */
+/** The header names that a preflight lists. SDKs add about a dozen. */
 const HEADER_NAMES = /^[\w!#$%&'*+.^`|~,\s-]{1,4096}$/;
 const EXPOSED_HEADERS = [
   "x-gateway-request-id",
@@ -40,13 +40,13 @@ const EXPOSED_HEADERS = [
 const PREFLIGHT_SECONDS = "600";
 
 export interface Cors {
-  /** Adds what lets the page of an allowed origin read the response. */
+  /** Adds the headers that let pages of an allowed origin read the response. */
   allow(request: Request, response: Response): Response;
   /** Answers a preflight. */
   preflight(request: Request, methods: readonly string[]): Response;
 }
 
-/** Undefined where no origin is allowed. `*` alone allows every origin. */
+/** Returns undefined if no origin is allowed. A single `*` allows every origin. */
 export function createCors(origins: readonly string[]): Cors | undefined {
   if (origins.length === 0) return undefined;
   const allowed = (request: Request): string | undefined => {
@@ -70,11 +70,11 @@ export function createCors(origins: readonly string[]): Cors | undefined {
       if (allowed(request) === undefined) return response;
       response.headers.append("vary", "access-control-request-headers");
       response.headers.set("access-control-allow-methods", methods.join(", "));
-      // A header decides nothing here that the origin may not decide; unknown ones are not read.
-      const asked = request.headers.get("access-control-request-headers") ?? "";
+      // An allowed origin may send every header. The gateway ignores unknown headers.
+      const requestedHeaders = request.headers.get("access-control-request-headers") ?? "";
       response.headers.set(
         "access-control-allow-headers",
-        HEADER_NAMES.test(asked) ? asked : ALLOWED_HEADERS,
+        HEADER_NAMES.test(requestedHeaders) ? requestedHeaders : ALLOWED_HEADERS,
       );
       response.headers.set("access-control-max-age", PREFLIGHT_SECONDS);
       return response;

@@ -5,11 +5,11 @@ import type { RequestContext } from "./route.ts";
 interface Download {
   readonly filename: string;
   readonly bytes: number;
-  /** A browser that is led to it may show it instead of saving it. */
+  /** True if a browser may display the content instead of saving it. */
   readonly isShown?: boolean;
-  /** Content types that it may be called by, the usual one first. */
+  /** Content types that describe the content, the default first. */
   readonly contentTypes: readonly string[];
-  /** Strong, with its quotes; undefined where there is no content yet. */
+  /** A strong entity tag with its quotes. Undefined if there is no content yet. */
   readonly etag: string | undefined;
   open(range: {
     readonly start: number;
@@ -17,12 +17,16 @@ interface Download {
   }): Promise<ReadableStream<Uint8Array>>;
 }
 
-/** Up to here a body is held in memory, so that its length can be told; longer ones go out in chunks. */
+/**
+ * Bodies up to this size are buffered, so that they have a Content-Length. Longer bodies are sent
+ * in chunks.
+ */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
 
 /**
- * Bytes that a caller once sent, with ranges and conditions (RFC 9110, sections 13 and 14). Whatever they
- * are, no browser takes them for a page of ours. Throws 412, 416.
+ * Returns bytes that a caller uploaded, with support for ranges and conditions (RFC 9110, sections
+ * 13 and 14). The headers keep browsers from treating the content as a page of the gateway. Throws
+ * 412, 416.
  */
 export async function downloadResponse(
   context: RequestContext,
@@ -42,7 +46,7 @@ export async function downloadResponse(
   };
   const expected = request.headers.get("if-match");
   if (etag !== undefined && expected !== null && !namesExactly(expected, etag)) {
-    throw new GatewayError("precondition_failed", "The content is another one by now.", {
+    throw new GatewayError("precondition_failed", "The content has changed.", {
       param: "if-match",
       headers: { etag },
     });
@@ -70,14 +74,17 @@ export async function downloadResponse(
   }
   log.isDeferred = true;
   const body = reported(stream, request.signal, () => {
-    // Over before it began: the pipeline need not wait for it.
+    // The stream can end before the response is returned. The pipeline then must not wait for it.
     log.isDeferred = false;
     log.finish?.();
   });
   return new Response(body, { status, headers });
 }
 
-/** The stream, and once a call when it is over, however it ends: until then the request runs. */
+/**
+ * Returns the stream. Calls `onOver` once when the stream ends, fails or is cancelled; the request
+ * runs until then.
+ */
 function reported(
   stream: ReadableStream<Uint8Array>,
   signal: AbortSignal,
@@ -118,17 +125,20 @@ function reported(
 
 type ReadRange =
   | { readonly kind: "whole" }
-  /** Bytes from `start` up to, not including, `end`. */
+  /** Bytes from `start` (inclusive) to `end` (exclusive). */
   | { readonly kind: "part"; readonly start: number; readonly end: number }
   | { readonly kind: "unsatisfiable" };
 
 const WHOLE: ReadRange = { kind: "whole" };
-/** Digits in any number: what is beyond a number's precision, even infinite, lies beyond every end. */
+/**
+ * Accepts any number of digits. A value beyond a number's precision, even infinite, lies beyond the
+ * end of every content.
+ */
 const RANGE = /^bytes=\s*(\d*)-(\d*)\s*$/i;
 
 /**
- * The part of a content that a Range header asks for (RFC 9110, section 14). What is no range of bytes, or
- * asks for several, is passed over, as the standard allows.
+ * Returns the part of the content that a Range header requests (RFC 9110, section 14). Ignores a
+ * header that is not a byte range or has several ranges, as the standard allows.
  */
 function readRange(header: string | null, bytes: number): ReadRange {
   const match = header === null ? null : RANGE.exec(header);
@@ -136,10 +146,10 @@ function readRange(header: string | null, bytes: number): ReadRange {
   const [, first = "", last = ""] = match;
   if (first === "" && last === "") return WHOLE;
   if (first === "") {
-    const wanted = Math.min(Number(last), bytes);
-    return wanted === 0
+    const suffixBytes = Math.min(Number(last), bytes);
+    return suffixBytes === 0
       ? { kind: "unsatisfiable" }
-      : { kind: "part", start: bytes - wanted, end: bytes };
+      : { kind: "part", start: bytes - suffixBytes, end: bytes };
   }
   const start = Number(first);
   if (last !== "" && Number(last) < start) return WHOLE;
@@ -148,12 +158,15 @@ function readRange(header: string | null, bytes: number): ReadRange {
   return { kind: "part", start, end };
 }
 
-/** True where a list of entity tags (If-None-Match) names this one, weakly compared. */
+/** Returns true if a list of entity tags (If-None-Match) contains this tag by weak comparison. */
 function namesEntity(header: string | null, etag: string): boolean {
   return header !== null && namesExactly(header.replaceAll(/(^|,)\s*W\//g, "$1"), etag);
 }
 
-/** True where a list of entity tags (If-Match) names this one, strongly compared: a weak tag names none. */
+/**
+ * Returns true if a list of entity tags (If-Match) contains this tag by strong comparison. A weak
+ * tag never matches.
+ */
 function namesExactly(header: string, etag: string): boolean {
   return header.trim() === "*" || header.split(",").some((tag) => tag.trim() === etag);
 }
@@ -165,8 +178,8 @@ function disposition({ filename, isShown }: Download): string {
 }
 
 /**
- * Content-Disposition of a download under a name that a caller chose (RFC 6266, RFC 8187): never shown in
- * the page, whatever is in it. Old readers get the name in ASCII.
+ * Returns the Content-Disposition of a download with a name that a caller chose (RFC 6266, RFC
+ * 8187). Browsers then save the file instead of displaying it. Old clients get the name in ASCII.
  */
 export function attachment(filename: string): string {
   const ascii = filename.replace(/[^\x20-\x7e]|["\\%;]/g, "_");

@@ -12,8 +12,8 @@ interface ErrorEnvelope {
 }
 
 /**
- * Whether an error is a fault of the gateway, or of a dependency, that an operator has to look at. A
- * bound that refuses does what it is there for; where something failed behind it, that is its cause.
+ * Returns true if an error is a fault of the gateway or of a dependency that an operator must
+ * examine. A reached limit is not a fault, unless a failure caused it (`cause`).
  */
 export function isFault(error: GatewayError): boolean {
   const isBound = error.code === "overloaded" && error.cause === undefined;
@@ -33,11 +33,11 @@ export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnve
   };
 }
 
-/** What a route's errors look like where its clients speak another wire than the gateway's own. */
+/** The error format of a route whose clients use a wire format other than the gateway's. */
 export interface ClientWire {
-  /** Names the request's id, besides the gateway's own headers. */
+  /** Header with the request id, in addition to the gateway's own headers. */
   readonly requestIdHeader: string;
-  /** The error as this wire knows it. */
+  /** Returns the error that this wire format has for the given one. */
   errorOf(error: GatewayError): GatewayError;
   envelope(error: GatewayError, requestId: string): unknown;
 }
@@ -59,7 +59,7 @@ export function errorResponse(
   };
   if (error.retryAfterSeconds !== undefined)
     headers["retry-after"] = String(error.retryAfterSeconds);
-  // SDKs send these again on their own, which cannot help.
+  // SDKs retry these statuses by default, which cannot succeed.
   if (status === 408 || status === 409) headers["x-should-retry"] = "false";
   if (status === 401) headers["www-authenticate"] = "Bearer";
   const envelope = wire?.envelope(error, requestId) ?? errorEnvelope(error, requestId);
@@ -86,7 +86,7 @@ interface ErrorEntry {
 
 const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type });
 
-/** The one place where a code becomes a status and a type. */
+/** Status and type of each error code. No other code assigns statuses to error codes. */
 export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_body: entry(400, "invalid_request_error"),
   request_exceeds_rate_limit: entry(400, "invalid_request_error"),
@@ -171,12 +171,12 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   database_unavailable: entry(503, "api_error"),
 };
 
-/** A JSON answer. What every response carries is added behind the route. */
+/** Returns a JSON response. The pipeline adds the headers that every response has. */
 export function jsonResponse(body: unknown, status = 200): Response {
   return jsonTextResponse(JSON.stringify(body), status);
 }
 
-/** The same of what is JSON already. */
+/** Returns a response with a text that is already JSON. */
 export function jsonTextResponse(text: string, status = 200): Response {
   return new Response(bodyInPieces(text), {
     status,

@@ -3,7 +3,9 @@ import { GatewayError } from "../lib/errors.ts";
 import { parseJson } from "./read-body.ts";
 import { INTEGER, validatorOf } from "./validate.ts";
 
-/** `chunking_strategy[type]`, `include[]`: how clients write lists and objects in a form. */
+/**
+ * Field names for lists and objects in forms, such as `chunking_strategy[type]` and `include[]`.
+ */
 const NAME = /^([^[\]]+)((?:\[[^[\]]*\])*)$/;
 const MAX_DEPTH = 4;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
@@ -11,8 +13,9 @@ const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 type Container = Record<string, unknown> | unknown[];
 
 /**
- * The fields of a form as the members of one object. Texts become numbers, booleans, lists and objects where
- * the schema asks for such; fields that it does not know stay texts. Checks nothing else.
+ * Collects the fields of a form in one object. Converts texts to numbers, booleans, lists and
+ * objects if the schema requires it. Fields that are not in the schema stay texts. Validates
+ * nothing else.
  */
 export class FormFields {
   readonly value: Record<string, unknown> = {};
@@ -22,29 +25,29 @@ export class FormFields {
     this.#schema = schema;
   }
 
-  /** Throws 400 where the name cannot be read, or names a place that is taken. */
+  /** Adds a field. Throws 400 if its name is malformed or the member already has a value. */
   add(name: string, text: string): void {
     if (text.includes("\0") || text.includes("\ufffd")) throw invalid(name, "is not valid text");
     const [, first = "", rest = ""] = NAME.exec(name) ?? [];
     const keys = rest === "" ? [] : rest.slice(1, -1).split("][");
     if (first === "" || keys.length > MAX_DEPTH || [first, ...keys].includes("__proto__")) {
-      throw invalid(name, "has a name that cannot be read");
+      throw invalid(name, "has a malformed name");
     }
     const schema = memberOf(this.#schema, first);
-    // A list may come as a field that is repeated, or whole, in JSON.
+    // A list is either a repeated field or one field with a JSON array.
     if (keys.length === 0 && isList(schema) && !text.startsWith("[")) keys.push("");
-    this.#place(name, [first, ...keys], text);
+    this.#insert(name, [first, ...keys], text);
   }
 
-  #place(name: string, keys: readonly string[], text: string): void {
+  #insert(name: string, keys: readonly string[], text: string): void {
     let container: Container = this.value;
     let schema: TSchema | undefined = this.#schema;
     keys.forEach((key, at) => {
       const isLast = at === keys.length - 1;
       if (Array.isArray(container) !== (key === "")) throw invalid(name, "does not fit the others");
       schema = key === "" ? itemOf(schema) : memberOf(schema, key);
-      const taken = Array.isArray(container) || !Object.hasOwn(container, key);
-      if (!taken && isLast) throw invalid(name, "is given more than once");
+      const isFree = Array.isArray(container) || !Object.hasOwn(container, key);
+      if (!isFree && isLast) throw invalid(name, "is given more than once");
       const existing = Array.isArray(container) ? undefined : container[key];
       const member = isLast ? valueIn(text, schema) : (existing ?? (keys[at + 1] === "" ? [] : {}));
       if (!isLast && (typeof member !== "object" || member === null)) {
@@ -66,7 +69,7 @@ interface Keywords {
   readonly const?: unknown;
 }
 
-/** What a value may be, by a schema that may be a union. */
+/** Returns the alternatives of a schema: the options of a union, or the schema itself. */
 function optionsOf(schema: TSchema | undefined): Keywords[] {
   if (schema === undefined) return [];
   const { anyOf } = schema as Keywords;
@@ -88,7 +91,10 @@ function isList(schema: TSchema | undefined): boolean {
   return optionsOf(schema).some(({ type }) => type === "array");
 }
 
-/** What the text says in one of the types that the schema takes: where none accepts it, as the nearest one. */
+/**
+ * Returns the text as a value of the first type that accepts it. If no type accepts it, returns the
+ * nearest conversion.
+ */
 function valueIn(text: string, schema: TSchema | undefined): unknown {
   let nearest: unknown = text;
   for (const option of optionsOf(schema)) {
@@ -100,7 +106,7 @@ function valueIn(text: string, schema: TSchema | undefined): unknown {
   return nearest;
 }
 
-/** Undefined where the text is no value of the type. */
+/** Returns the text as a value of the type, or undefined if it is none. */
 function valueOfType(text: string, option: Keywords): unknown {
   const type = option.type ?? typeof (option.const ?? option.enum?.[0]);
   switch (type) {

@@ -2,8 +2,9 @@ import { type ApiKeyRecord, isLimited } from "../lib/api-key-record.ts";
 import type { RouteDefinition } from "./route.ts";
 
 /**
- * Routes that a limited secret key may call, besides those that need no key. It calls models, with the files and
- * stored objects that calls of models name, and reads its own figures. Every route that is not listed is closed to it.
+ * Routes that a limited secret key can call, in addition to public routes: model calls, the files
+ * and stored objects that model calls use, and the key's own figures. Every route that is not
+ * listed is closed to it.
  */
 const OPEN_TO_LIMITED_KEYS: ReadonlySet<string> = new Set([
   "POST /v1/chat/completions",
@@ -69,7 +70,7 @@ const OPEN_TO_LIMITED_KEYS: ReadonlySet<string> = new Set([
   "GET /v1/models/search",
   "GET /v1/models/compare",
   "GET /v1/models/*",
-  // Its own figures: the handlers leave out those of other keys (`shownKeyId`).
+  // Figures of the key itself. The handlers leave out those of other keys (`shownKeyId`).
   "GET /v1/key",
   "GET /v1/keys/:id",
   "GET /v1/usage",
@@ -78,12 +79,15 @@ const OPEN_TO_LIMITED_KEYS: ReadonlySet<string> = new Set([
   "GET /v1/credits/transactions",
 ]);
 
-/** True if a limited secret key that holds the route's scope may call the route. */
+/** Returns true if a limited secret key that holds the route's scope may call the route. */
 export function isOpenToLimitedKeys({ method, path }: Pick<RouteDefinition, "method" | "path">) {
   return OPEN_TO_LIMITED_KEYS.has(`${method} ${path}`);
 }
 
-/** The only key whose figures a caller may see. Undefined if it may see those of the whole organization. */
+/**
+ * Returns the only key whose figures a caller may see, or undefined if it may see those of the
+ * whole organization.
+ */
 export function shownKeyId(key: ApiKeyRecord): string | undefined {
   return isLimited(key) ? key.id : undefined;
 }

@@ -1,14 +1,14 @@
-/** The parts of a path that is mounted; a parameter begins with a colon. */
+/** The segments of a path. In a registered path, a parameter begins with a colon. */
 type Segments = readonly string[];
 
 const MAX_SHOWN_CHARACTERS = 100;
 const MAX_SEGMENTS = 8;
-/** Longer ones are nothing that was mistyped. */
+/** Longer segments are not treated as typing mistakes. */
 const MAX_SEGMENT_CHARACTERS = 40;
-/** Letters that may differ between a path and the one that is meant. */
+/** The maximum number of letters that differ between a path and its suggestion. */
 const MAX_DISTANCE = 3;
 
-/** Endpoints of OpenAI's API that are not here, and what serves instead. */
+/** Paths that the gateway does not have, with their replacements. */
 const INSTEAD: Readonly<Record<string, string>> = {
   "/v1/completions": "/v1/chat/completions",
   "/v1/engines": "/v1/models",
@@ -20,7 +20,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   "/redoc": "/docs",
 };
 
-/** Finds the path that the caller of an unknown one most likely meant. */
+/** Finds the path that the caller of an unknown path most likely meant. */
 export class MissingRoutes {
   readonly #paths: ReadonlyMap<string, Segments>;
 
@@ -28,7 +28,7 @@ export class MissingRoutes {
     this.#paths = new Map([...paths].map((path) => [path, segmentsOf(path)]));
   }
 
-  /** What is said of a path that is mounted nowhere. */
+  /** Returns the error message for an unknown path. */
   message(method: string, pathname: string): string {
     const shown = JSON.stringify(`${method} ${pathname}`.slice(0, MAX_SHOWN_CHARACTERS));
     const meant = this.#meant(pathname);
@@ -62,7 +62,10 @@ export class MissingRoutes {
   }
 }
 
-/** What clients put before, or leave out: `/v1/v1/models`, `/api/v1/models`, `/openai/v1/models`, `/models`. */
+/**
+ * Returns true for a segment that clients add by mistake: `/v1/v1/models`, `/api/v1/models`,
+ * `/openai/v1/models`.
+ */
 function isPrefix(segment: string): boolean {
   return /^(?:v\d+|api|openai)$/i.test(segment);
 }
@@ -85,25 +88,28 @@ function distanceOf(wanted: Segments, segments: Segments): number {
   for (let at = 0; at < segments.length && distance <= MAX_DISTANCE; at++) {
     if (!segments[at]!.startsWith(":")) distance += lettersBetween(wanted[at]!, segments[at]!);
   }
-  // A path of parameters alone is near to everything.
+  // A path that has only parameters would match everything.
   return segments.every((segment) => segment.startsWith(":")) ? Number.POSITIVE_INFINITY : distance;
 }
 
-/** Levenshtein's distance. */
-function lettersBetween(one: string, other: string): number {
-  if (one === other) return 0;
-  const isFar = Math.abs(one.length - other.length) > MAX_DISTANCE;
-  if (isFar || one.length > MAX_SEGMENT_CHARACTERS) return Number.POSITIVE_INFINITY;
-  // Of two short words any may become the other.
-  if (Math.min(one.length, other.length) < MAX_DISTANCE) return Number.POSITIVE_INFINITY;
-  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= one.length; i++) {
+/**
+ * Returns the Levenshtein distance. Returns infinity if the words are too long, too short or too
+ * different in length.
+ */
+function lettersBetween(left: string, right: string): number {
+  if (left === right) return 0;
+  const isFar = Math.abs(left.length - right.length) > MAX_DISTANCE;
+  if (isFar || left.length > MAX_SEGMENT_CHARACTERS) return Number.POSITIVE_INFINITY;
+  // Very short words are all near to each other.
+  if (Math.min(left.length, right.length) < MAX_DISTANCE) return Number.POSITIVE_INFINITY;
+  let row = Array.from({ length: right.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= left.length; i++) {
     const next = [i];
-    for (let j = 1; j <= other.length; j++) {
-      const replaced = row[j - 1]! + (one[i - 1] === other[j - 1] ? 0 : 1);
+    for (let j = 1; j <= right.length; j++) {
+      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
       next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
     }
     row = next;
   }
-  return row[other.length]!;
+  return row[right.length]!;
 }

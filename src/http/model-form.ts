@@ -14,44 +14,48 @@ import type { FilesOfRequest, PassingFile, PassingMedia, SpooledUploads } from "
 import { type BodyConnection, MAX_WHOLE_BYTES } from "./read-body.ts";
 import { createCheck } from "./validate.ts";
 
-/** The form (multipart/form-data) that a billed endpoint takes. */
+/** The form (multipart/form-data) that a billed endpoint accepts. */
 export interface ModelForm {
-  /** Its fields but for the files, as an object; texts are converted as the types of its members say. */
+  /** Schema of all fields except files. Texts are converted to the types of its members. */
   readonly fields: TSchema;
-  /** By the name of their part. */
+  /** Rules of the files by part name. */
   readonly files: Readonly<Record<string, FileRule>>;
-  /** Examines what has come further; what it resolves with takes the place of the form. Throws 400. */
+  /**
+   * Validates the form further. If it resolves with a value, the value replaces the form as the
+   * body. Throws 400.
+   */
   readonly examine?: (form: ReceivedForm, owner: string, signal: AbortSignal) => Promise<unknown>;
 }
 
 export interface FileRule {
   readonly isRequired?: true;
-  /** Several come as parts of this name, or of the name and `[]`. */
+  /** Maximum number of parts with this name, or with this name and `[]`. */
   readonly maxFiles: number;
-  /** Of each. */
+  /** Bytes of each file. */
   readonly maxBytes: number;
-  /** A larger file is refused with this code. */
+  /** Error code for a larger file. */
   readonly excess: "invalid_body" | "payload_too_large";
-  /** What it may be, by its bytes: content types, and how a refusal names them. */
+  /** Allowed content types, detected from the bytes of the file. */
   readonly types: ReadonlySet<string>;
+  /** The allowed types as error messages name them. */
   readonly typeNames: string;
-  /** Looks at the file itself. Rejects to refuse it. */
+  /** Validates the content of the file. Rejects if the content is not acceptable. */
   check?(file: PassingMedia, name: string): Promise<void>;
 }
 
-/** A form as its endpoint gets it, in place of a body. */
+/** A form as the endpoint receives it, instead of a JSON body. */
 export interface ReceivedForm<Fields = Readonly<Record<string, unknown>>> {
   readonly fields: Fields;
-  /** By the name of their part, in the order in which they came. They are on disk until the request ends. */
+  /** Files by part name, in order of arrival. They are on disk until the request ends. */
   readonly files: Readonly<Record<string, readonly PassingMedia[]>>;
 }
 
 export interface ReadModelForm extends ReceivedForm {
-  /** What the endpoint gets. */
+  /** The body that the endpoint receives. */
   readonly body: unknown;
-  /** Fields, and hashes of the files: the same for the same request, whatever its boundary. */
+  /** Fields and file hashes as text. Equal for equal requests, whatever their boundaries. */
   readonly text: string;
-  /** Removes the files. May be repeated. */
+  /** Removes the files. Can be called more than once. */
   release(): void;
 }
 
@@ -61,10 +65,10 @@ export interface FormDependencies extends Pace {
 
 const MEBIBYTE = 1024 * 1024;
 const MAX_FIELDS = 128;
-/** A prompt of 32,000 characters, each of four bytes. */
+/** Bytes of one field: a prompt of 32,000 characters of four bytes each. */
 const MAX_FIELD_BYTES = 131_072;
 const MAX_OTHER_BYTES = 524_288;
-/** Of all files of a form. */
+/** Bytes of all files of a form. */
 const MAX_FORM_FILE_BYTES = 256 * MEBIBYTE;
 
 type Reader = (
@@ -74,8 +78,9 @@ type Reader = (
 ) => Promise<ReadModelForm>;
 
 /**
- * Reads forms of one endpoint: content type 415, size, the caller's rate and money, then the parts, whose
- * files go to disk as they come. Throws 400, 402, 413, 415, 429, 499, 503.
+ * Returns a reader for the forms of one endpoint. The reader checks the content type (415), the
+ * size, and the caller's rate and money. Then it reads the parts and writes the files to disk as
+ * they arrive. It throws 400, 402, 413, 415, 429, 499, 503.
  */
 export function createFormReader(form: ModelForm): Reader {
   const limits = limitsOf(form);
@@ -125,18 +130,18 @@ function limitsOf({ files }: ModelForm): FormLimits {
   };
 }
 
-interface KeptFile {
+interface ReceivedFile {
   readonly name: string;
   readonly rule: FileRule;
   readonly file: Promise<PassingFile>;
 }
 
-/** Takes the parts of one form. */
+/** Receives the parts of one form. */
 class PartsOfForm implements FormReceiver {
   readonly #form: ModelForm;
   readonly #files: FilesOfRequest;
   readonly #fields: FormFields;
-  readonly #kept: KeptFile[] = [];
+  readonly #received: ReceivedFile[] = [];
 
   constructor(form: ModelForm, files: FilesOfRequest) {
     this.#form = form;
@@ -155,14 +160,14 @@ class PartsOfForm implements FormReceiver {
     const name = partName(part);
     const rule = Object.hasOwn(this.#form.files, name) ? this.#form.files[name] : undefined;
     if (rule === undefined) throw invalid(part, "must not be a file here");
-    const others = this.#kept.filter((kept) => kept.name === name).length;
-    if (others >= rule.maxFiles) {
+    const count = this.#received.filter((received) => received.name === name).length;
+    if (count >= rule.maxFiles) {
       const most = rule.maxFiles === 1 ? "once" : `${rule.maxFiles} times`;
       throw invalid(name, `may be given at most ${most}`);
     }
     const created = this.#files.create();
-    // Before anything is awaited: the next part may come meanwhile.
-    this.#kept.push({ name, rule, file: created });
+    // Added before the first await, because the next part can arrive during the wait.
+    this.#received.push({ name, rule, file: created });
     const file = await created;
     return {
       async write(piece) {
@@ -173,11 +178,14 @@ class PartsOfForm implements FormReceiver {
     };
   }
 
-  /** Everything has come. Throws 400 where a file is missing, or is not what it has to be. */
+  /**
+   * Returns the form after all parts have arrived. Throws 400 if a file is missing or has a wrong
+   * type.
+   */
   async read(): Promise<Omit<ReadModelForm, "body">> {
     const files: Record<string, PassingMedia[]> = {};
     const hashes: [string, string][] = [];
-    for (const { name, rule, file: created } of this.#kept) {
+    for (const { name, rule, file: created } of this.#received) {
       const file = await created;
       const type = await typeOf(file, name, rule);
       files[name] ??= [];
@@ -199,7 +207,7 @@ class PartsOfForm implements FormReceiver {
   }
 }
 
-/** `image[]` and `image` are parts of one name. */
+/** Returns the part name without `[]`: `image[]` and `image` are the same part. */
 function partName(part: string): string {
   return part.endsWith("[]") ? part.slice(0, -2) : part;
 }
@@ -209,17 +217,20 @@ interface FileType {
   readonly extension: string;
 }
 
-/** By the file's bytes: what the client calls it decides nothing. Throws 400. */
+/**
+ * Returns the type of a file, detected from its bytes and not from the client's headers. Throws 400
+ * if the file is empty or its type is not allowed.
+ */
 async function typeOf(file: PassingFile, name: string, rule: FileRule): Promise<FileType> {
   if (file.sizeBytes === 0) throw invalid(name, "is empty");
   const { fileTypeFromBuffer } = await import("file-type");
-  const found = await fileTypeFromBuffer(file.head);
-  // Parameters tell codecs, which decide nothing here.
-  const contentType = found?.mime.split(";", 1)[0] ?? "";
-  if (found === undefined || !rule.types.has(contentType)) {
+  const detected = await fileTypeFromBuffer(file.head);
+  // The parameters name codecs, which are not needed here.
+  const contentType = detected?.mime.split(";", 1)[0] ?? "";
+  if (detected === undefined || !rule.types.has(contentType)) {
     throw invalid(name, `must be ${rule.typeNames}`);
   }
-  return { contentType, extension: found.ext };
+  return { contentType, extension: detected.ext };
 }
 
 function tooLarge(name: string, { maxBytes, excess }: FileRule): GatewayError {

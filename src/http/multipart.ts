@@ -4,11 +4,11 @@ import type { Clock } from "../lib/clock.ts";
 import { bodyTooSlow, clientClosed, GatewayError } from "../lib/errors.ts";
 import { assertPlainBody, assertPlainPart } from "./read-body.ts";
 
-/** What takes the parts of a form, in the order in which they come. */
+/** Receives the parts of a form in order of arrival. */
 export interface FormReceiver {
-  /** Throws to refuse it. */
+  /** Receives a field. Throws to reject it. */
   field(name: string, value: string): void;
-  /** Throws to refuse it. What is returned takes the file's bytes. */
+  /** Returns the receiver of a file's bytes. Throws to reject the file. */
   file(name: string, heading: FormFileHeading): Promise<FormFileReceiver>;
 }
 
@@ -18,28 +18,31 @@ export interface FormFileHeading {
 }
 
 export interface FormFileReceiver {
-  /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
+  /**
+   * Resolves when the receiver can accept more, so that a slow receiver slows down the client. The
+   * memory of the piece is freed afterwards.
+   */
   write(piece: Uint8Array): Promise<void>;
-  /** Rejects to refuse the file as a whole. */
+  /** Called at the end of the file. Rejects if the whole file is not acceptable. */
   end(): Promise<void>;
 }
 
-/** What a form may have at most. */
+/** Limits of a form. */
 export interface FormLimits {
   readonly files: number;
-  /** Of all files together. */
+  /** Bytes of all files together. */
   readonly fileBytes: number;
   readonly fields: number;
   readonly fieldBytes: number;
-  /** Boundaries, headings and fields: everything that is not in a file. */
+  /** Bytes of boundaries, headings and fields: everything outside the files. */
   readonly otherBytes: number;
-  /** What a form with more bytes is refused with. */
+  /** Returns the error for a form with more bytes. */
   tooLarge(): GatewayError;
 }
 
 export interface FormReading extends FormLimits, Pace {}
 
-/** Of a form with one file and a few words. */
+/** Returns the limits of a form with one file and a few short fields. */
 export function oneFileLimits(fileBytes: number): FormLimits {
   return {
     files: 1,
@@ -64,7 +67,10 @@ export function isForm(headers: Headers): boolean {
   return MULTIPART.test(headers.get("content-type") ?? "");
 }
 
-/** How large a form says that its files are at least; 0 where it does not say. Throws 415, and what is too large. */
+/**
+ * Returns the minimum size of a form's files by its stated length, or 0 if it states none. Throws
+ * 415, and the error of `tooLarge`.
+ */
 export function leastFileBytes(request: Request, limits: FormLimits): number {
   if (!isForm(request.headers)) {
     throw new GatewayError(
@@ -73,7 +79,7 @@ export function leastFileBytes(request: Request, limits: FormLimits): number {
     );
   }
   assertPlainBody(request.headers);
-  // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
+  // If a request has both framings, the chunks decide (RFC 9112, section 6.3).
   if (request.headers.has("transfer-encoding")) return 0;
   const leastBytes = Number(request.headers.get("content-length") ?? 0) - limits.otherBytes;
   if (leastBytes > limits.fileBytes) throw limits.tooLarge();
@@ -81,9 +87,9 @@ export function leastFileBytes(request: Request, limits: FormLimits): number {
 }
 
 /**
- * Reads a form (RFC 7578) as it comes, keeping none of it: a receiver that waits holds the client back.
- * Throws what the receiver throws, 400, what is too large, and 499 where the client goes away, falls silent
- * or is too slow.
+ * Reads a form (RFC 7578) as it arrives, without storing it: a slow receiver slows down the client.
+ * Throws the receiver's errors, 400, the error of `tooLarge`, and 499 if the client disconnects,
+ * stops sending or is too slow.
  */
 export async function readForm(
   request: Request,
@@ -131,39 +137,42 @@ export async function readForm(
     await failure.or(finished);
     await Promise.all(receiving);
     if (readBytes - fileBytes > reading.otherBytes) {
-      throw unreadable("there is too much around its files");
+      throw unreadable("it has too many bytes outside of its files");
     }
   } catch (error) {
     parser.destroy();
     for (const stream of fileStreams) stream.destroy(clientClosed());
     await body?.cancel();
-    // Nothing may be written any more when the caller clears up.
+    // The caller cleans up next, so no receiver may still be writing.
     await Promise.allSettled(receiving);
     throw error;
   }
 }
 
-/** Parsed in one go. What comes after a fault is not parsed: thousands of parts fit into one piece of a body. */
+/**
+ * Bytes parsed at a time. After an error the rest is not parsed: one piece of a body can contain
+ * thousands of parts.
+ */
 const MAX_SLICE_BYTES = 16_384;
 
 /**
- * The first failure of several that go on at a time. Not a promise that is raced again and again: such a
- * one would keep all that was ever raced with it.
+ * The first failure of several concurrent tasks. A promise that is raced repeatedly would retain
+ * everything that it was raced with.
  */
 class Failure {
   #first: { readonly error: unknown } | undefined;
-  #tell: ((error: unknown) => void) | undefined;
+  #reject: ((error: unknown) => void) | undefined;
 
   set(error: unknown): void {
     this.#first ??= { error };
-    this.#tell?.(this.#first.error);
+    this.#reject?.(this.#first.error);
   }
 
-  /** Settles as the work does, or rejects with the failure where that comes first. */
+  /** Settles as the work does, or rejects with the failure if the failure comes first. */
   or<Result>(work: Promise<Result>): Promise<Result> {
     return new Promise((resolve, reject) => {
       if (this.#first !== undefined) reject(this.#first.error);
-      this.#tell = reject;
+      this.#reject = reject;
       work.then(resolve, reject);
     });
   }
@@ -176,13 +185,14 @@ function createParser(contentType: string, limits: FormLimits): BusboyInstance {
     return new Busboy({
       headers: { "content-type": contentType },
       fileHwm: FILE_BUFFER_BYTES,
-      // Its name tells a file (RFC 7578, section 4.2), not the type that some clients give every part.
+      // A part is a file if it has a filename (RFC 7578, section 4.2). Some clients give every part
+      // a content type.
       isPartAFile: (_, __, filename) => filename !== undefined,
       limits: {
         fields: limits.fields,
         fieldSize: limits.fieldBytes,
         files: limits.files,
-        // Those without a name or a disposition too, which count as neither.
+        // Includes parts without a name or a disposition, which are neither fields nor files.
         parts: limits.fields + limits.files,
         headerPairs: MAX_HEADING_LINES,
         headerSize: MAX_HEADING_BYTES,
@@ -246,7 +256,7 @@ async function receiveFile(
   open: () => Promise<FormFileReceiver>,
   onWritten: (piece: Uint8Array) => void,
 ): Promise<void> {
-  // Before anything is awaited: an error without a listener would end the process.
+  // Listens before the first await: an error event without a listener would end the process.
   let streamError: unknown;
   stream.on("error", (error: unknown) => {
     streamError = error;
@@ -264,7 +274,10 @@ async function receiveFile(
   await receiver.end();
 }
 
-/** Resolves when the parser can take more, which waits for the file's reader. */
+/**
+ * Feeds a piece to the parser. Resolves when the parser can accept more, which depends on the
+ * reader of the file.
+ */
 function feed(parser: BusboyInstance, piece: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
     parser.write(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength), () => resolve());
@@ -281,20 +294,23 @@ function invalidField(name: string, what: string): GatewayError {
 }
 
 export interface Pace {
-  /** A monotonic one. */
+  /** A monotonic clock. */
   readonly clock: Clock;
-  /** A client that sends less is given up when it has been waited for a minute longer than it may need. */
+  /**
+   * The minimum rate of a client. The gateway stops reading from a slower client after a minute of
+   * delay.
+   */
   readonly minBytesPerSecond: number;
 }
 
-/** A client that sends nothing for so long is gone, though its connection stands. */
+/** Milliseconds without a byte after which a client counts as disconnected. */
 const IDLE_TIMEOUT_MS = 60_000;
-/** What a client may be behind the least rate. */
-const PATIENCE_MS = 60_000;
+/** Milliseconds by which a client can be slower than the minimum rate allows. */
+const MAX_DELAY_MS = 60_000;
 
 /**
- * Reads a body of any length in a time that is bounded by its length. Only the time in which the client is
- * waited for counts, so that a client that is held back here does not count as slow.
+ * Reads a body of any length in a time that is bounded by its length. Only the time spent waiting
+ * for the client counts, so a client that the gateway slows down does not count as slow.
  */
 export class PacedReader {
   readonly #body: ReadableStreamDefaultReader<Uint8Array>;
@@ -307,19 +323,22 @@ export class PacedReader {
     this.#pace = pace;
   }
 
-  /** Undefined at the end. Rejects with 499 where the client goes away, falls silent or is too slow. */
+  /**
+   * Returns the next piece, or undefined at the end. Rejects with 499 if the client disconnects,
+   * stops sending or is too slow.
+   */
   async read(): Promise<Uint8Array | undefined> {
     const { clock } = this.#pace;
     const sinceMs = clock.nowMs();
     const tooSlow = Promise.withResolvers<never>();
-    const cancelTimer = clock.after(Math.min(IDLE_TIMEOUT_MS, this.#patienceMs()), () =>
+    const cancelTimer = clock.after(Math.min(IDLE_TIMEOUT_MS, this.#remainingMs()), () =>
       tooSlow.reject(bodyTooSlow()),
     );
     try {
       const { value, done } = await Promise.race([this.#body.read(), tooSlow.promise]);
       this.#waitedMs += clock.nowMs() - sinceMs;
       this.#readBytes += value?.byteLength ?? 0;
-      if (this.#patienceMs() < 0) throw bodyTooSlow();
+      if (this.#remainingMs() < 0) throw bodyTooSlow();
       return done ? undefined : value;
     } catch (error) {
       throw error instanceof GatewayError ? error : clientClosed(error);
@@ -328,33 +347,35 @@ export class PacedReader {
     }
   }
 
-  /** How long the client may still be waited for. */
-  #patienceMs(): number {
+  /** Returns the milliseconds that the reader still waits for the client. */
+  #remainingMs(): number {
     const neededMs = (this.#readBytes / this.#pace.minBytesPerSecond) * 1_000;
-    return PATIENCE_MS + neededMs - this.#waitedMs;
+    return MAX_DELAY_MS + neededMs - this.#waitedMs;
   }
 
-  /** Takes nothing more. Never rejects. */
+  /** Stops reading. Never rejects. */
   async cancel(): Promise<void> {
     await this.#body.cancel().catch(() => {});
   }
 }
 
 /**
- * Frees the memory of a body's pieces at once instead of leaving it to the garbage collector, which is late:
- * it sees small objects, and a fast upload has tens of megabytes of them waiting. A piece is free when each
- * of its bytes has been used for the last time; as each is used once, no reader can still need one then,
- * wherever it went in between.
+ * Frees the memory of a body's pieces immediately. The garbage collector would be late: it sees
+ * only small objects, while a fast upload has tens of megabytes of them waiting. Each byte of a
+ * piece is used once, so the piece is free after its last byte was used.
  */
 export class PieceMemory {
   readonly #unusedBytes = new WeakMap<ArrayBufferLike, number>();
 
-  /** A piece that was read, and that no other code keeps. One that shares its memory is left alone. */
+  /**
+   * Registers a piece that was read and that no other code keeps. Ignores a piece that shares its
+   * buffer.
+   */
   lend({ buffer, byteLength }: Uint8Array): void {
     if (byteLength === buffer.byteLength) this.#unusedBytes.set(buffer, byteLength);
   }
 
-  /** These bytes, which may be part of a piece, will not be looked at again. */
+  /** Marks bytes as used. They can be a part of a piece, and are not read again. */
   giveBack({ buffer, byteLength }: Uint8Array): void {
     const unusedBytes = this.#unusedBytes.get(buffer);
     if (unusedBytes === undefined) return;
@@ -363,10 +384,10 @@ export class PieceMemory {
   }
 }
 
-/** .NET's form of a name that is not ASCII, in one piece (RFC 2047, section 2). */
+/** A name that is not ASCII as .NET sends it: one encoded word (RFC 2047, section 2). */
 const ENCODED_WORD = /^=\?utf-8\?B\?([A-Za-z0-9+/]+={0,2})\?=$/i;
 
-/** The name of a part's file as its sender knows it, without folders. */
+/** Returns the file name that the sender stated, without folders. */
 function partFilename(stated: string | undefined): string {
   const encoded = ENCODED_WORD.exec(stated ?? "")?.[1];
   if (encoded === undefined) return stated ?? "";

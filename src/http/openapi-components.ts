@@ -14,11 +14,14 @@ export const AUTHENTICATION = {
     in: "header",
     name: "x-api-key",
     description:
-      "The same key as clients of Anthropic's API send it; not read beside Authorization.",
+      "The API key in the header that clients of Anthropic's API use. Ignored if the request has an Authorization header.",
   },
 };
 
-/** The key, in either header, with the scope that it needs. */
+/**
+ * Returns the security requirement of a route: the key in either header, with the scopes that it
+ * needs.
+ */
 export function keyInEitherHeader(scopes: readonly string[]): object[] {
   return [{ [BEARER_SCHEME]: scopes }, { [HEADER_SCHEME]: scopes }];
 }
@@ -27,43 +30,55 @@ const TITLES: Readonly<Record<number, string>> = {
   400: "The request is not valid",
   401: "No valid API key",
   402: "Not enough credits, or a budget is used up",
-  403: "The key may not do this",
+  403: "The key does not have the permission",
   404: "Not found",
   408: "The provider did not answer in time",
-  409: "In conflict with what exists",
+  409: "Conflict with the current state",
   412: "The content is not the one that If-Match names",
   413: "Too large",
-  415: "Not the content type that is expected",
+  415: "Unexpected content type",
   416: "The content has no such range",
   429: "Rate limit exceeded",
   500: "Something went wrong inside the gateway",
   502: "The provider failed",
-  503: "Not available at the moment",
+  503: "Temporarily unavailable",
 };
 
-/** Of a header that every response has, and of those that only some have. */
+/** Response headers: one that every response has, and others that only some responses have. */
 const HEADERS = {
   RequestId: header("Unique id of the request.", "string"),
   RetryAfter: header("Whole seconds to wait, at least 1.", "integer"),
   Provider: header("Provider that served the request.", "string"),
   Model: header("Model that answered.", "string"),
   LatencyMs: header("Total latency in milliseconds.", "string"),
-  Cost: header("Charge in USD, a plain decimal; of a stream its last chunk tells it.", "string"),
-  MaxTokens: header("What the output was limited to, because more was not affordable.", "integer"),
-  RouteExplain: header("What was planned and tried, with route_explain.", "string"),
+  Cost: header(
+    "Charge in USD as a plain decimal. For a stream, the last chunk contains it.",
+    "string",
+  ),
+  MaxTokens: header(
+    "Max output tokens, if the request was limited to the affordable number.",
+    "integer",
+  ),
+  RouteExplain: header("The planned and tried endpoints, if route_explain is set.", "string"),
   DroppedParameters: header(
-    "Fields of the request that were left out because the provider lacks them.",
+    "Request fields that were left out because the provider does not support them.",
     "string",
   ),
   IdempotentReplay: header("true: the stored answer to an earlier request.", "string"),
   RateLimitLimit: header("Requests a minute; absent without a limit.", "integer"),
   RateLimitRemaining: header("Requests left in the window.", "integer"),
   RateLimitReset: header("Unix time at which the window is free again.", "integer"),
-  RateLimitResetRequests: header("How long until the window is free again, as 6.5s.", "string"),
+  RateLimitResetRequests: header(
+    "Time until the window is free again, for example 6.5s.",
+    "string",
+  ),
   ProcessingMs: header("Milliseconds until the answer, or its stream, began.", "integer"),
   RateLimitLimitTokens: header("Tokens a minute; absent without a limit.", "integer"),
   RateLimitRemainingTokens: header("Tokens left in the window at admission.", "integer"),
-  RateLimitResetTokens: header("How long until the oldest tokens leave it, as 6.5s.", "string"),
+  RateLimitResetTokens: header(
+    "Time until the oldest tokens leave the window, for example 6.5s.",
+    "string",
+  ),
 };
 
 type HeaderName = keyof typeof HEADERS;
@@ -105,12 +120,12 @@ export const ERROR_COMPONENTS = {
   ),
 };
 
-/** A reference to the shared description of an error status. */
+/** Returns a reference to the shared description of an error status. */
 export function errorReference(status: number): { readonly $ref: string } {
   return reference("responses", `Error${status}`);
 }
 
-/** An error in a route's own words, with the shape that all errors have. */
+/** Returns the description of an error with a text of the route and the schema of all errors. */
 export function errorDescription(status: number, description: string, example?: object): object {
   return {
     description,
@@ -149,7 +164,7 @@ function example(code: keyof typeof ERROR_TABLE, message: string): object {
 
 function errorSchema(): object {
   const types = new Set<string>(Object.values(ERROR_TABLE).map((entry) => entry.type));
-  // Of 413 to clients of Anthropic.
+  // The type of 413 for clients of Anthropic's API.
   types.add("request_too_large");
   return {
     type: "object",

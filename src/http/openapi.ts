@@ -15,7 +15,7 @@ import {
 import type { ResponseDescription, RouteDefinition } from "./route.ts";
 
 interface DescriptionInfo {
-  /** Of the gateway. */
+  /** The version of the gateway. */
   readonly version: string;
 }
 
@@ -26,8 +26,9 @@ Every request carries an API key as \`Authorization: Bearer <key>\`, or as \`x-a
 Errors of every endpoint have one shape, and its \`code\` is stable. Every response carries \`X-Gateway-Request-ID\`.`;
 
 /**
- * The gateway's description (OpenAPI 3.1), made from the same definitions that serve the requests.
- * Of two routes that differ only in the names of their parameters the first one is described.
+ * Returns the gateway's OpenAPI 3.1 document, generated from the route definitions that serve the
+ * requests. If two routes differ only in the names of their parameters, the document describes the
+ * first one.
  */
 export function openApiDocument(
   routes: readonly RouteDefinition[],
@@ -63,7 +64,7 @@ export function openApiDocument(
   };
 }
 
-/** The request that a webhook of the organization receives for an event. */
+/** Returns the description of the request that a webhook receives for an event. */
 function describeEvent({ type, summary, payload, sample }: EventDefinition): object {
   return {
     summary,
@@ -89,7 +90,10 @@ function describeEvent({ type, summary, payload, sample }: EventDefinition): obj
   };
 }
 
-/** `/v1/keys/:id` and `/v1/models/*` as `/v1/keys/{id}` and `/v1/models/{id}`: ids may hold slashes. */
+/**
+ * Returns a path in OpenAPI's syntax. `/v1/keys/:id` becomes `/v1/keys/{id}`, and `/v1/models/*`
+ * becomes `/v1/models/{id}`, because ids can contain slashes.
+ */
 function templatedPath(path: string): string {
   return path.replace(/:(\w+)/g, "{$1}").replace(/\*$/, path.includes(":id") ? "{rest}" : "{id}");
 }
@@ -106,7 +110,11 @@ const IDEMPOTENCY_KEY = {
   schema: { type: "string", minLength: 1, maxLength: 255 },
 };
 
-/** The operation object of a route. @param path with its parameters in braces */
+/**
+ * Returns the operation object of a route.
+ *
+ * @param path the path of the route, with its parameters in braces
+ */
 function describeOperation(route: RouteDefinition, path: string): object {
   const isCall = route.access.kind === "model" && (route.body ?? route.modelForm) !== undefined;
   const parameters = [
@@ -138,7 +146,7 @@ function describeOperation(route: RouteDefinition, path: string): object {
   };
 }
 
-/** `POST /v1/keys/{id}` is postV1KeysId. */
+/** Returns the operation id, for example `postV1KeysId` for `POST /v1/keys/{id}`. */
 function operationId(method: string, path: string): string {
   const words = path.split(/[^A-Za-z0-9]+/).filter((word) => word !== "");
   return (
@@ -156,7 +164,7 @@ function accessText({ access, method, path }: RouteDefinition): string {
   }
   const secret = isOpenToLimitedKeys({ method, path })
     ? "a secret key"
-    : "a secret key without limits of its own";
+    : "a secret key without limits";
   return `Needs a management key, or ${secret}, with the scope \`${access.scope}\`.`;
 }
 
@@ -194,7 +202,10 @@ function requestBody(
   };
 }
 
-/** The form that a route takes; a route may take JSON as well. */
+/**
+ * Returns the request body of a route that accepts a form. Includes JSON if the route also accepts
+ * it.
+ */
 function formBody(route: RouteDefinition): object {
   const { body, form, modelForm, allowsUnknownFields } = route;
   const described =
@@ -230,14 +241,17 @@ function mediaType(described: TSchema): object {
   return { schema, ...exampleOf(examples) };
 }
 
-/** The schema's first example, next to the schema, where readers look for it. */
+/** Returns the schema's first example as a member of the media type, where readers look for it. */
 function exampleOf(examples: unknown): { readonly example?: unknown } {
   return Array.isArray(examples) && examples.length > 0 ? { example: examples[0] } : {};
 }
 
-/** What can go wrong before a handler is asked, and in every call of a model (contract's order of checks). */
+/**
+ * Returns the error statuses that can occur before a handler runs, and those of every model call
+ * (contract: order of checks).
+ */
 function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
-  // Every route refuses query parameters that it does not know.
+  // Every route rejects unknown query parameters.
   const statuses = [400, 500];
   if (route.access.kind !== "public") statuses.push(401, 403, 503);
   if (path.includes("{")) statuses.push(404);
@@ -264,7 +278,7 @@ function describeResponse(status: number, response: ResponseDescription, headers
   };
 }
 
-/** A JSON Schema (draft 2020-12, which OpenAPI 3.1 takes as it is). */
+/** A JSON Schema (draft 2020-12, which OpenAPI 3.1 uses unchanged). */
 interface JsonSchema {
   [keyword: string]: unknown;
   type?: string | string[];
@@ -275,16 +289,17 @@ interface JsonSchema {
   examples?: unknown;
 }
 
-/** Keywords whose members are names, not keywords. */
+/** Keywords whose members have names of the API, not of JSON Schema. */
 const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs"]);
 /** Keywords that hold values of the API, not schemas. */
 const VALUES: ReadonlySet<string> = new Set(["const", "enum", "default", "example", "examples"]);
 const ANY_NAME = "^.*$";
 
 /**
- * The schema as plain JSON, in the words that people and generators read best: a union of constants as
- * an enumeration, a union with null as two types, a record as additional properties. It accepts the
- * same values, but for one thing: that integers are safe integers goes without saying.
+ * Returns the schema as plain JSON, in the form that is best for readers and code generators. A
+ * union of constants becomes an enumeration, a union with null becomes two types, and a record
+ * becomes additional properties. The result accepts the same values, except that it does not limit
+ * integers to safe integers.
  */
 export function describeSchema(schema: TSchema): JsonSchema {
   return simplify(JSON.parse(JSON.stringify(schema))) as JsonSchema;
@@ -309,7 +324,7 @@ function simplifyNamed(members: JsonSchema): Record<string, unknown> {
   );
 }
 
-/** The options of a union; none where it says more than that. */
+/** Returns the options of a union, or none if the schema has other constraints too. */
 function optionsOf(schema: JsonSchema): JsonSchema[] {
   const { anyOf, type, enum: values } = schema;
   if (!Array.isArray(anyOf) || type !== undefined || values !== undefined) return [];
@@ -339,12 +354,12 @@ function unionOfConstants(schema: JsonSchema): JsonSchema {
 
 function unionWithNull(schema: JsonSchema): JsonSchema {
   const options = optionsOf(schema);
-  const [other, ...more] = options.filter((option) => option.type !== "null");
-  if (options.length !== 2 || other === undefined || more.length > 0) return schema;
+  const [nonNull, ...more] = options.filter((option) => option.type !== "null");
+  if (options.length !== 2 || nonNull === undefined || more.length > 0) return schema;
   const { anyOf: _, ...others } = schema;
-  const { type, const: constant, enum: values, ...rest } = other;
-  const known = constant === undefined ? values : [constant];
-  if (Array.isArray(known)) return { ...rest, ...others, enum: [...known, null] };
+  const { type, const: constant, enum: values, ...rest } = nonNull;
+  const allowed = constant === undefined ? values : [constant];
+  if (Array.isArray(allowed)) return { ...rest, ...others, enum: [...allowed, null] };
   return typeof type === "string" ? { ...rest, ...others, type: [type, "null"] } : schema;
 }
 
@@ -365,7 +380,9 @@ function withoutNoise(schema: JsonSchema): JsonSchema {
   };
 }
 
-/** Documentation and code generators show an enumeration better if its values have descriptions. */
+/**
+ * Adds the types of its values to an enumeration. Documentation and code generators show it better.
+ */
 function typedEnumeration(schema: JsonSchema): JsonSchema {
   if (!Array.isArray(schema.enum) || schema.type !== undefined) return schema;
   const types = [...new Set(schema.enum.map((value) => (value === null ? "null" : typeof value)))];

@@ -3,45 +3,49 @@ import { close, constants, open, read, write } from "node:fs";
 import { mkdir, readdir, rm, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import type { MediaFile } from "../providers/media.ts";
 
 const openFile = promisify(open);
-/** Written at once, of bytes that a parser has; read at once, into memory that the reader gets. */
+/** Bytes that a stream reads at a time. */
 const READ_BYTES = 64 * 1024;
-/** What tells the type of a file. */
+/** Bytes at the start of a file from which its type is detected. */
 const HEAD_BYTES = 8 * 1024;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
-/** Bytes of files that wait on disk for their providers, over all requests, and those of one organization. */
+/** Bytes of spooled files, over all requests. */
 const MAX_BYTES = 4 * 1024 ** 3;
+/** Bytes of spooled files of one organization. */
 const MAX_BYTES_OF_ONE = MAX_BYTES / 4;
-/** Files that are open; each takes a descriptor. */
+/** Open files. Each uses a descriptor. */
 const MAX_FILES = 512;
 const MAX_FILES_OF_ONE = 128;
 const RETRY_AFTER_SECONDS = 2;
-/** What is older was left by a process that died between two system calls. */
+/**
+ * Milliseconds after which a file counts as left by a process that crashed between two system
+ * calls.
+ */
 const LEFTOVER_AGE_MS = 3_600_000;
 
 /**
- * The files of requests on their way to a provider. Each is removed from its folder as soon as it is open,
- * and lives on as an open descriptor: however the process ends, nothing of it stays on the disk. Where the
- * system keeps open files in their folders, they are removed with their request.
+ * Spools the files of requests that go to a provider. Each file is unlinked as soon as it is open
+ * and lives on as an open descriptor, so nothing stays on the disk, however the process ends. If
+ * the system cannot unlink open files, they are removed with their request.
  */
 export class SpooledUploads {
   readonly #folder: string;
   readonly #bytes = new SharedRoom(MAX_BYTES, MAX_BYTES_OF_ONE);
   readonly #files = new SharedRoom(MAX_FILES, MAX_FILES_OF_ONE);
-  #folderMade: Promise<void> | undefined;
+  #folderCreated: Promise<void> | undefined;
 
-  /** @param folder absolute; made with the first file */
+  /** @param folder absolute path; created with the first file */
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  /** The files of one request. */
+  /** Returns a new collection for the files of one request. */
   begin(owner: string): FilesOfRequest {
     return new FilesOfRequest({
       owner,
@@ -52,41 +56,41 @@ export class SpooledUploads {
   }
 
   async #open(): Promise<OpenedFile> {
-    this.#folderMade ??= this.#makeFolder();
-    await this.#folderMade.catch((error: unknown) => {
-      this.#folderMade = undefined;
+    this.#folderCreated ??= this.#createFolder();
+    await this.#folderCreated.catch((error: unknown) => {
+      this.#folderCreated = undefined;
       throw error;
     });
     const path = join(this.#folder, crypto.randomUUID());
     const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
     const descriptor = await openFile(path, flags, FILE_MODE);
-    const isGone = await unlink(path).then(
+    const isUnlinked = await unlink(path).then(
       () => true,
       () => false,
     );
-    return { descriptor, path: isGone ? undefined : path };
+    return { descriptor, path: isUnlinked ? undefined : path };
   }
 
-  async #makeFolder(): Promise<void> {
+  async #createFolder(): Promise<void> {
     await mkdir(this.#folder, { recursive: true, mode: FOLDER_MODE });
     for (const name of await readdir(this.#folder)) {
       const path = join(this.#folder, name);
-      const made = await stat(path).catch(() => undefined);
-      if (made === undefined || Date.now() - made.mtimeMs < LEFTOVER_AGE_MS) continue;
+      const stats = await stat(path).catch(() => undefined);
+      if (stats === undefined || Date.now() - stats.mtimeMs < LEFTOVER_AGE_MS) continue;
       await rm(path, { force: true }).catch(() => undefined);
     }
   }
 }
 
-/** A file that waits for its provider. */
+/** A spooled file. */
 export interface PassingMedia extends MediaFile {
-  /** Keeps it open while it is used by its descriptor, as a thread can. */
+  /** Keeps the file open while `use` works with its descriptor, for example in a worker thread. */
   lend<Result>(use: (descriptor: number) => Promise<Result>): Promise<Result>;
 }
 
 interface OpenedFile {
   readonly descriptor: number;
-  /** Undefined once it is gone from its folder. */
+  /** Undefined after the file was unlinked. */
   readonly path: string | undefined;
 }
 
@@ -97,7 +101,7 @@ interface Room {
   open(): Promise<OpenedFile>;
 }
 
-/** What one request has on disk, until it is released. */
+/** The spooled files of one request, until they are released. */
 export class FilesOfRequest {
   readonly #room: Room;
   readonly #files: PassingFile[] = [];
@@ -107,7 +111,7 @@ export class FilesOfRequest {
     this.#room = room;
   }
 
-  /** Throws 503 where too many are open, or the disk takes none. */
+  /** Creates a file. Throws 503 if too many files are open or the disk accepts no file. */
   async create(): Promise<PassingFile> {
     const { owner, files } = this.#room;
     if (!files.tryTake(owner)) throw tooMany();
@@ -124,14 +128,16 @@ export class FilesOfRequest {
     return file;
   }
 
-  /** Nothing more is read of them, but for what is being read. May be repeated. */
+  /**
+   * Releases the files. Running reads complete, and later reads fail. Can be called more than once.
+   */
   release(): void {
     this.#isReleased = true;
     for (const file of this.#files) file.release();
   }
 }
 
-/** One file: written once from its beginning, then read, perhaps several times. */
+/** A file that is written once, from its beginning, and can then be read several times. */
 export class PassingFile {
   readonly #opened: OpenedFile;
   readonly #room: Room;
@@ -139,7 +145,7 @@ export class PassingFile {
   readonly #head: Uint8Array[] = [];
   #headBytes = 0;
   #sizeBytes = 0;
-  /** Reads and writes that run, and the request itself. */
+  /** The number of running reads and writes, plus one for the request itself. */
   #users = 1;
   #isReleased = false;
 
@@ -152,29 +158,33 @@ export class PassingFile {
     return this.#sizeBytes;
   }
 
-  /** Its first bytes, as many as tell its type. */
+  /** The first bytes of the file, from which its type is detected. */
   get head(): Uint8Array {
     return Buffer.concat(this.#head);
   }
 
-  /** SHA-256, hex; to be asked once, when all is written. */
+  /** Returns the SHA-256 in hex. To be called once, after the last write. */
   digest(): string {
     return this.#hash.digest("hex");
   }
 
-  /** Resolves when the piece is on disk; it is the caller's again then. Throws 503. */
+  /**
+   * Appends a piece. Resolves when the piece is on disk; the caller can then reuse its memory.
+   * Throws 503.
+   */
   async write(piece: Uint8Array): Promise<void> {
     const { owner, bytes } = this.#room;
-    this.#assertKept();
+    this.#assertOpen();
     if (!bytes.tryTake(owner, piece.byteLength)) throw tooMany();
     const position = this.#sizeBytes;
     this.#sizeBytes += piece.byteLength;
     this.#hash.update(piece);
     if (this.#headBytes < HEAD_BYTES) {
-      // A copy, which a Buffer's own slice would not be: the piece's memory is freed once it is written.
-      const kept = new Uint8Array(piece.subarray(0, HEAD_BYTES - this.#headBytes));
-      this.#head.push(kept);
-      this.#headBytes += kept.byteLength;
+      // A copy, because the memory of the piece is freed after the write. A slice of a Buffer would
+      // share it.
+      const copy = new Uint8Array(piece.subarray(0, HEAD_BYTES - this.#headBytes));
+      this.#head.push(copy);
+      this.#headBytes += copy.byteLength;
     }
     this.#users++;
     try {
@@ -200,15 +210,16 @@ export class PassingFile {
     };
   }
 
-  /** Bytes from a position on: fewer only where the file ends before. */
+  /** Returns the bytes from a position. Returns fewer only if the file ends before. */
   async read(position: number, lengthBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    this.#assertKept();
+    this.#assertOpen();
     const buffer = new Uint8Array(Math.max(0, Math.min(lengthBytes, this.#sizeBytes - position)));
     this.#users++;
     try {
       for (let done = 0; done < buffer.byteLength; ) {
         const count = await this.#read(buffer.subarray(done), position + done);
-        if (count === 0) throw new Error("a file is shorter than what was written of it");
+        if (count === 0)
+          throw new Error("the file is shorter than the bytes that were written to it");
         done += count;
       }
       return buffer;
@@ -239,7 +250,7 @@ export class PassingFile {
   }
 
   async #lend<Result>(use: (descriptor: number) => Promise<Result>): Promise<Result> {
-    this.#assertKept();
+    this.#assertOpen();
     this.#users++;
     try {
       return await use(this.#opened.descriptor);
@@ -248,11 +259,14 @@ export class PassingFile {
     }
   }
 
-  #assertKept(): void {
+  #assertOpen(): void {
     if (this.#isReleased) throw new Error("the file was released with its request");
   }
 
-  /** A descriptor that is closed may be another file's before a read of it is done: the last user closes it. */
+  /**
+   * Removes a user; the last one closes the descriptor. A closed descriptor can be reused for
+   * another file while a read of it is still running.
+   */
   #leave(): void {
     if (--this.#users > 0) return;
     const { descriptor, path } = this.#opened;
@@ -284,9 +298,7 @@ export class PassingFile {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError("overloaded", "Too many files are under way; try again shortly.", {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
+  return overloaded("Too many files are being uploaded; try again shortly.", RETRY_AFTER_SECONDS);
 }
 
 const FULL = new Set(["ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EFBIG"]);
@@ -295,8 +307,8 @@ function diskFailure(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   const isFull = FULL.has(String((error as { code?: unknown }).code));
   const message = isFull
-    ? "The gateway has no room for the file; try again later."
-    : "The gateway cannot keep the file; try again later.";
+    ? "The gateway has no disk space for the file; try again later."
+    : "The gateway cannot store the file; try again later.";
   return new GatewayError("overloaded", message, {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
     cause: error,

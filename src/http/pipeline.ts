@@ -1,5 +1,4 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import type { CallAdmission, Caller } from "../inference/call/admission.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import {
   type Author,
@@ -20,6 +19,7 @@ import type { RecordedTrace } from "../platform/telemetry/request-trace.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
 import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
+import type { Caller } from "./caller.ts";
 import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import { isOpenToLimitedKeys } from "./limited-keys.ts";
 import { createFormReader, type FormDependencies } from "./model-form.ts";
@@ -46,12 +46,12 @@ import {
 } from "./route.ts";
 import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
 
-/** The key that a session of the dashboard was begun with, as it stands now. */
+/** The current state of the key with which a dashboard session was started. */
 export type SessionCaller =
   | { readonly kind: "organization"; readonly key: ApiKeyRecord }
   | { readonly kind: "operator"; readonly operator: OperatorIdentity };
 
-/** How the audit log names the holder of a key. */
+/** Returns how the audit log names the holder of a key. */
 export function identityOf(
   holder: ApiKeyRecord | OperatorIdentity,
 ): Pick<Author, "kind" | "id" | "name" | "is_operator"> {
@@ -66,39 +66,52 @@ export function identityOf(
 
 /** Sessions of the dashboard. */
 export interface Sessions {
-  /** Rejects with 401 where there is none, with 403 where another site sent the request. */
+  /**
+   * Returns the caller of a session. Rejects with 401 if the request has no session, with 403 if
+   * another site sent it.
+   */
   callerOf(request: Request, access: SessionAccess): Promise<SessionCaller>;
 }
 
-/** What the way of every request needs. */
+/** Dependencies of the pipeline, the same for every route. */
 export interface PipelineDependencies {
   readonly authentication: Authentication;
   readonly sessions: Sessions;
-  /** Undefined where requests may be admitted; else a promise of it, which rejects with 503. */
+  /**
+   * Returns undefined if requests can be admitted, or else a promise that resolves when they can.
+   * The promise rejects with 503.
+   */
   whenAdmitting(): Promise<void> | undefined;
-  /** A key was used for what charges nothing. */
+  /** Records the use of a key by a request without a charge. */
   noteUse(keyId: string): void;
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
-  /** Throws 503 if the calls of models are more than can be served. */
+  /** Bounds model calls. `begin` throws 503 if the gateway cannot serve more. */
   readonly loadGate: { begin(organizationId: string): void; end(organizationId: string): void };
   readonly bodies: BodyBudget;
   readonly forms: FormDependencies;
-  /** Whether what an address says of where a request was sent from counts. */
+  /**
+   * Returns true if the address belongs to a trusted proxy, so that its X-Forwarded-For header is
+   * used.
+   */
   isTrustedProxy(address: string): boolean;
   /** Bounds administrative reads. */
   readonly reads: FairSemaphore;
   /** Throws 429 if the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
-  readonly admission: Pick<CallAdmission, "admitLongBody">;
+  /**
+   * Decides from the head of a request if its long body is read: counts the request in the rate window and
+   * checks that the key has money left. Returns the headers of the rate window. Rejects with 429, 402 or 503.
+   */
+  admitLongBody(caller: Caller, log: RequestFacts): Promise<Readonly<Record<string, string>>>;
   record(request: RequestRecord): void;
   readonly tracing?: Tracing | undefined;
-  /** A connection on which nothing moves for so long is closed. */
+  /** Seconds without traffic after which a connection is closed. */
   readonly connectionIdleSeconds: number;
   /** Receives faults of the gateway and of its dependencies, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
 
-/** A route with its checks, most of which are compiled when they are first needed. */
+/** A route with its checks. Most checks are compiled at their first use. */
 interface CompiledRoute {
   readonly definition: RouteDefinition;
   readonly isOpenToLimitedKeys: boolean;
@@ -111,7 +124,10 @@ interface CompiledRoute {
 
 const NO_PARAMETERS = { type: "object", properties: {}, additionalProperties: false } as never;
 
-/** Makes ready what a route checks of each of its requests; calls of models wait for nothing. */
+/**
+ * Prepares the checks of a route. Compiles the body check of model routes now, so that no model
+ * call waits for it.
+ */
 export function compileRoute(
   definition: RouteDefinition,
   dependencies: PipelineDependencies,
@@ -138,20 +154,19 @@ export function compileRoute(
 }
 
 /**
- * What a key may do is asked again where its request took longer than this to come: a change takes effect
- * within a second, for requests on their way too.
+ * Milliseconds after which a request that is still arriving is authenticated again. A change of its
+ * key thus takes effect within a second.
  */
 const MAX_KEY_AGE_MS = 250;
-/** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
+/** The part of the server that a request uses for its connection. Zero seconds mean no timeout. */
 interface Connections {
   timeout(request: Request, seconds: number): void;
   requestIP(request: Request): { readonly address: string } | null;
 }
 
 /**
- * One request on its way through the checks and its route, whose handler gets it as its context. One
- * object that is filled in as the request goes on, because everything that is made for a request is made
- * for each of them.
+ * One request in the pipeline, and the context that its handler receives. It is one object that is
+ * filled in step by step, because each object would be created for every request.
  */
 export class RequestRun implements RequestContext, BodyConnection {
   readonly request: Request;
@@ -170,7 +185,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   #isKeptForBody = false;
   #isInGate = false;
   #trace: RecordedTrace | undefined;
-  /** The response that carries the request's id already. */
+  /** The response that already has the headers with the request id. */
   #named: Response | undefined;
 
   constructor(
@@ -185,7 +200,9 @@ export class RequestRun implements RequestContext, BodyConnection {
     this.#server = server;
   }
 
-  /** The caller's key; none on public routes, which do not ask, and on those of operators. */
+  /**
+   * The caller. Undefined on public routes, which do not authenticate, and on routes for operators.
+   */
   get caller(): Caller {
     return this.#caller!;
   }
@@ -213,8 +230,9 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   /**
-   * The checks that every request passes, in this order: host, authentication, kind and scope, content type and
-   * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
+   * Runs the checks of every request in this order: host, authentication, kind and scope of the
+   * key, content type and size, body, rate of administrative calls. Then calls the handler. Never
+   * rejects.
    */
   async answer(): Promise<Response> {
     const { definition, dependencies, checkBody, bodyLimits, readForm } = this.#route;
@@ -261,14 +279,17 @@ export class RequestRun implements RequestContext, BodyConnection {
         const isRead = definition.method === "GET" && definition.asksOtherServers !== true;
         if (isRead) return this.#leave(await this.#answerRead());
       }
-      const answered = definition.handle(this);
-      return this.#leave(answered instanceof Promise ? await answered : answered);
+      const answer = definition.handle(this);
+      return this.#leave(answer instanceof Promise ? await answer : answer);
     } catch (thrown) {
       return this.#refuse(thrown);
     }
   }
 
-  /** Answers in the organization's turn. A stream that is answered does not count while it runs. */
+  /**
+   * Runs an administrative read when it is the organization's turn. A streamed answer does not
+   * count while it runs.
+   */
   async #answerRead(): Promise<Response> {
     const { definition, dependencies } = this.#route;
     const { signal } = this.request;
@@ -296,19 +317,25 @@ export class RequestRun implements RequestContext, BodyConnection {
     return () => this.#closeWhenIdle();
   }
 
-  /** The organization of a request's body; bodies that need no key share one name. */
+  /**
+   * The organization that the request's body counts for. Empty for requests without a key of an
+   * organization.
+   */
   get owner(): string {
     return this.#caller?.key.organizationId ?? "";
   }
 
-  /** Of calls of models alone: other bodies are short, and are not charged. */
+  /**
+   * Checks rate and money of a model call before its long body is read. Other routes have short
+   * bodies without a charge.
+   */
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.admittedRateHeaders = await dependencies.admission.admitLongBody(this.caller, this.log);
+    this.admittedRateHeaders = await dependencies.admitLongBody(this.caller, this.log);
   }
 
-  /** Until the answer, which may be long in coming too. */
+  /** Turns off the idle timeout until the response, which can also take long. */
   keepOpenForBody(): void {
     this.#isKeptForBody = true;
     this.#server?.timeout(this.request, 0);
@@ -340,7 +367,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     headers["x-gateway-request-id"] = this.requestId;
     headers["x-request-id"] = this.requestId;
     if (wire !== undefined) headers[wire.requestIdHeader] = this.requestId;
-    // OpenAI's clients read it under this name.
+    // OpenAI's clients read this header.
     if (this.#route.definition.access.kind === "model") {
       headers["openai-processing-ms"] = String(Math.round(performance.now() - this.startedMs));
     }
@@ -352,7 +379,10 @@ export class RequestRun implements RequestContext, BodyConnection {
     return wireOf(this.#route.definition.wire, this.request);
   }
 
-  /** Notes the caller as it stands now, at once where that is known. Throws where its key may not call this route. */
+  /**
+   * Authenticates the caller and stores the current state of its key. Returns no promise if the key
+   * is in memory. Throws if the key may not call this route.
+   */
   #admit(): void | Promise<void> {
     const admitting = this.#route.dependencies.whenAdmitting();
     return admitting === undefined
@@ -375,10 +405,10 @@ export class RequestRun implements RequestContext, BodyConnection {
         this.#operator = { id, name };
       });
     }
-    const found = authentication.authenticate(authorization, readsAccounts(definition));
-    return found instanceof Promise
-      ? found.then((key) => this.#accept(key, access))
-      : this.#accept(found, access);
+    const authenticated = authentication.authenticate(authorization, readsAccounts(definition));
+    return authenticated instanceof Promise
+      ? authenticated.then((key) => this.#accept(key, access))
+      : this.#accept(authenticated, access);
   }
 
   #accept(key: ApiKeyRecord, access: KeyAccess): void {
@@ -431,13 +461,13 @@ export class RequestRun implements RequestContext, BodyConnection {
     this.log.asked ??= loggedFieldsOf(this.body);
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
-    const refused = errorResponse(error, this.requestId, this.log.headers, wire);
-    // As what a session is answered otherwise.
+    const response = errorResponse(error, this.requestId, this.log.headers, wire);
+    // Other responses to a session have this header too.
     if (this.#route.definition.access.kind === "session") {
-      refused.headers.set("cache-control", "no-store");
+      response.headers.set("cache-control", "no-store");
     }
-    if (inFlight.isStopping) refused.headers.set("connection", "close");
-    return refused;
+    if (inFlight.isStopping) response.headers.set("connection", "close");
+    return response;
   }
 
   #finish(status: number): void {
@@ -448,7 +478,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isInGate) dependencies.loadGate.end(this.owner);
     log.releaseBody?.();
     if (this.#isKeptForBody) this.#closeWhenIdle();
-    // A charge notes the use of its key itself.
+    // A charge records the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
     const keyId = key?.id ?? this.#operator?.id;
     const record = requestRecord(this, definition, status, key?.organizationId, keyId);
@@ -457,7 +487,10 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 }
 
-/** As an Authorization header has them. Anthropic's clients send their key alone, in a header of its own. */
+/**
+ * Returns the credentials of a request in the form of an Authorization header. Anthropic's clients
+ * send the bare key in a header of its own.
+ */
 function credentialsOf(headers: Headers): string | null {
   const authorization = headers.get("authorization");
   if (authorization !== null) return authorization;
@@ -465,7 +498,7 @@ function credentialsOf(headers: Headers): string | null {
   return key === null ? null : `Bearer ${key}`;
 }
 
-/** No id holds a NUL, and no database takes one. */
+/** Throws 404 if a path parameter contains a NUL, which no id contains and no database accepts. */
 function assertStorable(params: Readonly<Record<string, string>>): void {
   for (const name in params) {
     if (!params[name]!.includes("\0")) continue;
@@ -494,7 +527,7 @@ function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimited: boo
   if (!isOpenToLimited && isLimited(key)) {
     throw new GatewayError(
       "key_not_permitted",
-      "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",
+      "This API key has a rate limit, a budget, a model list or an expiry, so it cannot call this endpoint.",
     );
   }
 }

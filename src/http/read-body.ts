@@ -12,13 +12,13 @@ import { yieldToEventLoop } from "../lib/turn-of-loop.ts";
 import type { BodyBudget } from "./body-budget.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** Of a call of a model: prompts bring their images. */
+/** Bytes of the JSON body of a model call. Prompts can contain images. */
 export const MAX_MODEL_JSON_BYTES = 32 * MEBIBYTE;
-/** Of any other call: such bodies are parsed on the event loop. */
+/** Bytes of any other JSON body. Such bodies are parsed on the event loop. */
 export const MAX_JSON_BYTES = MEBIBYTE;
 /**
- * Of a body without unknown fields: what the schemas allow has at most about a thousand (the list
- * `allowed_models`), and parsing more of them would hold the event loop.
+ * Limits of JSON bodies without unknown fields. A valid body has at most about a thousand elements
+ * (the list `allowed_models`), and parsing more would block the event loop.
  */
 export const STRICT_JSON_LIMITS: JsonLimits = { parts: 16_384, elements: 16_384 };
 
@@ -26,8 +26,8 @@ const BRACKETS = ["{", "["] as const;
 const LONE_SURROGATE = /[\ud800-\udfff]/;
 
 /**
- * Parses a JSON text and refuses what no consumer behind us could hold: nesting beyond 64 levels, NUL
- * and lone surrogates in strings. Throws 400 invalid_json or invalid_body.
+ * Parses a JSON text. Rejects what later consumers cannot store: nesting beyond 64 levels, and NUL
+ * or lone surrogates in strings. Throws 400 invalid_json or invalid_body.
  */
 export function parseJson(text: string): unknown {
   let value: unknown;
@@ -41,22 +41,26 @@ export function parseJson(text: string): unknown {
         : "The request body is not valid JSON.",
     );
   }
-  // Such characters can only have come from an escape, because raw ones are no JSON or no UTF-8.
+  // These characters can only come from an escape, because raw ones are invalid JSON or invalid
+  // UTF-8.
   const checksStrings = text.includes("\\u");
   if (checksStrings || opensMoreThan(text, MAX_JSON_DEPTH)) checkValue(value, 0, checksStrings);
   return value;
 }
 
 function tooMuchJson(excess: JsonExcess, limits = JSON_LIMITS): GatewayError {
-  const said = {
+  const problems = {
     depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
     parts: `holds more than ${limits.parts} objects, arrays and members`,
     elements: `holds more than ${limits.elements} elements of arrays`,
   };
-  return new GatewayError("invalid_body", `The request body ${said[excess]}.`);
+  return new GatewayError("invalid_body", `The request body ${problems[excess]}.`);
 }
 
-/** Whether a text has more opening brackets, those in its strings included: else nothing nests deeper. */
+/**
+ * Returns true if the text has more than `most` opening brackets, including those in strings. If it
+ * does not, it cannot be nested deeper.
+ */
 function opensMoreThan(text: string, most: number): boolean {
   let opened = 0;
   for (const bracket of BRACKETS) {
@@ -103,7 +107,9 @@ function checkString(text: string): void {
 
 const PLAIN = /^(?:\s|,|identity)*$/i;
 
-/** Bodies are read as they come. Throws 415 for one that is compressed (RFC 9110, section 15.5.16). */
+/**
+ * Throws 415 if the body is compressed (RFC 9110, section 15.5.16). Bodies are never decompressed.
+ */
 export function assertPlainBody(headers: Headers): void {
   const encoding = headers.get("content-encoding");
   if (encoding === null || PLAIN.test(encoding)) return;
@@ -117,8 +123,8 @@ export function assertPlainBody(headers: Headers): void {
 const PLAIN_TRANSFER = /^(?:7bit|8bit|binary)$/i;
 
 /**
- * The same of a part of a form, which has no need to be encoded (RFC 7578, section 4.7): what encodes it
- * nevertheless would find it stored encoded. Throws 415.
+ * Throws 415 if the part of a form is encoded, which no part needs (RFC 7578, section 4.7). The
+ * gateway would store the encoded bytes.
  */
 export function assertPlainPart(name: string, transferEncoding: string): void {
   if (PLAIN_TRANSFER.test(transferEncoding.trim())) return;
@@ -135,7 +141,7 @@ const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 /**
- * What is longer comes in several pieces, and may take its time between them. It is read only once
+ * A longer body arrives in several pieces, possibly with pauses between them. It is read only after
  * `admitLongBody` has resolved.
  */
 export const MAX_WHOLE_BYTES = 65_536;
@@ -143,23 +149,23 @@ export const MAX_WHOLE_BYTES = 65_536;
 export interface BodyLimits {
   readonly bytes: number;
   readonly json: JsonLimits;
-  /** A request without a body counts as one with an empty object. */
+  /** True if a missing body counts as an empty object. */
   readonly isOptional: boolean;
 }
 
-/** The connection that a body comes over. */
+/** The connection over which a body arrives. */
 export interface BodyConnection {
-  /** Whose it is. */
+  /** The organization that the body counts for. */
   readonly owner: string;
-  /** A long body begins, between whose pieces the connection may be quiet. */
+  /** Turns off the idle timeout for a long body, which can arrive with pauses. */
   keepOpenForBody(): void;
-  /** Resolves where the caller may send a long body. Rejects with 429, 402, 503. */
+  /** Resolves if the caller may send a long body. Rejects with 429, 402, 503. */
   admitLongBody(): Promise<void>;
 }
 
 /**
- * Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. A body that would
- * take too long to parse on the event loop is returned as bytes, not decoded yet.
+ * Reads the text of a JSON body. Checks the content type (415), the size (413) and UTF-8 (400).
+ * Returns a body as bytes, not decoded, if parsing would block the event loop for too long.
  */
 export async function readJsonBody(
   request: Request,
@@ -178,13 +184,13 @@ export async function readJsonBody(
   assertPlainBody(request.headers);
   const stated = request.headers.get("content-length");
   if (Number(stated ?? 0) > maxBytes) throw tooLarge(maxBytes);
-  // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
+  // If a request has both framings, the chunks decide (RFC 9112, section 6.3).
   const length =
     stated === null || request.headers.has("transfer-encoding") ? undefined : Number(stated);
   try {
     if (length !== undefined && length <= MAX_WHOLE_BYTES) {
       const bytes = await readWhole(request, length, connection.owner, budget);
-      // In fewer bytes there is no room for too much.
+      // A body with fewer bytes cannot exceed the limits.
       if (length > limits.json.parts) assertWithin(limits.json, new Uint8Array(bytes));
       return decode(bytes);
     }
@@ -228,12 +234,12 @@ function unread(error: unknown, maxBytes: number): GatewayError {
   });
 }
 
-/** A body of a stated length on its way in. To be ended when it has come, or will not come. */
+/** A body of a stated length while it arrives. The reader must call `end` in every case. */
 class WholeBody implements Expiring {
   older: Expiring | undefined;
   newer: Expiring | undefined;
   dueMs = 0;
-  /** Rejects with 408 where it takes too long. */
+  /** Rejects with `budget.lateness` if the body takes too long. */
   readonly bytes: Promise<ArrayBuffer>;
   readonly #length: number;
   readonly #owner: string;
@@ -263,8 +269,8 @@ class WholeBody implements Expiring {
 }
 
 /**
- * A body of any length, stated or not: no more of it is read than may be kept, and what was only announced
- * takes no room from others.
+ * Reads a body of any length, stated or not. Reads no more than the limits allow. A stated length
+ * alone reserves no memory.
  */
 async function readPieces(
   request: Request,
@@ -302,9 +308,10 @@ async function readPieces(
         await connection.admitLongBody();
         isAdmitted = true;
       }
-      // Counted and copied as it arrives: the whole of it at once would hold the event loop.
+      // Scans and copies the body as it arrives, because doing so in one step would block the event
+      // loop.
       for (let at = 0; at < value.byteLength; at += MAX_SLICE_BYTES) {
-        // Pieces that have arrived already are read without a turn of the loop between them.
+        // Reading pieces that have already arrived does not yield to the event loop.
         if (bytesOfTurn >= MAX_SLICE_BYTES) {
           await yieldToEventLoop();
           bytesOfTurn = 0;
@@ -322,7 +329,7 @@ async function readPieces(
   }
 }
 
-/** Counted and copied in a millisecond or two. */
+/** Bytes that are scanned and copied within one or two milliseconds. */
 const MAX_SLICE_BYTES = 262_144;
 
 function assertWithin(limits: JsonLimits, bytes: Uint8Array): void {
@@ -338,7 +345,7 @@ function decode(bytes: ArrayBuffer): string {
   }
 }
 
-/** The text of a body. Throws 400 where it is not UTF-8. */
+/** Returns the text of a body. Throws 400 if it is not UTF-8. */
 export function textOfShared(bytes: SharedBytes): string {
   try {
     return decodeShared(bytes);

@@ -4,22 +4,26 @@ import { siteOf } from "../lib/public-address.ts";
 const MAX_RANGES = 32;
 
 /**
- * The content type that an Accept header asks for, of those that are offered, the usual one first
- * (RFC 9110, section 12.5.1). Where it names none of them it is passed over, as the standard allows.
+ * Returns the content type that an Accept header asks for, of those offered, the default first (RFC
+ * 9110, section 12.5.1). Ignores a header that names none of them, as the standard allows.
  */
 export function acceptedType(header: string | null, offered: readonly string[]): string {
   const usual = offered[0]!;
   let best = { type: usual, quality: 0 };
   for (const range of (header ?? "").split(",", MAX_RANGES)) {
     const [name = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    const type = offered.find((one) => one === name || (one === usual && covers(name, one)));
+    const type = offered.find(
+      (candidate) => candidate === name || (candidate === usual && covers(name, candidate)),
+    );
     const quality = qualityOf(parameters);
     if (type !== undefined && quality > best.quality) best = { type, quality };
   }
   return best.type;
 }
 
-/** Whether a client takes a type, which it does too where it sends no Accept header. */
+/**
+ * Returns true if a client accepts a type. A client without an Accept header accepts every type.
+ */
 export function acceptsType(header: string | null, type: string): boolean {
   if (header === null || header.trim() === "") return true;
   let best = { precision: 0, quality: 0 };
@@ -37,8 +41,8 @@ function covers(range: string, type: string): boolean {
 }
 
 /**
- * The content coding that an Accept-Encoding header asks for (RFC 9110, section 12.5.3), of those offered,
- * the best first; undefined where none of them is accepted, or none is asked for.
+ * Returns the content coding that an Accept-Encoding header asks for (RFC 9110, section 12.5.3), of
+ * those offered, preferred first. Returns undefined if the header accepts none of them.
  */
 export function acceptedCoding<Coding extends string>(
   header: string | null,
@@ -64,16 +68,19 @@ function qualityOf(parameters: readonly string[]): number {
   return quality >= 0 && quality <= 1 ? quality : 0;
 }
 
-/** A name or an address, and a port (RFC 9110, section 7.2); nothing that would read as another part of a URL. */
+/**
+ * A host name or address with an optional port (RFC 9110, section 7.2). Excludes everything that
+ * would read as another part of a URL.
+ */
 const HOST =
   /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/;
 
-/** The value that was found valid last: most requests bring the same one, and a check takes a microsecond. */
+/** The last valid value. Most requests have the same host, and a check takes a microsecond. */
 let validHost: string | null = null;
 
 /**
- * Throws 400 if the Host header is not one host and, if any, a port. Two headers arrive here as one, with a comma.
- * HTTP/1.0 has none.
+ * Throws 400 if the Host header is not one host with an optional port. Two headers arrive here as
+ * one, joined by a comma. HTTP/1.0 requests have none.
  */
 export function assertHost(headers: Headers): void {
   const host = headers.get("host");
@@ -81,27 +88,28 @@ export function assertHost(headers: Headers): void {
   if (!HOST.test(host) || !URL.canParse(`http://${host}`)) {
     throw new GatewayError(
       "invalid_header",
-      "There must be one Host header: a host and, if any, a port.",
+      "The request must have one Host header: a host with an optional port.",
       { param: "host" },
     );
   }
   validHost = host;
 }
 
-/** `localhost`, 127.0.0.0/8 and ::1 as a Host header spells them, with a port or without. */
+/** `localhost`, 127.0.0.0/8 and ::1 in a Host header, with or without a port. */
 const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
-/** Whether a request names this machine's loopback address as its host. */
+/** Returns true if the Host header names a loopback address. */
 export function isLoopbackHost(headers: Headers): boolean {
   return LOOPBACK_HOST.test(headers.get("host") ?? "");
 }
 
 /**
- * The address that a request was sent from: that of its connection, or the one that the operator's proxies have
- * seen. Each of them adds what it saw at the end of X-Forwarded-For; what stands before the first address that is
- * none of theirs, the sender wrote.
+ * Returns the address from which a request was sent: the address of the connection or, if that is a
+ * trusted proxy, the address that the proxies have seen. Each proxy appends the address that it saw
+ * to X-Forwarded-For. Everything in front of the last address that is not a trusted proxy comes
+ * from the sender and is ignored.
  *
- * @param address where the connection comes from
+ * @param address remote address of the connection
  */
 export function senderAddress(
   headers: Headers,
@@ -119,9 +127,9 @@ export function senderAddress(
 }
 
 /**
- * The address of one of the gateway's own paths: below the address that its operator named, or else at the
- * host that the caller asked for, who then gets no other address than the one he uses. What a proxy adds,
- * such as X-Forwarded-Host, anybody can send: it is not looked at. Throws 400 for a request without a host.
+ * Returns the URL of a path of the gateway: below the configured public address, or else at the
+ * host that the caller used. Ignores headers such as X-Forwarded-Host, which anybody can send.
+ * Throws 400 if the request has no host.
  */
 export function publicUrl(
   path: string,
@@ -132,7 +140,7 @@ export function publicUrl(
   assertHost(headers);
   const host = headers.get("host");
   if (host === null) {
-    const message = "A Host header is needed: the answer holds an address of the gateway.";
+    const message = "A Host header is required: the answer contains an address of the gateway.";
     throw new GatewayError("invalid_header", message, { param: "host" });
   }
   return `http://${host}${path}`;

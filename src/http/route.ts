@@ -1,15 +1,13 @@
-import { type TSchema, Type } from "typebox";
-import type { Caller } from "../inference/call/admission.ts";
-import type { BatchPhase } from "../inference/call/batched-call.ts";
-import type { InternalIdempotencyKey } from "../inference/call/call.ts";
+import { type Static, type TSchema, Type } from "typebox";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
+import type { Caller } from "./caller.ts";
 import type { ClientWire } from "./error-response.ts";
 import type { ModelForm } from "./model-form.ts";
 
-/** Which keys may call a route. */
+/** The keys that may call a route. */
 export type KeyAccess =
   | { readonly kind: "public" }
   /**
@@ -17,20 +15,21 @@ export type KeyAccess =
    * limited secret keys unless limited-keys.ts lists the route.
    */
   | { readonly kind: "administration"; readonly scope: Scope }
-  /** What describes the models: as administration, but not counted among administrative calls. */
+  /** Endpoints that describe models: like administration, but calls are not counted. */
   | { readonly kind: "catalogue"; readonly scope: Scope }
-  /** What tells a key of an organization about itself: no scope is needed. */
+  /** Endpoints that show a key of an organization its own data. No scope is needed. */
   | { readonly kind: "self" }
-  /** An operator key, and no key of an organization. */
+  /** Endpoints for operator keys only. */
   | { readonly kind: "operator" }
-  /** Model endpoints: a secret key that holds the scope; a management key is of the wrong kind. */
+  /** Model endpoints: a secret key that holds the scope. A management key is rejected. */
   | { readonly kind: "model"; readonly scope: Scope }
-  /** Endpoints of secret keys that charge nothing, such as those of files. */
+  /** Endpoints for secret keys that charge nothing, such as those of files. */
   | { readonly kind: "storage"; readonly scope: Scope };
 
 /**
- * A session of the dashboard, in a cookie, whose key has the access that `of` states; public: any session.
- * A request states the session's CSRF token too, unless the route gives that out.
+ * Access with a session of the dashboard, in a cookie. The key of the session must have the access
+ * that `of` states; `public` means any session. A request states the session's CSRF token too,
+ * unless the route returns the token.
  */
 export interface SessionAccess {
   readonly kind: "session";
@@ -38,15 +37,15 @@ export interface SessionAccess {
   readonly givesToken?: true;
 }
 
-/** Who may call a route. */
+/** The callers that may call a route. */
 export type Access = KeyAccess | SessionAccess;
 
 export interface ResponseDescription {
   readonly description: string;
   readonly schema?: TSchema;
-  /** application/json unless said otherwise. */
+  /** Defaults to application/json. */
   readonly contentType?: string;
-  /** What the frames of the answer hold where it may be sent as text/event-stream too. */
+  /** Schema of one event. Set if the answer can also be sent as text/event-stream. */
   readonly eventSchema?: TSchema;
 }
 
@@ -55,121 +54,163 @@ export interface OperatorIdentity {
   readonly name: string;
 }
 
-export interface RequestContext {
+export interface RequestContext<Body = unknown, Query = Readonly<Record<string, unknown>>> {
   readonly request: Request;
   readonly requestId: string;
-  /** Of the client, or of the proxy before it; empty where there is no connection. */
+  /**
+   * Address of the client, or of the proxy in front of the gateway. Empty if there is no
+   * connection.
+   */
   readonly address: string;
-  /** For the audit log. */
+  /** The origin of the request for the audit log. */
   readonly origin: Origin;
-  /** Who calls, for the audit log; on routes that a key or a session may call. */
+  /** The caller for the audit log. Set on routes that require a key or a session. */
   readonly author: Author;
   /** Monotonic milliseconds at which the request arrived. */
   readonly startedMs: number;
   /** Path parameters, percent-decoded. */
   readonly params: Readonly<Record<string, string>>;
   /** Query parameters, checked against the route's schema; numbers and booleans are parsed strictly. */
-  readonly query: Readonly<Record<string, unknown>>;
-  /** The caller's key; absent on public routes, on those of operators and in their sessions. */
+  readonly query: Query;
+  /**
+   * The caller. Undefined on public routes, on routes for operators and in sessions of operators.
+   */
   readonly caller: Caller;
-  /** The operator key; absent on all other routes. */
+  /** The operator key. Undefined on all other routes. */
   readonly operator: OperatorIdentity;
-  /** The same as it stands now, for who has waited. Rejects where the key may not call any more. */
+  /**
+   * Authenticates the caller again. To be called after a wait. Rejects if the key was revoked or
+   * restricted in the meantime.
+   */
   admitAgain(): Promise<Caller>;
-  /** The parsed body, checked against the route's schema; a ReceivedForm where the route has a `modelForm`. */
-  readonly body: unknown;
-  /** The body as it came; "" for one that `readLongBody` has read; of a form what tells it from others. */
+  /**
+   * The parsed body, checked against the route's schema. For a form, the `ReceivedForm` or the
+   * result of `examine`.
+   */
+  readonly body: Body;
+  /**
+   * The text of the body. Empty if `readLongBody` has read the body. For a form, a text that is
+   * equal for equal forms.
+   */
   readonly bodyText: string;
   /**
-   * The headers of the rate window where the body took its place in it, because it was long: the handler
-   * takes no second one.
+   * The rate limit headers, if the request was counted before its long body was read. The handler
+   * must not count it again.
    */
   readonly admittedRateHeaders: Readonly<Record<string, string>> | undefined;
-  /**
-   * Keeps, before its charge, an answer that is too large to be kept under the request's idempotency key. Absent: it
-   * cannot be given again.
-   */
-  storeLargeResult?(body: Uint8Array): Promise<void>;
-  readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** Set where its provider answers it in a batch. */
-  readonly half?: BatchPhase | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
-  /** A response that carries the request's id from the start, in the given record; others get it later. */
+  /**
+   * Returns a response to which the headers with the request id are added now, in the given record.
+   * Other responses get these headers later.
+   */
   respond(body: BodyInit, headers: Record<string, string>, status?: number): Response;
   /**
-   * Keeps a quiet connection from being ended by the server's idle timeout, until the returned function is
-   * called or, for a deferred request, until that has ended: a caller that forgets both leaves it open.
+   * Turns off the server's idle timeout for this connection. The returned function turns it on
+   * again, and so does the end of a deferred request. Without both, the connection has no timeout.
    */
   keepOpen(): () => void;
 }
 
-/** A body that a thread has parsed and checked. */
+/** A body that a worker thread has parsed and checked. */
 export interface LongRead {
-  /** Takes the place of the parsed body. */
+  /** Replaces the parsed body. */
   readonly value: unknown;
-  /** Gives up what is kept of the body; called at the end of the request, perhaps more than once. */
+  /** Releases the memory of the body. Called at the end of the request, possibly more than once. */
   release(): void;
 }
 
 export interface RouteDefinition {
   readonly method: "GET" | "POST" | "PATCH" | "DELETE";
-  /** As the router takes it: /v1/keys/:id */
+  /** The path in the router's syntax: /v1/keys/:id */
   readonly path: string;
   readonly tag: string;
   readonly summary: string;
   readonly access: Access;
   readonly query?: TSchema;
-  /** Of a page, whose script reads the query: any is accepted. */
+  /** True for a page whose script reads the query. Every query is accepted. */
   readonly ignoresQuery?: true;
-  /** The handler waits for another server: while it does, it takes no place among administrative reads. */
+  /**
+   * True if the handler waits for another server. It then uses no slot of the administrative reads.
+   */
   readonly asksOtherServers?: true;
   readonly body?: TSchema;
-  /** A request may come without a body, which then counts as an empty object. */
+  /** True if a request without a body counts as one with an empty object. */
   readonly bodyIsOptional?: true;
-  /** Of the body; a longer one is 413. Absent: what any body of its kind may have. */
+  /**
+   * Maximum bytes of the body; a longer body is rejected with 413. Defaults to the maximum of the
+   * route's kind.
+   */
   readonly maxBodyBytes?: number;
-  /** The request may carry an Idempotency-Key. */
+  /** True if a request may have an Idempotency-Key. */
   readonly takesIdempotencyKey?: boolean;
-  /** Unknown members of the body are passed on to the provider instead of refused. */
+  /**
+   * True if unknown members of the body are passed on to the provider instead of being rejected.
+   */
   readonly allowsUnknownFields?: boolean;
-  /** The parts of a form (multipart/form-data), which the handler reads as they come; for the description. */
+  /**
+   * The parts of a form (multipart/form-data) that the handler reads itself. Used for the OpenAPI
+   * document only.
+   */
   readonly form?: TSchema;
   /**
-   * The form that the pipeline reads before `handle`: its files are on disk until the request ends. Where the
-   * route has a `body` too, the content type of a request says which of the two it brings.
+   * The form that the pipeline reads before it calls `handle`. Its files are on disk until the
+   * request ends. If the route also has a `body`, the content type of a request decides which of
+   * the two it contains.
    */
   readonly modelForm?: ModelForm;
   readonly responses: Readonly<Record<number, ResponseDescription>>;
-  /** The wire of its clients, where that is not the gateway's own; of each request, where that tells it. */
+  /**
+   * The wire format of the clients, if it is not the gateway's own. A function returns it for each
+   * request.
+   */
   readonly wire?: ClientWire | ((request: Request) => ClientWire | undefined);
   /**
-   * Parses and checks, away from the event loop, a body that would hold it for too long, by the schema and by
-   * what `handle` checks of other bodies. Where it is left out such bodies are parsed on the loop.
+   * Parses and checks, in a worker thread, a body that would block the event loop for too long.
+   * Applies the schema and the checks that `handle` does on other bodies. If undefined, such bodies
+   * are parsed on the event loop.
    *
-   * @param owner whose turn it takes
+   * @param owner the organization in whose turn the thread works
    */
   readLongBody?(bytes: SharedBytes, owner: string, signal: AbortSignal): Promise<LongRead>;
   handle(context: RequestContext): Response | Promise<Response>;
 }
 
-/** The wire that a request's client speaks; undefined for the gateway's own. */
+/**
+ * Returns the route unchanged. The types of the schemas apply to the body and the query that its
+ * handler receives; the pipeline has checked both against the schemas.
+ */
+export function route<Body extends TSchema = TSchema, Query extends TSchema = TSchema>(
+  definition: Omit<RouteDefinition, "body" | "query" | "handle"> & {
+    readonly body?: Body;
+    readonly query?: Query;
+    handle(
+      context: RequestContext<Static<Body>, Static<Query> & Readonly<Record<string, unknown>>>,
+    ): Response | Promise<Response>;
+  },
+): RouteDefinition {
+  return definition as RouteDefinition;
+}
+
+/** Returns the wire format of a request's client, or undefined for the gateway's own. */
 export function wireOf(wire: RouteDefinition["wire"], request: Request): ClientWire | undefined {
   return typeof wire === "function" ? wire(request) : wire;
 }
 
-/** Parts of the schemas of several groups. */
-
+/** Returns a schema that also accepts null. */
 export function nullable<Schema extends TSchema>(schema: Schema) {
   return Type.Union([schema, Type.Null()]);
 }
 
-/** A member that may be null, which says the same as leaving it out, or takes away what was set. */
+/**
+ * Returns the schema of an optional member that can be null. Null means that the member is missing,
+ * or removes a setting.
+ */
 export function optional<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(nullable(schema));
 }
 
-/** The query of a page: at most `maxLimit` entries behind the first `offset`. */
+/** Returns the query fields of a page: at most `maxLimit` entries after the first `offset`. */
 export function pageFields(maxLimit: number) {
   return {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: maxLimit, default: 50 })),

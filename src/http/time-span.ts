@@ -4,7 +4,7 @@ import { MAX_TIME_MS, parseIsoTime } from "../lib/utc-time.ts";
 
 const DAY_MS = 86_400_000;
 
-/** Members of a list's query that bound it in time. */
+/** Query fields that limit a list to a time span. */
 export const timeSpanFields = {
   start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
   end_date: Type.Optional(
@@ -27,16 +27,16 @@ interface TimeSpan {
   readonly beforeMs: number | undefined;
 }
 
-/** Throws 400. */
+/** Returns the time span of a query. Throws 400. */
 export function timeSpan(query: TimeSpanQuery): TimeSpan {
   const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
   const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");
-  // The database keeps microseconds, so an end to the millisecond includes all of that millisecond.
-  const behindEndMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
-  // Behind the last time that can be told there is nothing to leave out.
-  const beforeMs = behindEndMs && behindEndMs > MAX_TIME_MS ? undefined : behindEndMs;
+  // The database stores microseconds, so an end in milliseconds includes its whole millisecond.
+  const afterEndMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
+  // An end after the latest valid time excludes nothing.
+  const beforeMs = afterEndMs && afterEndMs > MAX_TIME_MS ? undefined : afterEndMs;
   if (start && beforeMs !== undefined && start.ms >= beforeMs) {
-    throw new GatewayError("invalid_query", "start_date lies behind end_date.", {
+    throw new GatewayError("invalid_query", "start_date is after end_date.", {
       param: "start_date",
     });
   }

@@ -2,7 +2,10 @@ import type { TSchema } from "typebox";
 import { Compile } from "typebox/schema";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
 
-/** Checks a value against a schema and throws 400 with the field at fault. Coerces and strips nothing. */
+/**
+ * Validates a value against a schema and throws 400 with the invalid field. Converts and removes
+ * nothing.
+ */
 export type Check = (value: unknown) => void;
 
 const MAX_SHOWN_CHARACTERS = 300;
@@ -27,10 +30,16 @@ export function createCheck(schema: TSchema, code: ErrorCode, subject: string): 
 
 type Validator = ReturnType<typeof Compile>;
 
-/** Schemas are made once, at the start, so this is bounded by their parts. */
+/**
+ * Compiled validators by schema. The number is bounded, because schemas are created only at the
+ * start.
+ */
 const VALIDATORS = new WeakMap<TSchema, Validator>();
 
-/** A schema's validator, compiled at its first use: an idle gateway would hold dozens for nothing. */
+/**
+ * Returns the validator of a schema. Compiles it at the first use, so that an idle gateway does not
+ * hold dozens of unused ones.
+ */
 export function validatorOf(schema: TSchema): Validator {
   let validator = VALIDATORS.get(schema);
   if (validator === undefined) {
@@ -40,14 +49,14 @@ export function validatorOf(schema: TSchema): Validator {
   return validator;
 }
 
-/** Where a value first departs from its schema, and how. */
+/** The first mismatch between a value and its schema. */
 interface Fault {
-  /** Names and positions on the way there, from the outside in. */
+  /** Names and indexes that lead to the mismatch, outermost first. */
   readonly path: readonly string[];
   readonly message: string;
 }
 
-/** The keywords that schemas of bodies and queries are made of. */
+/** The keywords used by the schemas of bodies and queries. */
 interface Keywords {
   readonly type?: string;
   readonly properties?: Readonly<Record<string, TSchema>>;
@@ -62,20 +71,20 @@ interface Keywords {
   readonly const?: unknown;
 }
 
-/** Of a schema without its parts. */
+/** Validators of schemas without their parts, by whole schema. */
 const WITHOUT_PARTS = new WeakMap<TSchema, Validator>();
 
 /**
- * The first fault of a value that a schema refuses. Goes straight to it: listing faults, as the validator
- * does, walks through everything that is right or wrong behind the first one too, which a body of many
- * megabytes makes a matter of seconds.
+ * Returns the first fault of a value that its schema rejects. Descends only into the part at fault.
+ * The validator's list of errors would visit everything after the first fault too, which takes
+ * seconds for a body of many megabytes.
  */
 export function findValidationError(schema: TSchema, value: unknown): Fault {
   const path: string[] = [];
   let at: { schema: TSchema; value: unknown } = { schema, value };
   for (;;) {
-    const own = ownFault(at.schema as Keywords, at.value);
-    if (own !== undefined) return { path: [...path, own.name], message: own.message };
+    const fault = nameFault(at.schema as Keywords, at.value);
+    if (fault !== undefined) return { path: [...path, fault.name], message: fault.message };
     const inner = innerFault(at.schema as Keywords, at.value);
     if (inner === undefined) return { path, message: leafMessage(at.schema, at.value) };
     if (inner.name !== undefined) path.push(inner.name);
@@ -83,8 +92,10 @@ export function findValidationError(schema: TSchema, value: unknown): Fault {
   }
 }
 
-/** Of an object's names: one that is missing, or one too many. */
-function ownFault(schema: Keywords, value: unknown): MemberFault | undefined {
+/**
+ * Returns the fault of an object's member names: a required name is missing, or a name is unknown.
+ */
+function nameFault(schema: Keywords, value: unknown): MemberFault | undefined {
   const { type, properties = {}, required = [], additionalProperties, patternProperties } = schema;
   if (!isObject(value)) return undefined;
   if (schema.anyOf !== undefined) return kindFault(schema.anyOf, value);
@@ -103,14 +114,19 @@ interface MemberFault {
   readonly message: string;
 }
 
-/** Of a value of several kinds of objects, told apart by a constant: it names none of them. */
+/**
+ * Returns the fault of a value for a union of objects that a constant distinguishes, if its
+ * constant is none of theirs.
+ */
 function kindFault(
   branches: readonly TSchema[],
   value: Record<string, unknown>,
 ): MemberFault | undefined {
-  const kinds = branches.filter((one) => (one as Keywords).type === "object") as Keywords[];
+  const kinds = branches.filter((branch) => (branch as Keywords).type === "object") as Keywords[];
   if (kinds.length < 2 || kinds.some((kind) => hasConstants(kind, value))) return undefined;
-  const name = Object.keys(kinds[0]!.properties ?? {}).find((one) => constantsOf(kinds[0]!, one));
+  const name = Object.keys(kinds[0]!.properties ?? {}).find((member) =>
+    constantsOf(kinds[0]!, member),
+  );
   if (name === undefined || !Object.hasOwn(value, name)) return undefined;
   const names = kinds.flatMap((kind) => constantsOf(kind, name) ?? []);
   return { name, message: `must be ${listed(names)}` };
@@ -119,11 +135,11 @@ function kindFault(
 interface Inner {
   readonly schema: TSchema;
   readonly value: unknown;
-  /** Undefined where it is the same value under a part of the schema. */
+  /** Undefined if the value is the same and only the schema is narrower. */
   readonly name: string | undefined;
 }
 
-/** The first part that is refused; undefined where the value itself is. */
+/** Returns the first part that the schema rejects, or undefined if the value itself is at fault. */
 function innerFault(schema: Keywords, value: unknown): Inner | undefined {
   if (schema.anyOf !== undefined) {
     const branch = meantBranch(schema.anyOf, value);
@@ -140,26 +156,28 @@ function innerFault(schema: Keywords, value: unknown): Inner | undefined {
     if (!Object.hasOwn(value, name) || fits(properties[name]!, value[name])) continue;
     return { schema: properties[name]!, value: value[name], name };
   }
-  const [ofNames] = Object.values(patternProperties ?? {});
-  if (ofNames === undefined) return undefined;
+  const [patternSchema] = Object.values(patternProperties ?? {});
+  if (patternSchema === undefined) return undefined;
   for (const name in value) {
-    if (!fits(ofNames, value[name])) return { schema: ofNames, value: value[name], name };
+    if (!fits(patternSchema, value[name]))
+      return { schema: patternSchema, value: value[name], name };
   }
   return undefined;
 }
 
 /**
- * The one of several schemas that the value's author must have meant: of its type and, where members
- * tell them apart, with its constants. Undefined where it is of none of their types.
+ * Returns the schema that the author of the value most likely meant: one of its type and, if
+ * members distinguish the schemas, with its constants. Returns undefined if no schema has the type
+ * of the value.
  */
 function meantBranch(branches: readonly TSchema[], value: unknown): TSchema | undefined {
-  const ofType = branches.filter((one) => isOfType(one as Keywords, value));
-  return ofType.find((one) => hasConstants(one as Keywords, value)) ?? ofType[0];
+  const matching = branches.filter((branch) => isOfType(branch as Keywords, value));
+  return matching.find((branch) => hasConstants(branch as Keywords, value)) ?? matching[0];
 }
 
 function isOfType(schema: Keywords, value: unknown): boolean {
   if (schema.anyOf !== undefined)
-    return schema.anyOf.some((one) => isOfType(one as Keywords, value));
+    return schema.anyOf.some((branch) => isOfType(branch as Keywords, value));
   const type = schema.type ?? typeof (schema.const ?? schema.enum?.[0]);
   if (type === "array") return Array.isArray(value);
   if (type === "object") return isObject(value);
@@ -174,27 +192,27 @@ function hasConstants(schema: Keywords, value: unknown): boolean {
   );
 }
 
-/** What a member may be, where that is one of some constants. */
+/** Returns the constants that a member can have, or undefined if it is not limited to constants. */
 function constantsOf(schema: Keywords, name: string): readonly unknown[] | undefined {
   const { const: constant, enum: values } = schema.properties![name] as Keywords;
   return values ?? (constant === undefined ? undefined : [constant]);
 }
 
 function typesOf(branches: readonly TSchema[]): string {
-  const types = branches.flatMap((one) => {
-    const { anyOf, type, const: constant, enum: values = [constant] } = one as Keywords;
+  const types = branches.flatMap((branch) => {
+    const { anyOf, type, const: constant, enum: values = [constant] } = branch as Keywords;
     return anyOf === undefined ? [type ?? typeof values[0]] : [typesOf(anyOf)];
   });
   return [...new Set(types.filter((type) => type !== "null"))].join(" or ");
 }
 
-/** What is wrong with the value itself, its parts left aside: they are right. */
+/** Returns the message for a fault of the value itself. Its parts are valid. */
 function leafMessage(schema: TSchema, value: unknown): string {
   const { maxItems, propertyNames, anyOf, const: constant } = schema as Keywords;
   const { enum: values = [constant] } = schema as Keywords;
   if (anyOf !== undefined) return `must be ${typesOf(anyOf)}`;
   if (values[0] !== undefined) return `must be ${listed(values)}`;
-  // Whether they differ from one another is not asked of too many.
+  // Checked first, because comparing too many items with each other is slow.
   if (Array.isArray(value) && maxItems !== undefined && value.length > maxItems) {
     return `must not have more than ${maxItems} items`;
   }
@@ -228,8 +246,8 @@ function isObject(value: unknown): value is Record<string, unknown> {
 export const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 
 /**
- * Reads a query strictly: integers in plain digits (no 1e2), booleans as true or false, no parameter
- * twice, none unknown. Throws 400 invalid_query.
+ * Returns a strict reader for queries: integers in plain digits (no 1e2), booleans as true or
+ * false, no parameter twice, no unknown parameter. The reader throws 400 invalid_query.
  */
 export function createQueryReader(
   schema: TSchema,

@@ -1,4 +1,4 @@
-/** An item of an IntrusiveList, which sets its links. */
+/** An item of an IntrusiveList, which sets these links. */
 export interface ListNode<Item> {
   older: Item | undefined;
   newer: Item | undefined;

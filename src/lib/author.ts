@@ -8,7 +8,7 @@ export interface Origin {
 
 /** The author of an administrative act. The audit log stores and returns this shape. */
 export interface Author extends Origin {
-  /** `subject`: a person who signed in through the identity provider. */
+  /** `subject`: a person signed in through the identity provider. */
   readonly kind: "secret_key" | "management_key" | "operator" | "subject" | "cli";
   /**
    * Id of the key, or of the subject at its identity provider; on the command line, the user of the operating

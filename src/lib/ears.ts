@@ -59,8 +59,8 @@ export class ChangeSubscription {
 
   close(): void {
     this.#signal.removeEventListener("abort", this.#hear);
-    const ears = this.#listening.get(this.#id);
-    ears?.delete(this.#hear);
-    if (ears?.size === 0) this.#listening.delete(this.#id);
+    const listeners = this.#listening.get(this.#id);
+    listeners?.delete(this.#hear);
+    if (listeners?.size === 0) this.#listening.delete(this.#id);
   }
 }

@@ -90,7 +90,10 @@ export class FairQueue<Item> {
   }
 }
 
-/** A bounded amount, in any unit, that owners share by the rule above. Nobody waits for it. */
+/**
+ * A bounded amount, in any unit, that owners share by the rule above. Owners do not wait for it: a request for
+ * more succeeds or fails immediately.
+ */
 export class SharedRoom {
   readonly #most: number;
   readonly #mostOfOne: number;
@@ -153,8 +156,8 @@ export function placesLeftFree(held: number): number {
  * Returns the limit of one owner in a small pool whose work can be slow: all slots but one, or all if there are
  * fewer than three.
  */
-export function allButOne(places: number): number {
-  return places < 3 ? places : places - 1;
+export function allButOne(slots: number): number {
+  return slots < 3 ? slots : slots - 1;
 }
 
 /** Ends a wait early. An AbortSignal is a WaitSignal. */

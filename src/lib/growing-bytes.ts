@@ -20,10 +20,7 @@ export class ByteBuffer {
     this.#text += text;
   }
 
-  /**
-   * Calls `write` with the buffer and a position, where it can write at most `maxBytes`. `write` returns the end
-   * position.
-   */
+  /** Lets `write` write up to `maxBytes` into the buffer from a position on. `write` returns the end position. */
   addInPlace(maxBytes: number, write: (into: Buffer, at: number) => number): void {
     const into = this.#withRoom(this.#text.length + maxBytes);
     this.#encodeText(into);

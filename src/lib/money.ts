@@ -10,9 +10,13 @@ export type FemtoUsd = bigint;
 
 const NANO_PER_USD = 1_000_000_000;
 const NANO_DIGITS = 9;
-const FEMTO_PER_NANO = 1_000_000;
-const BASIS_POINTS = 10_000;
-const DIVISOR = BASIS_POINTS * FEMTO_PER_NANO;
+export const FEMTO_PER_NANO = 1_000_000n;
+/** A share of 1 in basis points. */
+export const BASIS_POINTS = 10_000n;
+/** Both as numbers, for amounts that stay within safe integers. */
+const PLAIN_FEMTO_PER_NANO = Number(FEMTO_PER_NANO);
+const PLAIN_BASIS_POINTS = Number(BASIS_POINTS);
+const DIVISOR = PLAIN_BASIS_POINTS * PLAIN_FEMTO_PER_NANO;
 /** Ten times the cost: calculations up to this factor stay within safe integers. */
 const MAX_PLAIN_FACTOR = 100_000;
 /** Up to a million USD, the float nearest to an amount, rounded to nine decimals, equals the amount. */
@@ -103,7 +107,7 @@ export function holdNanoUsd(providerCostFemto: ExactInteger, feeBasisPoints: big
  * a femto-USD.
  */
 function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: number): NanoUsd {
-  const factor = BASIS_POINTS + Number(feeBasisPoints);
+  const factor = PLAIN_BASIS_POINTS + Number(feeBasisPoints);
   if (
     typeof costFemto === "number" &&
     costFemto >= 0 &&
@@ -112,7 +116,7 @@ function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: 
   ) {
     return BigInt(plainNanoWithFee(costFemto, factor, rounding));
   }
-  const scaled = BigInt(costFemto) * (BigInt(BASIS_POINTS) + feeBasisPoints);
+  const scaled = BigInt(costFemto) * (BASIS_POINTS + feeBasisPoints);
   return (scaled + BigInt(rounding)) / BigInt(DIVISOR);
 }
 
@@ -121,13 +125,13 @@ function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: 
  * 9·10¹⁴, and each division but the last is of a multiple of its divisor.
  */
 function plainNanoWithFee(costFemto: number, factor: number, rounding: number): number {
-  const restFemto = costFemto % FEMTO_PER_NANO;
-  const scaledNano = ((costFemto - restFemto) / FEMTO_PER_NANO) * factor;
-  const restNano = scaledNano % BASIS_POINTS;
-  const rest = restNano * FEMTO_PER_NANO + restFemto * factor + rounding;
-  return (scaledNano - restNano) / BASIS_POINTS + Math.floor(rest / DIVISOR);
+  const restFemto = costFemto % PLAIN_FEMTO_PER_NANO;
+  const scaledNano = ((costFemto - restFemto) / PLAIN_FEMTO_PER_NANO) * factor;
+  const restNano = scaledNano % PLAIN_BASIS_POINTS;
+  const rest = restNano * PLAIN_FEMTO_PER_NANO + restFemto * factor + rounding;
+  return (scaledNano - restNano) / PLAIN_BASIS_POINTS + Math.floor(rest / DIVISOR);
 }
 
-export function higher(one: FemtoUsd, other: FemtoUsd): FemtoUsd {
-  return one > other ? one : other;
+export function higher(left: FemtoUsd, right: FemtoUsd): FemtoUsd {
+  return left > right ? left : right;
 }

@@ -44,8 +44,8 @@ export function didYouMean(wanted: string, names: readonly string[]): string {
   return nearest === undefined ? "" : `; did you mean ${nearest}?`;
 }
 
-function likenessOf(one: CharacterPairs, other: CharacterPairs): number {
+function likenessOf(left: CharacterPairs, right: CharacterPairs): number {
   let shared = 0;
-  for (const pair of one) if (other.has(pair)) shared++;
-  return (2 * shared) / (one.size + other.size || 1);
+  for (const pair of left) if (right.has(pair)) shared++;
+  return (2 * shared) / (left.size + right.size || 1);
 }

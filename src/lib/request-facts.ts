@@ -29,8 +29,8 @@ export interface LoggedFields {
 }
 
 /** Returns true if the request turns on verbose logging with the field `debug`. */
-export function isLoggedVerbosely(asked: LoggedFields | undefined): boolean {
-  return typeof asked?.debug === "object" && asked.debug !== null;
+export function isLoggedVerbosely(fields: LoggedFields | undefined): boolean {
+  return typeof fields?.debug === "object" && fields.debug !== null;
 }
 
 /** Returns the logged fields of a body that no endpoint has accepted. */

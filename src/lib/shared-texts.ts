@@ -22,10 +22,10 @@ export class SharedTexts {
   }
 }
 
-function one<Value>(known: Map<string, Value>, max: number, key: string, value: Value): Value {
-  const found = known.get(key);
-  if (found !== undefined) return found;
-  if (known.size >= max) known.clear();
-  known.set(key, value);
+function share<Value>(shared: Map<string, Value>, max: number, key: string, value: Value): Value {
+  const first = shared.get(key);
+  if (first !== undefined) return first;
+  if (shared.size >= max) shared.clear();
+  shared.set(key, value);
   return value;
 }

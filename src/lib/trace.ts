@@ -32,7 +32,7 @@ export interface TracedCall {
   /** The model with its id in the catalogue. */
   readonly model: { readonly id: string };
   /** The provider's name of the model. */
- readonly upstreamModel: string;
+  readonly upstreamModel: string;
 }
 
 /** The trace of a request. Only sampled requests have one. */

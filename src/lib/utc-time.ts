@@ -13,7 +13,7 @@ export const MAX_TIME_MS = Date.parse("9999-12-31T23:59:59.999Z");
 interface IsoTime {
   readonly ms: number;
   /** True for a date without a time of day. */
- readonly isWholeDay: boolean;
+  readonly isWholeDay: boolean;
 }
 
 /**

@@ -7,7 +7,7 @@ export interface FairWorkThreadOptions extends WorkThreadOptions {
   /** Most waiting calls. */
   readonly maxWaiting: number;
   /** Most waiting calls of one owner. */
- readonly maxWaitingOfOne: number;
+  readonly maxWaitingOfOne: number;
   /** Longest wait of a call in milliseconds. Longer waits are rejected. */
   readonly maxWaitMs: number;
 }

@@ -1,4 +1,4 @@
-import type { FemtoUsd } from "../lib/money.ts";
+import { BASIS_POINTS, type FemtoUsd } from "../lib/money.ts";
 import type { Provider, ProviderFailure } from "./interface.ts";
 
 /**
@@ -137,8 +137,6 @@ export interface RecordedAnswer {
   /** JSON, in UTF-8. */
   readonly body: Uint8Array;
 }
-
-const BASIS_POINTS = 10_000n;
 
 /** Multiplies each price of a list by the share and rounds up to a femto-USD. */
 export function pricesAtShare<Prices extends object>(prices: Prices, share: BasisPoints): Prices {

@@ -143,7 +143,7 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
   modalities: {
     kind: "answer",
     lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
-    isDefault: (value) => Array.isArray(value) && value.every((one) => one === "text"),
+    isDefault: (value) => Array.isArray(value) && value.every((modality) => modality === "text"),
   },
   // The voice and format of the audio that `modalities` requests.
   audio: { kind: "answer", lackedBy: allBut("openai", "azure") },
@@ -259,7 +259,7 @@ const NOT_IN_RESPONSES: ReadonlySet<string> = new Set([
 ]);
 
 /** Fields of single providers, and the types that support them besides self-hosted servers. */
-const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
+const PROVIDER_FIELDS: Readonly<Record<string, readonly string[]>> = {
   chat_template_kwargs: ["together", "deepinfra", "sambanova", "nvidia", "hyperbolic"],
   citation_options: ["cohere"],
   clear_thinking: ["cerebras"],
@@ -334,7 +334,7 @@ export interface ChatFields {
  * fields (`takesUnknown`).
  */
 export function isNamedField(field: string): boolean {
-  return Object.hasOwn(FIELDS, field) || Object.hasOwn(OWN_FIELDS, field);
+  return Object.hasOwn(FIELDS, field) || Object.hasOwn(PROVIDER_FIELDS, field);
 }
 
 /** Returns the kind of a field, `hint` for an unknown one. */
@@ -367,12 +367,12 @@ export function chatFieldsOf(type: string): ChatFields {
           reasoning === "effort" && !isLacked(FIELDS.reasoning_effort!, type, value, model);
         return missingReasoning(value, takesEffort);
       }
-      const known = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
-      const lacks =
-        known === undefined
+      const row = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
+      const isUnsupported =
+        row === undefined
           ? !takesUnknown(type, field, isSingleNode)
-          : isLacked(known, type, value, model);
-      return lacks ? [field] : NOTHING;
+          : isLacked(row, type, value, model);
+      return isUnsupported ? [field] : NOTHING;
     },
     takesPart: (kind) => takesPart(type, kind),
     takesCustomTools: (model) =>
@@ -387,7 +387,7 @@ function isLacked(field: ChatField, type: string, value: unknown, model: FieldMo
 
 function takesUnknown(type: string, field: string, isSingleNode: boolean): boolean {
   if (isSelfHosted(type)) return true;
-  if (Object.hasOwn(OWN_FIELDS, field)) return OWN_FIELDS[field]!.includes(type);
+  if (Object.hasOwn(PROVIDER_FIELDS, field)) return PROVIDER_FIELDS[field]!.includes(type);
   return isSingleNode && type !== "sandbox";
 }
 

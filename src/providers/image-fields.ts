@@ -6,7 +6,7 @@ import type { ImageCall } from "./media.ts";
 /** The parts of an image request in which models differ. */
 export interface RequestedImages {
   readonly task: ImageCall["task"];
-  /** How many images it brings. */
+  /** Number of input images. */
   readonly inputs: number;
   readonly hasMask: boolean;
   /** The other fields in the request, by their names in the request. No value is null. */
@@ -97,7 +97,7 @@ export const IMAGE_SYNONYMS: Readonly<Record<string, string>> = {
  * Fields of single providers, and the types that support them. None changes the price of an image. Servers that the
  * operator runs get every field.
  */
-const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
+const PROVIDER_FIELDS: Readonly<Record<string, readonly string[]>> = {
   cfg_scale: ["stability"],
   disable_safety_checker: ["together"],
   enable_safety_checker: ["fal"],
@@ -112,14 +112,15 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
 
 /** Returns the fields of a provider type's models, from the table in image-models.ts. */
 export function imageFieldsOf(type: string): ImageFields {
-  const isOwnServer = isSelfHosted(type);
+  const isServerSelfHosted = isSelfHosted(type);
   return {
     type,
     lackOf: (asked, model, requiresAll) =>
-      isOwnServer ? NOTHING : lackOf(imageFormOf(type, model), type, asked, requiresAll),
+      isServerSelfHosted ? NOTHING : lackOf(imageFormOf(type, model), type, asked, requiresAll),
     maxPromptCharacters: (model) =>
-      isOwnServer ? undefined : imageFormOf(type, model)?.maxPromptCharacters,
-    answersInBase64: (model) => !isOwnServer && imageFormOf(type, model)?.answersInBase64 === true,
+      isServerSelfHosted ? undefined : imageFormOf(type, model)?.maxPromptCharacters,
+    answersInBase64: (model) =>
+      !isServerSelfHosted && imageFormOf(type, model)?.answersInBase64 === true,
   };
 }
 
@@ -163,7 +164,7 @@ function has(
   task: ImageCall["task"],
 ): boolean {
   if (!Object.hasOwn(FIELDS, field)) {
-    return Object.hasOwn(OWN_FIELDS, field) && OWN_FIELDS[field]!.includes(type);
+    return Object.hasOwn(PROVIDER_FIELDS, field) && PROVIDER_FIELDS[field]!.includes(type);
   }
   return Object.hasOwn(form.takes, field) && form.takes[field]!(value, task);
 }

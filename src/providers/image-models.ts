@@ -4,7 +4,7 @@ import type { ImageCall } from "./media.ts";
 type Task = ImageCall["task"];
 type Takes = (value: unknown, task: Task) => boolean;
 
-/** What an image model supports. */
+/** The tasks, limits and fields that an image model supports. */
 export interface ImageForm {
   readonly tasks: readonly Task[];
   /** Most input images in one edit. Absent: 1. */

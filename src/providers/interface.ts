@@ -21,42 +21,45 @@ import type { MediaTokens, StreamedAnswer } from "./streamed-answer.ts";
 import type { CompletionRender } from "./thread-work.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 
-/** What every call of a model says, whatever it asks the model for. */
+/** The common members of every call to a model. */
 export interface ModelCall {
-  /** The name the provider knows the model by. */
+  /** The provider's name of the model. */
   readonly model: string;
-  /** Its id in the catalogue, which tells what it is where the provider's name is of the operator's choice. */
+  /** The model's id in the catalogue. It identifies the model if the operator chose the provider's name for it. */
   readonly modelId?: string;
   readonly requestId: string;
-  /** True where a try before was lost with a connection that had been used: others may be as dead. */
+  /** True if an earlier attempt failed on a reused connection. Other reused connections could be dead too. */
   readonly onNewConnection?: boolean;
-  /** Aborts the upstream call at once. */
+  /** Aborts the upstream call immediately. */
   readonly signal: AbortSignal;
-  /** The same, without the cost of an AbortSignal, which is made only when `signal` is read. */
+  /** The abort notice of the call. Cheaper than `signal`, which creates an AbortSignal when it is read. */
   readonly abortNotice?: AbortNotice;
 }
 
 export interface ChatCall extends ModelCall {
-  /** The request, from which the wire's BodyRender makes what is sent: see `chat-body.ts`. */
+  /** The request. The provider's BodyRender builds the request body from it: see `chat-body.ts`. */
   readonly body: ChatBody;
   readonly stream: boolean;
-  /** The request is in items, which OpenAI's Responses interface alone has: see `AS_ITEMS`. */
+  /** The request consists of items, which only OpenAI's Responses API has: see `AS_ITEMS`. */
   readonly asItems?: boolean;
 }
 
-/** Pieces of a streamed answer: bytes as they came, or typed events. */
+/** Pieces of a streamed answer: bytes as received, or typed events. */
 export interface PieceReader<Piece = Uint8Array> {
-  /** Resolves without a value, and only then, when the answer is over. */
+  /** Returns the next piece. Resolves without a value only at the end of the answer. */
   read(): Promise<{ done: boolean; value?: Piece | undefined }>;
-  /** A piece that has come already; undefined where there is none, or the answer is over. */
+  /** Returns a piece that has already arrived. Undefined if there is none, or if the answer has ended. */
   take?(): Piece | undefined;
-  /** True where the answer has ended and everything was read. */
+  /** True if the answer has ended and all of it was read. */
   readonly isOver?: boolean;
   /** Aborts the upstream call. */
   cancel(): Promise<void>;
 }
 
-/** The next piece, at once if it has come; undefined when the answer is over, even if the reader adds a value. */
+/**
+ * Returns the next piece, without waiting if it has arrived. Returns undefined at the end of the answer, even if the
+ * reader adds a value.
+ */
 export async function nextPiece<Piece>(reader: PieceReader<Piece>): Promise<Piece | undefined> {
   const piece = reader.take?.();
   if (piece !== undefined) return piece;
@@ -65,9 +68,9 @@ export async function nextPiece<Piece>(reader: PieceReader<Piece>): Promise<Piec
 }
 
 /**
- * What a provider answers to a chat. A provider whose wire is the client's own hands the answer on raw and
- * reads from it, in passing, what the gateway has to know; any other gives it in typed form. A provider may
- * answer a call in both ways, whichever is at hand.
+ * A provider's answer to a chat. If the provider's API is that of the client, the answer is raw, and the gateway reads
+ * what it needs while relaying it. Other providers return it in typed form. A provider can choose the form for each
+ * call.
  */
 export type ChatAnswer =
   | TypedCompletion
@@ -81,16 +84,16 @@ export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
-  /** JSON; "{}" where the function takes none. */
+  /** JSON. "{}" if the function takes no arguments. */
   readonly arguments: string;
-  /** What the provider wants back with the call; clients know it as `extra_content`, from Google's interface. */
+  /** Data that the provider requires back with the call. Clients see it as `extra_content`, as in Google's API. */
   readonly extraContent?: unknown;
 }
 
 /**
- * What continues a model's reasoning in a later request, in OpenRouter's forms, which the client gets and sends
- * back unchanged in the assistant's message. `format` names the wire that understands it, `index` joins the
- * pieces of one detail in a stream and orders details, and `id` is that of the tool call it belongs to, if any.
+ * Data that continues a model's reasoning in a later request, in OpenRouter's forms. The client gets it and sends it
+ * back unchanged in the assistant's message. `format` names the API that understands it. `index` joins the pieces of
+ * one detail in a stream and orders details. `id` is the id of its tool call, if any.
  */
 export type ReasoningDetail = ReasoningDetailForm & {
   readonly id?: string;
@@ -103,7 +106,9 @@ type ReasoningDetailForm =
   | {
       readonly type: "reasoning.summary";
       readonly summary: string;
-      /** Of a summary in several parts, which one, from 0 (where it may be absent); a blank line begins the others. */
+      /**
+       * Index of a part in a summary with several parts, from 0. Absent means 0. A blank line precedes all other parts.
+       */
       readonly part?: number;
     }
   | { readonly type: "reasoning.encrypted"; readonly data: string };
@@ -112,9 +117,9 @@ type ReasoningDetailForm =
 export interface TypedCompletion {
   readonly kind: "typed-completion";
   readonly choices: readonly TypedChoice[];
-  /** Undefined where the provider reported none that can be true. */
+  /** Undefined if the provider reported none, or an impossible one. */
   readonly usage: Usage | undefined;
-  /** Unix seconds, where the provider says when it made the answer. */
+  /** Unix seconds. Set if the provider reports when it created the answer. */
   readonly created?: number | undefined;
 }
 
@@ -122,8 +127,8 @@ export interface TypedCompletion {
 export interface LongTypedCompletion {
   readonly kind: "long-typed-completion";
   /**
-   * Reads the answer in a work thread, and returns what the render makes of it there. Rejects with
-   * ProviderFailure where it is no answer, and with GatewayError 503 where the thread has too much to do.
+   * Reads the answer in a work thread and returns what the function builds from it there. Rejects with ProviderFailure
+   * if the answer is invalid, and with GatewayError 503 if the thread is overloaded.
    */
   render<Options, Result>(
     render: CompletionRender<Options, Result>,
@@ -137,27 +142,29 @@ export interface TypedChoice {
   readonly reasoningDetails?: readonly ReasoningDetail[] | undefined;
   readonly refusal?: string | undefined;
   readonly toolCalls?: readonly ToolCall[] | undefined;
-  /** That the model has made, as data URLs. */
+  /** Images that the model created, as data URLs. */
   readonly images?: readonly string[] | undefined;
   /** In OpenAI's form. */
   readonly annotations?: readonly unknown[] | undefined;
   readonly logprobs?: unknown;
-  /** All of the above as events in their order, where the wire has items, which the members do not tell apart. */
+  /**
+   * All of the above as events in their order. Set if the API has items, which the members above do not distinguish.
+   */
   readonly pieces?: readonly ChatEvent[] | undefined;
   readonly finish: FinishReason;
-  /** The one that ended it, where the provider says so. */
+  /** The stop sequence that ended the answer, if the provider reports it. */
   readonly stopSequence?: string | undefined;
 }
 
-/** An answer in typed events, in the batches in which they came. It is complete when the reader is done. */
+/** An answer in typed events, in the batches in which they arrived. It is complete when the reader is done. */
 export interface TypedStream {
   readonly kind: "events";
   reader(): PieceReader<readonly ChatEvent[]>;
 }
 
 /**
- * `choice` counts the answers that were asked for, from 0. Where a wire divides an answer into items, `item` counts
- * them, calls included: texts of several items are several messages.
+ * An event of a typed answer. `choice` is the index of the choice, from 0. If an API divides an answer into items,
+ * `item` is the index of the item, calls included: texts of several items are several messages.
  */
 export type ChatEvent =
   | {
@@ -165,9 +172,9 @@ export type ChatEvent =
       readonly choice: number;
       readonly item?: number;
       readonly text: string;
-      /** Of a message: whether it is the answer, or said on the way to it. */
+      /** The phase of a message: final answer, or commentary before it. */
       readonly phase?: string;
-      /** In OpenAI's form, of this piece. */
+      /** For this piece, in OpenAI's form. */
       readonly logprobs?: unknown;
       readonly annotations?: readonly unknown[];
     }
@@ -175,7 +182,7 @@ export type ChatEvent =
       readonly type: "reasoning";
       readonly choice: number;
       readonly item?: number;
-      /** Empty where the details bring no text, as a signature does. */
+      /** Empty if the details have no text, such as a signature. */
       readonly text: string;
       readonly details?: readonly ReasoningDetail[];
     }
@@ -186,20 +193,20 @@ export type ChatEvent =
       readonly text: string;
     }
   /**
-   * An item that chats have no words for, such as a call of a tool that the provider runs, as OpenAI's Responses
-   * interface has it: its beginning, an event of its own, and its end. Chats pass it over.
+   * An item that chat completions cannot express, such as a call of a tool that the provider runs, in the form of
+   * OpenAI's Responses API. It has a start, events of its own and an end. Chats skip it.
    */
   | {
       readonly type: "foreign_item";
       readonly choice: number;
       readonly item: number;
-      /** The type of an event, or what of the item `fields` are. */
+      /** The type of an event, or the state of the item that `fields` has. */
       readonly step: "added" | "done" | { readonly event: string };
       readonly fields: Readonly<Record<string, unknown>>;
     }
-  /** An image that the model has made, as a data URL. */
+  /** An image that the model created, as a data URL. */
   | { readonly type: "image"; readonly choice: number; readonly url: string }
-  /** A piece of the call number `index` of its choice; the first one brings id and name. */
+  /** A piece of the call number `index` of its choice. The first piece has the id and the name. */
   | {
       readonly type: "tool_call";
       readonly choice: number;
@@ -208,38 +215,41 @@ export type ChatEvent =
       readonly name?: string;
       /** A part of the JSON. */
       readonly arguments?: string;
-      /** With the first piece. */
+      /** Only in the first piece. */
       readonly extraContent?: unknown;
     }
-  /** A run of a tool of the gateway's own, number `run` of the answer: its item so far, and the state it is in. */
+  /** A run of one of the gateway's tools, number `run` of the answer: its item so far, and its state. */
   | {
       readonly type: "tool_run";
       readonly choice: number;
       readonly run: number;
       readonly state: string;
       readonly item: { readonly type: string; readonly [member: string]: unknown };
-      /** With its last state. */
+      /** True in its last state. */
       readonly isOver?: boolean;
     }
   | {
       readonly type: "finish";
       readonly choice: number;
       readonly reason: FinishReason;
-      /** Of `length`, where no limit of tokens ended it: the gateway calls the model no more. */
+      /**
+       * For `length`: the limit that ended the answer, if it is not one of tokens. The gateway does not call the model
+       * again.
+       */
       readonly limit?: "max_cost" | "max_tool_calls";
-      /** The one that ended it, where the provider says so. */
+      /** The stop sequence that ended the answer, if the provider reports it. */
       readonly stopSequence?: string | undefined;
     }
-  /** Bytes of the answer that have come and are held back: they are counted now, and not again if they follow. */
+  /** Bytes of the answer that arrived and are held back. They count now, and not again if they are sent later. */
   | { readonly type: "withheld"; readonly choice: number; readonly bytes: number }
-  /** What everything up to here has used; it replaces what was reported before. */
+  /** Usage of everything so far. It replaces earlier reports. */
   | { readonly type: "usage"; readonly usage: Usage }
-  /** The provider reports an error. Only usage is read of what follows. */
+  /** The provider reports an error. Of the following events, only usage is read. */
   | { readonly type: "error"; readonly failure: ProviderFailure };
 
-/** What the gateway says of an answer to its client. */
+/** Values that the gateway puts into an answer for its client. */
 export interface AnswerOptions {
-  /** The same in all chunks of one answer. */
+  /** Equal in all chunks of one answer. */
   readonly id: string;
   /** The resolved model. */
   readonly model: string;
@@ -247,10 +257,10 @@ export interface AnswerOptions {
   readonly nowSeconds: number;
 }
 
-/** A whole answer in the client's wire. */
+/** A whole answer in the client's format. */
 export interface RawCompletion {
   readonly kind: "completion";
-  /** Brings it into the client's form. Throws, or rejects with, ProviderFailure where it is no answer. */
+  /** Converts the answer to the client's form. Throws, or rejects with, ProviderFailure if it is invalid. */
   read(options: ReadOptions): ClientCompletion | Promise<ClientCompletion>;
 }
 
@@ -260,90 +270,95 @@ export interface ReadOptions extends Pick<AnswerOptions, "hidesReasoning" | "now
 
 export interface ClientCompletion {
   /**
-   * In the client's form, but for id, model and usage, which the caller sets; the JSON of an object without
-   * these where it was too long for the event loop.
+   * The answer in the client's form, without id, model and usage, which the caller sets. The JSON of such an object if
+   * it was too long for the event loop.
    */
   readonly body: Record<string, unknown> | Uint8Array;
   readonly usage: Usage | undefined;
-  /** Tokens of the answer, counted here where the usage is undefined. */
+  /** Tokens of the answer, counted by the gateway if the usage is undefined. */
   readonly estimatedTokens: number;
-  /** Those among them that are none of text. */
+  /** Image and audio tokens within `estimatedTokens`. */
   readonly estimatedMedia?: MediaTokens | undefined;
 }
 
-/** A stream of the client's wire, in pieces cut anywhere. */
+/** A stream in the client's format, in pieces that can end anywhere. */
 export interface RawStream {
   readonly kind: "stream";
   /** Cancelling it aborts the upstream call. */
   readonly body: ReadableStream<Uint8Array>;
-  /** Reads the body in its place; where it can, without a stream in between. */
+  /** Returns a reader to use instead of the body. If possible, it does not create a stream. */
   reader(): PieceReader;
-  /** What turns the pieces into the gateway's answer, on bytes, and reads the events from them in passing. */
+  /**
+   * Returns a rewriter that converts the pieces to the gateway's answer on bytes, and reads the events while doing so.
+   */
   rewriter(options: AnswerOptions, output: ByteBuffer): StreamedAnswer<Uint8Array>;
 }
 
 /**
- * A provider is a bundle of capabilities. One that it lacks is absent, and models that need it have no
- * endpoint there. Each capability throws ProviderFailure for every outcome that is no answer.
+ * A bundle of capabilities. A capability that the provider lacks is absent, and models that need it have no endpoint
+ * there. Each capability throws ProviderFailure for every outcome that is not an answer.
  */
 export interface Provider {
-  /** Which fields of a chat request its models have; absent: all of them. */
+  /** Chat fields that its models support. Absent: all. */
   readonly fields?: ChatFields | undefined;
-  /** Which requests for speech and transcripts its models can serve. */
+  /** Requests for speech and transcripts that its models can serve. */
   readonly audio?: AudioFields;
-  /** The wire of that model demands a limit of output tokens: where the caller states none, the model's is sent. */
+  /**
+   * Returns true if the model's API requires an output limit. If the caller sets none, the gateway sends the model's.
+   */
   needsOutputLimit?(model: string, modelId?: string): boolean;
   /**
-   * Whether a model can be sent requests in items: "always" where it takes nothing else. Absent where none can.
+   * Returns "able" if a model accepts requests in items, "always" if it accepts nothing else, and undefined if it does
+   * not.
    */
   takesItems?(model: string, modelId?: string): "always" | "able" | undefined;
   /**
-   * Its usage tells for how long the tokens written to a cache are kept. Without it a request that asks for
-   * more than five minutes is refused, because its price could not be told.
+   * Its usage reports the lifetime of tokens written to a cache. Without this, a request for more than five minutes is
+   * rejected, because its price would be unknown.
    */
   readonly metersCacheLifetimes?: true;
   /**
-   * Its usage tells tokens of sound and images from those of text. Without it a request that brings such is
-   * refused where the model has a price of their own for them.
+   * Its usage separates audio and image tokens from text tokens. Without this, a request with audio or images is
+   * rejected if the model has separate prices for them.
    */
   readonly metersMedia?: true;
   chat?(call: ChatCall): Promise<ChatAnswer>;
-  /** It has Anthropic's Messages API, for some models at least: what clients of that API send passes as it came. */
+  /** Anthropic's Messages API, for at least some models. Requests of clients of that API are passed on unchanged. */
   readonly messages?: MessagesProvider;
   embed?(call: EmbedCall): Promise<Embeddings>;
   image?(call: ImageCall): Promise<GeneratedImages | ImageStream>;
-  /** Which fields of an image request its models have; absent: all of them. */
+  /** Image fields that its models support. Absent: all. */
   readonly imageFields?: ImageFields | undefined;
   speak?(call: SpeechCall): Promise<Speech>;
   moderate?(call: ModerationCall): Promise<Moderations>;
   rerank?(call: RerankCall): Promise<Ranking>;
   transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
-  /** It answers requests in batches, and the operator lets the gateway use that. */
+  /** Set if the provider answers requests in batches and the operator has enabled them. */
   readonly batches?: ProviderBatches;
   /**
-   * Resolves where the provider takes the key, or nothing tells before a call. Rejects with ProviderFailure:
-   * `misconfigured` where it refuses the key.
+   * Resolves if the provider accepts the key, or if only a real call could show it. Rejects with ProviderFailure; its
+   * kind is `misconfigured` if the provider rejects the key.
    */
   checkKey?(): Promise<void>;
-  /** Calls with each of its keys, where it has several; the capabilities above are those of the first. */
+  /** The provider with each of its keys, if it has several. The capabilities above use the first key. */
   readonly keys?: readonly ProviderKey[];
-  /** The operator has stated that it neither keeps prompts nor trains on them; a server of one's own. */
+  /** The operator states that the provider neither stores prompts nor trains on them. True for self-hosted servers. */
   readonly collectsNoData?: boolean;
-  /** Calls that may run there at once, over all instances and models; stated by the operator. */
+  /** Most concurrent calls to the provider, over all instances and models. Set by the operator. */
   readonly maxParallelRequests?: number | undefined;
 }
 
 /** One of several keys of a provider. */
 export interface ProviderKey {
-  /** Its place in the configuration, from 1. */
+  /** Position in the configuration, from 1. */
   readonly name: string;
-  /** Its share of the provider's calls. */
+  /** Weight of the key when calls are distributed. */
   readonly weight: number;
   readonly provider: Provider;
 }
 
-/** What models can be asked for; each endpoint needs one of these. */
+/** The kinds of request that models serve. Each endpoint needs one of them. */
 export type Capability =
   | "chat"
   | "embed"
@@ -358,13 +373,13 @@ export type ChatProvider = Provider & Required<Pick<Provider, "chat">>;
 
 export interface ModerationCall
   extends Pick<ModelCall, "model" | "signal" | "abortNotice" | "onNewConnection"> {
-  /** Texts that are decided about one by one, at least one; or the parts of one input, texts and images. */
+  /** Texts, at least one, which are classified separately; or the parts of one input, texts and images. */
   readonly input: readonly string[] | readonly ModerationPart[];
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** In OpenAI's form. */
+/** A part in OpenAI's form. */
 export interface ModerationPart {
   readonly type: "text" | "image_url";
   readonly text?: string;
@@ -372,18 +387,18 @@ export interface ModerationPart {
 }
 
 export interface Moderations {
-  /** One for each text, or one for all parts. */
+  /** One result for each text, or one for all parts. */
   readonly results: readonly ModerationResult[];
-  /** Undefined where the provider reported none that can be true. */
+  /** Undefined if the provider reported none, or an impossible one. */
   readonly usage: Usage | undefined;
 }
 
 export interface ModerationResult {
   readonly flagged: boolean;
-  /** By the provider's names. */
+  /** Categories by the provider's names. */
   readonly categories: Readonly<Record<string, unknown>>;
   readonly category_scores: Readonly<Record<string, unknown>>;
-  /** Which kinds of input a category was looked for in, where the provider says so. */
+  /** The kinds of input that a category was checked in, if the provider reports them. */
   readonly category_applied_input_types?: Readonly<Record<string, unknown>>;
 }
 
@@ -392,64 +407,64 @@ export interface RerankCall extends ModelCall {
   readonly query: string;
   /** At least one. */
   readonly documents: readonly string[];
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
 export interface Ranking {
-  /** How relevant each document is, in their order: the higher, the more. */
+  /** Relevance of each document, in the order of the documents. Higher is more relevant. */
   readonly scores: readonly number[];
-  /** What the provider reported of each kind; undefined where it is none that can be true. */
+  /** Counts that the provider reported. Undefined if it reported none, or an impossible one. */
   readonly promptTokens: number | undefined;
   readonly searchUnits: number | undefined;
 }
 
 export interface EmbedCall extends ModelCall {
-  /** Texts, or lists of the model's own tokens: at least one, none of them empty. */
+  /** Texts, or lists of the model's own tokens. At least one, none empty. */
   readonly inputs: readonly (string | readonly number[])[];
-  /** The length of the vectors that was asked for; absent: the model's own. */
+  /** Requested length of the vectors. Absent: the model's default. */
   readonly dimensions?: number | undefined;
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
 export interface Embeddings {
-  /** One for each input, in their order. */
+  /** One vector for each input, in the order of the inputs. */
   readonly vectors: readonly ArrayLike<number>[];
-  /** Undefined where the provider reported none that can be true. */
+  /** Undefined if the provider reported none, or an impossible one. */
   readonly usage: Usage | undefined;
 }
 
 export type ProviderFailureKind =
-  /** 400 and 422: the caller's request is at fault, its message may be shown. */
+  /** 400 and 422: the caller's request is at fault. The caller can see the message. */
   | "rejected"
-  /** 401, 403, 404: our key or mapping is at fault, not the caller's. */
+  /** 401, 403, 404: the gateway's key or mapping is at fault, not the caller's. */
   | "misconfigured"
   | "rate_limited"
   /** 408 of the provider, and the gateway's own timeouts. */
   | "timeout"
   /** 5xx, broken answers, refused and reset connections. */
   | "unavailable"
-  /** The provider's safety filter refused the prompt. */
+  /** The provider's safety filter rejected the prompt. */
   | "content_policy"
   /** The call was aborted by `signal`. */
   | "aborted";
 
 export class ProviderFailure extends Error {
   readonly kind: ProviderFailureKind;
-  /** HTTP status of the provider, where there was one. */
+  /** HTTP status of the provider, if it sent one. */
   readonly status: number | undefined;
-  /** What the provider asked to wait, in milliseconds. */
+  /** Time to wait before a retry that the provider requested, in milliseconds. */
   readonly retryAfterMs: number | undefined;
-  /** The field the provider complained about. */
+  /** The field that the provider's error names. */
   readonly param: string | null;
-  /** A connection that had been used before ended without a byte of an answer: a new one may do. */
+  /** A reused connection ended before the first byte of an answer. A new connection can succeed. */
   readonly lostUsedConnection: boolean;
-  /** Until an operator changes a certificate or a setting, the endpoint fails in the same way: retries do not help. */
+  /** The endpoint keeps failing until an operator changes a certificate or a setting. Retries do not help. */
   readonly isLasting: boolean;
-  /** Of what was rejected: it is more than the model's context takes. */
+  /** For `rejected`: the request exceeds the model's context. */
   readonly isTooLong: boolean;
-  /** `error.details` of Anthropic's wire, such as `{error_code: "image_dimensions_too_large"}`. */
+  /** `error.details` of Anthropic's API, such as `{error_code: "image_dimensions_too_large"}`. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
 
   constructor(
@@ -478,7 +493,7 @@ export class ProviderFailure extends Error {
     this.details = details.details;
   }
 
-  /** The message as a log may tell it: what a provider says may quote the prompt. */
+  /** The message for logs. A provider's own message is left out, because it can quote the prompt. */
   get logMessage(): string {
     return this.status === undefined
       ? this.message
@@ -486,29 +501,29 @@ export class ProviderFailure extends Error {
   }
 }
 
-/** What an adapter is built from: one entry of `providers` in the configuration. */
+/** One entry of `providers` in the configuration. A provider is created from it. */
 export interface ProviderSettings {
   readonly id: string;
   readonly type: string;
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
-  /** Where it has several keys: all of them, that of `apiKey` first. */
+  /** All keys of the provider, `apiKey` first. Absent if it has one key. */
   readonly apiKeys?: readonly { readonly key: string; readonly weight: number }[] | undefined;
-  /** Stated by the operator, or known of a server of one's own. */
+  /** Stated by the operator, or true because the server is self-hosted. */
   readonly collectsNoData?: boolean | undefined;
-  /** Of Amazon Bedrock, where the address does not tell it. */
+  /** Region of Amazon Bedrock. Set if the URL does not contain it. */
   readonly region?: string | undefined;
-  /** The key is an access token, which has a header of its own. */
+  /** The key is an access token, which is sent in a different header. */
   readonly keyIsToken?: true | undefined;
-  /** Azure: of its interface. */
+  /** Version of Azure's API. */
   readonly apiVersion?: string | undefined;
-  /** Vertex AI: where the machine's metadata server is asked for tokens, if not at its usual name. */
+  /** Host of the machine's metadata server that issues tokens for Vertex AI. Absent: its usual name. */
   readonly metadataHost?: string | undefined;
-  /** The key is an organization's; what it says of addresses is not followed. */
+  /** Set if the key belongs to an organization. URLs inside such a key are ignored. */
   readonly byokKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
-  /** What its batches cost of the usual prices; absent: they are not used. */
+  /** Price of batches as a share of the live prices, in 1/10,000. Absent: batches are not used. */
   readonly batchPriceShare?: BasisPoints | undefined;
-  /** Milliseconds until a connection must stand, TLS and a proxy's tunnel included. */
+  /** Milliseconds until a connection must be established, including TLS and a proxy's tunnel. */
   readonly connectTimeoutMs: number;
 }

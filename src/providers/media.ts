@@ -1,27 +1,27 @@
 import type { Usage } from "../lib/usage.ts";
 import type { ModelCall, PieceReader, ProviderFailure } from "./interface.ts";
 
-/** A file that came with a request. It is on disk while the request runs, and each attempt reads it again from its beginning. */
+/** An uploaded file of a request. It is on disk while the request runs. Each attempt reads it from the start. */
 export interface MediaFile {
-  /** Safe in the heading of a form, with the extension of its type. */
+  /** Safe in a multipart header, with the extension of its content type. */
   readonly name: string;
-  /** Of its bytes, whatever the client says of it. */
+  /** Detected from the bytes; the client's statement is ignored. */
   readonly contentType: string;
   readonly sizeBytes: number;
   stream(): ReadableStream<Uint8Array>;
-  /** For wires that take base64. */
+  /** For APIs that take base64. */
   bytes(): Promise<Uint8Array>;
 }
 
-/** What is asked of a model of images. Undefined fields are the model's own choice. */
+/** A request to an image model. Undefined fields leave the choice to the model. */
 export interface ImageCall extends ModelCall {
   readonly task: "generate" | "edit" | "vary";
   /** Empty for variations. */
   readonly prompt: string;
   readonly count: number;
-  /** `1024x1024`, or `auto` */
+  /** `1024x1024`, or `auto`. */
   readonly size?: string | undefined;
-  /** `16:9` */
+  /** `16:9`. */
   readonly aspectRatio?: string | undefined;
   readonly quality?: string | undefined;
   readonly style?: string | undefined;
@@ -33,21 +33,21 @@ export interface ImageCall extends ModelCall {
   readonly outputCompression?: number | undefined;
   readonly moderation?: string | undefined;
   readonly inputFidelity?: string | undefined;
-  /** To edit or to vary. */
+  /** Images to edit or to vary. */
   readonly images: readonly MediaFile[];
-  /** Its transparent pixels mark what is to be replaced. */
+  /** Its transparent pixels mark the area to replace. */
   readonly mask?: MediaFile | undefined;
   readonly stream: boolean;
-  /** Of streams: how many are to come before each image. */
+  /** Number of partial images before each image, in streams. */
   readonly partialImages?: number | undefined;
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** In base64, or where the provider keeps it for a while. */
+/** An image in base64, or a URL at which the provider stores it for a while. */
 export type ImageData = { readonly base64: string } | { readonly url: string };
 
-/** What a provider says of the images it made, in OpenAI's words. */
+/** Properties of created images that the provider reports, in OpenAI's terms. */
 export interface ImageFacts {
   readonly size?: string | undefined;
   readonly quality?: string | undefined;
@@ -63,7 +63,7 @@ export interface GeneratedImage {
 export interface GeneratedImages extends ImageFacts {
   readonly kind: "images";
   readonly images: readonly GeneratedImage[];
-  /** Of tokens; undefined where the provider reports none that can be true. */
+  /** Token usage. Undefined if the provider reported none, or an impossible one. */
   readonly usage: Usage | undefined;
 }
 
@@ -86,23 +86,23 @@ export type SpeechFormat = "mp3" | "opus" | "aac" | "flac" | "wav" | "pcm";
 export interface SpeechCall extends ModelCall {
   readonly input: string;
   readonly voice: string;
-  /** The voice came as `{id}`: one of the organization's own at OpenAI. */
+  /** The voice was sent as `{id}`: one of the organization's own voices at OpenAI. */
   readonly isCustomVoice?: boolean;
-  /** Tokens have a price: a provider that reports them in one form alone is asked for that form. */
+  /** Tokens have a price. A provider that reports them in only one response form is asked for that form. */
   readonly needsUsage?: boolean;
   readonly format: SpeechFormat;
   readonly speed?: number | undefined;
   readonly instructions?: string | undefined;
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** Sound as the provider makes it. */
+/** Audio while the provider generates it. */
 export interface Speech {
   readonly contentType: string;
-  /** The bytes of the sound, in the format that was asked for. Rejects with ProviderFailure where it breaks off. */
+  /** Reads the audio bytes, in the requested format. Rejects with ProviderFailure if the stream breaks. */
   reader(): PieceReader;
-  /** What the provider has reported so far; undefined where it has reported nothing. */
+  /** Returns the usage that the provider has reported so far. Undefined if it has reported none. */
   usage(): Usage | undefined;
 }
 
@@ -110,12 +110,12 @@ export interface TranscriptionCall extends ModelCall {
   /** Translations are into English. */
   readonly task: "transcribe" | "translate";
   readonly file: MediaFile;
-  /** As measured here. */
+  /** Measured by the gateway. */
   readonly durationMs: number;
   readonly language?: string | undefined;
   readonly prompt?: string | undefined;
   readonly temperature?: number | undefined;
-  /** What the answer must have; segments too where subtitles are to be made of them. */
+  /** Details that the answer must have. Subtitles also need segments. */
   readonly needs: {
     readonly words: boolean;
     readonly segments: boolean;
@@ -123,11 +123,11 @@ export interface TranscriptionCall extends ModelCall {
   };
   readonly logprobs?: boolean;
   readonly stream: boolean;
-  /** Further fields of the request, for providers that know them. */
+  /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** Times in seconds from the beginning. */
+/** Times in seconds from the start of the audio. */
 interface Timed {
   readonly start: number;
   readonly end: number;
@@ -137,7 +137,7 @@ interface Timed {
 export interface TranscriptSegment extends Timed {
   readonly id: number;
   readonly text: string;
-  /** What the provider says besides, in OpenAI's words: avg_logprob, no_speech_prob and others. */
+  /** Other data of the provider, in OpenAI's terms: avg_logprob, no_speech_prob and others. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -148,14 +148,14 @@ export interface TranscriptWord extends Timed {
 export interface Transcript {
   readonly kind: "transcript";
   readonly text: string;
-  /** As the provider names it. */
+  /** In the provider's notation. */
   readonly language?: string | undefined;
   readonly segments?: readonly TranscriptSegment[] | undefined;
   readonly words?: readonly TranscriptWord[] | undefined;
   readonly logprobs?: unknown;
-  /** Of tokens; undefined where the provider reports none, and for models that are priced by time. */
+  /** Token usage. Undefined if the provider reports none, and for models that are priced by time. */
   readonly usage: Usage | undefined;
-  /** Milliseconds of the sound by the provider's own count; undefined if it reports none. */
+  /** Length of the audio in milliseconds, as counted by the provider. Undefined if it reports none. */
   readonly reportedMs?: number | undefined;
 }
 
@@ -167,6 +167,6 @@ export interface TranscriptStream {
 export type TranscriptEvent =
   | { readonly type: "text"; readonly text: string; readonly logprobs?: unknown }
   | { readonly type: "segment"; readonly segment: TranscriptSegment }
-  /** The whole, at the end. */
+  /** The whole transcript, at the end. */
   | { readonly type: "done"; readonly transcript: Transcript }
   | { readonly type: "error"; readonly failure: ProviderFailure };

@@ -10,7 +10,7 @@ import { StreamedAnswer } from "./streamed-answer.ts";
  * unchanged, except for the gateway's parts: the model, the id, the price.
  */
 export interface MessagesProvider {
-  /** What a platform other than Anthropic supports of the API. Absent: all of it, for each of its models. */
+  /** Limits of a platform other than Anthropic. Absent: all of the API, for each of its models. */
   readonly platform?: PlatformLimits;
   /** Sends a request and returns the answer. Rejects with ProviderFailure if there is none. */
   answer(call: MessagesCall): Promise<RawCompletion | RawMessageStream>;

@@ -82,7 +82,7 @@ const LACKED: Readonly<Record<string, ReadonlySet<PartKind>>> = {
 };
 
 /**
- * Returns true if models behind OpenAI's API accept parts of a kind. Unknown types count as accepting all; the provider
+ * Returns true if models with OpenAI's API accept parts of a kind. Unknown types count as accepting all; the provider
  * rejects the rest itself.
  */
 export function takesPart(type: string, kind: PartKind): boolean {

@@ -21,9 +21,9 @@ export async function recordedRequest(
     if (recorder.request === undefined) throw error;
   }
   const { request } = recorder;
-  const place = request === undefined ? undefined : batches.placeOf(request);
-  if (request === undefined || place === undefined) return undefined;
-  return { ...place, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
+  const grouping = request === undefined ? undefined : batches.placeOf(request);
+  if (request === undefined || grouping === undefined) return undefined;
+  return { ...grouping, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
 }
 
 function bytesOf(body: string | Uint8Array): number {

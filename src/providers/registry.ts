@@ -1,9 +1,6 @@
+import type { Clock } from "../lib/clock.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import { type ProviderType, providerType } from "../platform/config/provider-types.ts";
-import { createSandboxProvider } from "../sandbox/chat-provider.ts";
-import {
-  SandboxFineTuning,
-  type SandboxTuningDependencies,
-} from "../sandbox/tuning/fine-tuning-provider.ts";
 import { MessageBatches } from "./anthropic/batches/message-batches.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import { withAudioFields } from "./audio/fields.ts";
@@ -34,11 +31,17 @@ import { endpointUrl } from "./transport/request-head.ts";
 import { createVertexProvider } from "./vertex/vertex-provider.ts";
 import { xaiAudio } from "./xai/audio.ts";
 
-export interface ProviderDependencies extends SandboxTuningDependencies {
+export interface ProviderDependencies {
+  readonly clock: Clock;
+  /** Runs work that would block the event loop for too long. */
+  readonly workThread: Pick<FairWorkThread, "call">;
   /** Shared between providers. */
   readonly httpClient: HttpClient;
-  /** Factories that replace the built-in ones, by provider type. */
-  readonly providerFactories?: Readonly<Record<string, ProviderFactory>> | undefined;
+  /**
+   * Factories by provider type. They replace the built-in ones. The sandbox has no built-in one, because it is a
+   * part of its own above the providers.
+   */
+  readonly providerFactories: Readonly<Record<string, ProviderFactory>>;
 }
 
 /** Creates the capabilities of a provider that speaks one API. */
@@ -67,7 +70,9 @@ const BATCHES: Readonly<
   openai: (settings, dependencies) => new OpenAiBatches(settings, dependencies),
 };
 
-const PROVIDER_FACTORIES: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
+const PROVIDER_FACTORIES: Readonly<
+  Record<Exclude<ProviderType["wire"], "sandbox">, ProviderFactory>
+> = {
   anthropic: createAnthropicProvider,
   azure: createAzureProvider,
   bedrock: createBedrockProvider,
@@ -109,9 +114,6 @@ const PROVIDER_FACTORIES: Readonly<Record<ProviderType["wire"], ProviderFactory>
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },
-  sandbox(_settings, dependencies) {
-    return { ...createSandboxProvider(dependencies), train: new SandboxFineTuning(dependencies) };
-  },
   stability: createStabilityProvider,
   vertex: createVertexProvider,
 };
@@ -131,14 +133,19 @@ export function createProviders(
       throw new Error(`provider "${entry.id}" has the unknown type "${entry.type}"`);
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
-    const wire = dependencies.providerFactories?.[entry.type] ?? PROVIDER_FACTORIES[type.wire];
-    providers.set(entry.id, withKeys(wire, entry, dependencies));
+    const create = dependencies.providerFactories[entry.type] ?? builtInFactory(type);
+    providers.set(entry.id, withKeys(create, entry, dependencies));
   }
   return providers;
 }
 
+function builtInFactory({ wire }: ProviderType): ProviderFactory {
+  if (wire === "sandbox") throw new Error("no factory for the sandbox was passed in");
+  return PROVIDER_FACTORIES[wire];
+}
+
 function withKeys(
-  wire: ProviderFactory,
+  create: ProviderFactory,
   entry: ProviderSettings,
   dependencies: ProviderDependencies,
 ): Provider {
@@ -146,7 +153,7 @@ function withKeys(
   const ofKey = (apiKey: string | undefined): Provider => {
     const settings = { ...entry, apiKey };
     const make = (httpClient: HttpClient): Provider => ({
-      ...withAudioFields(entry.type, wire(settings, { ...dependencies, httpClient })),
+      ...withAudioFields(entry.type, create(settings, { ...dependencies, httpClient })),
       collectsNoData,
       ...(maxParallelRequests !== undefined && { maxParallelRequests }),
     });
@@ -170,7 +177,7 @@ function batchesOf(
 ): ProviderBatches | undefined {
   const { type, batchPriceShare: priceShare, byokKey } = settings;
   const name = providerType(type)?.batches;
-  // What a server at an organization's own address has is not known.
+  // It is unknown which APIs a server at an organization's own address has.
   const isKnown = byokKey === undefined || byokKey.atOperatorsAddress;
   if (name === undefined || priceShare === undefined || !isKnown) return undefined;
   const batches = BATCHES[name](settings, dependencies);
@@ -189,7 +196,7 @@ function batchesOf(
   };
 }
 
-/** The providers that train models, by id. */
+/** Returns the providers that train models, by id. */
 export function trainersOf(
   providers: ReadonlyMap<string, Provider>,
 ): Map<string, FineTuningProvider> {

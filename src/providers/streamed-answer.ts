@@ -3,28 +3,27 @@ import { tokensOfDelta } from "../lib/token-estimate.ts";
 import type { Usage } from "../lib/usage.ts";
 import { ProviderFailure } from "./interface.ts";
 
-/** Of an image in a chat, where its provider reports none: what Gemini's of 1024x1024 pixels have. */
+/** Tokens of an image in a chat if the provider reports none: the count of a 1024x1024 image at Gemini. */
 export const TOKENS_OF_IMAGE = 1_290;
 
-/** Tokens of an answer that are none of text. */
+/** Tokens of an answer that are not text. */
 export type MediaTokens = Pick<Usage, "imageCompletionTokens" | "audioCompletionTokens">;
 
-/** OpenAI's sound has a token for each 50 ms, and its streams are of 16 bits at 24 kHz. */
+/** OpenAI's audio has one token for each 50 ms. Streams have 16 bits at 24 kHz. */
 const BYTES_OF_SOUND_TOKEN = 2_400;
 
-/** Tokens of streamed sound of so many bytes. */
+/** Returns the tokens of streamed audio of a length in bytes. */
 function tokensOfSound(bytes: number): number {
   return Math.ceil(bytes / BYTES_OF_SOUND_TOKEN);
 }
 
 /**
- * A streamed answer while it is relayed: takes the pieces of the provider's stream, adds what the client
- * gets to the output, as whole frames of the client's wire, and keeps count of the answer. Subclasses know
- * what a piece is: bytes of a wire that is the client's own, or typed events.
+ * A streamed answer that is being relayed. It takes the pieces of the provider's stream, appends whole frames in the
+ * client's format to the output, and counts the answer. Subclasses define a piece: bytes in the client's format, or
+ * typed events.
  *
- * `push` and `end` throw ProviderFailure where the stream breaks, unless the same piece brought something
- * for the client before: then the failure waits in `failure`. Behind an error that the provider reported
- * only its usage is still read.
+ * `push` and `end` throw ProviderFailure if the stream breaks. If the same piece also added output for the client, they
+ * do not throw, and the failure is in `failure`. After an error that the provider reported, only usage is read.
  */
 export abstract class StreamedAnswer<Piece = unknown> {
   protected readonly output: ByteBuffer;
@@ -33,19 +32,19 @@ export abstract class StreamedAnswer<Piece = unknown> {
   protected finishedChoices = 0;
   #reportedUsage: Usage | undefined;
   #outputTokens = 0;
-  /** Those of images and of sound among them that the reported usage does not include. */
+  /** Image and audio tokens within `#outputTokens` that the reported usage does not include. */
   #newImageTokens = 0;
   #newSoundTokens = 0;
   /** The output tokens that the reported usage includes. */
   #reportedTokens = 0;
   #outputBytes = 0;
-  /** Those among them that were counted when they were held back, and have not come since. */
+  /** Bytes within `#outputBytes` that were counted when they were withheld, and have not been sent since. */
   #withheldBytes = 0;
   #events = 0;
   #hasBegun = false;
   #isDone = false;
   #failure: ProviderFailure | undefined;
-  /** The provider reported an error, and more may follow it. */
+  /** The provider reported an error, and usage can still follow. */
   #mayGoOn = false;
 
   constructor(output: ByteBuffer, nowSeconds: number) {
@@ -53,7 +52,10 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.createdSeconds = nowSeconds;
   }
 
-  /** What the provider reported, where it did, and what was counted here of the answer after that. */
+  /**
+   * The usage that the provider reported, plus the gateway's count of the answer since. Undefined if the provider
+   * reported none.
+   */
   get usage(): Usage | undefined {
     const usage = this.#reportedUsage;
     const newTokens = this.#outputTokens - this.#reportedTokens;
@@ -68,12 +70,12 @@ export abstract class StreamedAnswer<Piece = unknown> {
     };
   }
 
-  /** Tokens of the answer so far, counted here. */
+  /** Tokens of the answer so far, counted by the gateway. */
   get outputTokens(): number {
     return this.#outputTokens;
   }
 
-  /** Those among them that are none of text. */
+  /** Image and audio tokens within `outputTokens` that the reported usage does not include. */
   get mediaTokens(): MediaTokens {
     return mediaTokens(this.#newImageTokens, this.#newSoundTokens);
   }
@@ -82,47 +84,47 @@ export abstract class StreamedAnswer<Piece = unknown> {
     return this.#outputBytes;
   }
 
-  /** Events that the provider has sent, of whatever kind; a comment is none. */
+  /** Number of events that the provider has sent, of any kind. Comments do not count. */
   get events(): number {
     return this.#events;
   }
 
-  /** True once a choice has brought something beyond its role, or has ended. */
+  /** True after a choice has brought more than its role, or has ended. */
   get hasBegun(): boolean {
     return this.#hasBegun;
   }
 
-  /** What the provider's stream broke with, if it did. */
+  /** The failure that broke the provider's stream, if any. */
   get failure(): ProviderFailure | undefined {
     return this.#failure;
   }
 
-  /** True after an error that the provider reported, while usage may still follow it. */
+  /** True after an error that the provider reported, while usage can still follow it. */
   get mayReportUsage(): boolean {
     return this.#mayGoOn && this.usage?.estimated !== false;
   }
 
-  /** True once the provider has marked the end of its stream. */
+  /** True after the provider has marked the end of its stream. */
   get isDone(): boolean {
     return this.#isDone;
   }
 
-  /** True once every choice has ended with a finish reason. */
+  /** True if every choice has a finish reason. */
   get hasFinished(): boolean {
     return this.finishedChoices > 0 && this.finishedChoices >= this.startedChoices;
   }
 
-  /** True once so many choices have ended, and nothing has broken. */
+  /** Returns true if at least `choices` choices have ended and the stream has not failed. */
   hasAnswered(choices: number): boolean {
     return this.hasFinished && this.finishedChoices >= choices && this.#failure === undefined;
   }
 
-  /** When the answer was made, in Unix seconds. */
+  /** Time when the answer was created, in Unix seconds. */
   get created(): number {
     return this.createdSeconds;
   }
 
-  /** Takes a piece of the provider's stream. */
+  /** Processes a piece of the provider's stream. */
   push(piece: Piece): void {
     if (this.#failure) throw this.#failure;
     const before = this.output.length;
@@ -134,12 +136,12 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.#throwAtOnce(before);
   }
 
-  /** Takes a piece that follows an error of the provider, for the usage in it. */
+  /** Processes a piece after an error that the provider reported, for the usage in it. */
   pushBehindError(piece: Piece): void {
     this.take(piece);
   }
 
-  /** The provider has closed its stream. */
+  /** Processes the end of the provider's stream. */
   end(): void {
     if (this.#failure) throw this.#failure;
     const before = this.output.length;
@@ -152,7 +154,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
   }
 
   protected abstract take(piece: Piece): void;
-  /** Takes what the closed stream left unfinished. */
+  /** Processes the data that the closed stream left unfinished. */
   protected abstract takeEnd(): void;
 
   protected noteEvents(events: number): void {
@@ -163,7 +165,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.#hasBegun = true;
   }
 
-  /** Counts bytes of the answer that came in one piece, and the tokens that they are: of text, unless stated. */
+  /** Counts bytes of the answer that came in one piece, and their tokens. Without `tokens` they count as text. */
   protected meter(bytes: number, tokens?: number): void {
     const counted = tokens === undefined ? Math.min(bytes, this.#withheldBytes) : 0;
     this.#withheldBytes -= counted;
@@ -172,7 +174,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.#outputTokens += tokens ?? tokensOfDelta(bytes - counted);
   }
 
-  /** Counts text that has come and is held back: with it the answer has begun, whatever leaves of it. */
+  /** Counts text that is held back. The answer has begun, even if the client gets none of it. */
   protected noteWithheld(bytes: number): void {
     this.noteBegun();
     this.meter(bytes, tokensOfDelta(bytes));
@@ -185,7 +187,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.meter(0, TOKENS_OF_IMAGE);
   }
 
-  /** Counts sound of the answer, in bytes as they are behind the base64. */
+  /** Counts audio of the answer, in bytes after base64 decoding. */
   protected meterSound(bytes: number): void {
     const tokens = tokensOfSound(bytes);
     this.#newSoundTokens += tokens;
@@ -196,7 +198,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     return this.#reportedUsage;
   }
 
-  /** Usage of everything that has come so far, this piece included; it replaces what was reported before. */
+  /** Records the usage of everything so far, including this piece. It replaces earlier reports. */
   protected noteUsage(usage: Usage): void {
     this.#reportedUsage = usage;
     this.#reportedTokens = this.#outputTokens;
@@ -204,13 +206,13 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.#newSoundTokens = 0;
   }
 
-  /** The provider reported an error in its stream. */
+  /** Records an error that the provider reported in its stream. */
   protected noteReportedError(failure: ProviderFailure): void {
     this.#failure = failure;
     this.#mayGoOn = true;
   }
 
-  /** The provider marked the end of its stream. */
+  /** Records that the provider marked the end of its stream. */
   protected noteDone(): void {
     this.#mayGoOn = false;
     this.#isDone = this.#failure === undefined;
@@ -229,7 +231,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
   }
 }
 
-/** Kinds that are there. */
+/** Returns the kinds with at least one token. */
 export function mediaTokens(images: number, sound: number): MediaTokens {
   return {
     ...(images > 0 && { imageCompletionTokens: images }),

@@ -15,13 +15,13 @@ import type {
 import type { StreamedAnswer } from "./streamed-answer.ts";
 
 /**
- * Answers of OpenAI's wire in typed form. Its adapter has brought them into the gateway's own form before, so
- * whatever differs between servers of that wire is settled.
+ * Reads answers of OpenAI's API in typed form. The provider has already converted them to the gateway's form, so
+ * differences between servers are settled.
  */
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The choice of a whole completion. */
+/** Returns the choice of a whole completion. */
 export function choiceOf(completion: Fields): TypedChoice {
   const [choice] = completion.choices as readonly Fields[];
   const { message, finish_reason: finish, logprobs } = choice!;
@@ -51,7 +51,7 @@ function callOf({ id, function: called }: Fields): ToolCall {
   return { id: String(id), name: String(name), arguments: String(json) };
 }
 
-/** What some servers tell besides the finish reason: vLLM and SGLang. */
+/** Returns the stop sequence, which vLLM and SGLang report in addition to the finish reason. */
 function stopSequenceOf({ stop_reason: reason, matched_stop: matched }: Fields) {
   return textIn(reason) ?? textIn(matched);
 }
@@ -60,21 +60,21 @@ function textIn(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The largest frame of the gateway's own. */
+/** Largest frame in the gateway's form. */
 const MAX_FRAME_BYTES = 32 * 1024 * 1024;
 
-/** How long the rest of a stream may take behind its end before its connection is dropped. */
+/** Time to read the rest of a stream after its end, before the connection is closed. */
 const DRAIN_MS = 1_000;
 
 /** Reads a raw stream as typed events. */
 export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   readonly #bytes: PieceReader;
   readonly #frames = new ByteBuffer();
-  /** Brings the provider's stream into frames of the gateway's own form. */
+  /** Converts the provider's stream to frames in the gateway's form. */
   readonly #rewriter: StreamedAnswer<Uint8Array>;
   readonly #splitter = new EventSplitter(MAX_FRAME_BYTES);
   #events: ChatEvent[] = [];
-  #told: Usage | undefined;
+  #reportedUsage: Usage | undefined;
   #isFailed = false;
   #isEnded = false;
 
@@ -112,18 +112,18 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
       else if (piece === undefined) this.#rewriter.end();
       else this.#rewriter.push(piece);
     } catch {
-      // The rewriter keeps what it fails with.
+      // The rewriter stores the error in `failure`.
     }
     this.#readFrames();
-    this.#tellUsage();
-    this.#tellFailure();
+    this.#emitUsage();
+    this.#emitFailure();
     if (this.#rewriter.isDone && !this.#isEnded) this.#drain();
     const events = this.#events;
     this.#events = [];
     return events;
   }
 
-  /** Reads to the end in the background, so that the connection can be used again. */
+  /** Reads to the end in the background, so that the connection can be reused. */
   #drain(): void {
     this.#isEnded = true;
     const timer = setTimeout(() => this.#bytes.cancel().catch(() => undefined), DRAIN_MS);
@@ -131,7 +131,7 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
       try {
         while (!(await this.#bytes.read()).done);
       } catch {
-        // A connection that breaks behind the end of its stream has said everything.
+        // A connection that breaks after the end of its stream loses no data.
       } finally {
         clearTimeout(timer);
       }
@@ -209,14 +209,14 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
     });
   }
 
-  #tellUsage(): void {
+  #emitUsage(): void {
     const { usage } = this.#rewriter;
-    if (usage === undefined || usage === this.#told) return;
-    this.#told = usage;
+    if (usage === undefined || usage === this.#reportedUsage) return;
+    this.#reportedUsage = usage;
     this.#events.push({ type: "usage", usage });
   }
 
-  #tellFailure(): void {
+  #emitFailure(): void {
     const { failure, mayReportUsage } = this.#rewriter;
     if (failure === undefined) return;
     if (!this.#isFailed) this.#events.push({ type: "error", failure });
@@ -225,7 +225,7 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   }
 }
 
-/** UTF-8 bytes of what an event brings of the answer. */
+/** Returns the UTF-8 bytes of the answer that an event contains. */
 export function answerBytes(event: ChatEvent): number {
   switch (event.type) {
     case "tool_call":
@@ -242,7 +242,7 @@ export function answerBytes(event: ChatEvent): number {
   }
 }
 
-/** What the model wrote of it, as far as it came in pieces. */
+/** Returns the bytes of the model's text in a foreign item. Only pieces count. */
 function foreignBytes({
   step,
   fields,
@@ -251,7 +251,7 @@ function foreignBytes({
   return isDelta && typeof fields.delta === "string" ? Buffer.byteLength(fields.delta) : 0;
 }
 
-/** A provider's reasoning that only it can read is output too. */
+/** Returns the bytes of encrypted reasoning. It is output, although only the provider can read it. */
 function encryptedBytes(details: readonly ReasoningDetail[] = []): number {
   let bytes = 0;
   for (const detail of details) {

@@ -1,28 +1,28 @@
 import type { Clock } from "../lib/clock.ts";
 import { type ChatEvent, type PieceReader, ProviderFailure } from "./interface.ts";
 
-/** An event of some kind of stream; one of each kind is `{ type: "error", failure: ProviderFailure }`. */
+/** An event of any kind of stream. Each kind includes `{ type: "error", failure: ProviderFailure }`. */
 interface StreamEvent {
   readonly type: string;
 }
 
-/** How long the rest of a stream may take behind its last event before its connection is dropped. */
+/** Time to read the rest of a stream after its last event, before the connection is closed. */
 const DRAIN_MS = 1_000;
 
-/** Turns the bytes of one streamed answer into events. Both methods throw where the stream is broken. */
+/** Converts the bytes of one streamed answer to events. Both methods throw if the stream is broken. */
 export interface StreamDecoder<Event extends StreamEvent = ChatEvent> {
-  /** Adds the events that this piece completes. */
+  /** Appends the events that this piece completes. */
   push(bytes: Uint8Array, events: Event[]): void;
-  /** Adds what the closed stream left: an event without its line end counts. */
+  /** Appends the remaining events of the closed stream. An event without its line end counts. */
   end(events: Event[]): void;
-  /** True once the provider has marked the end of its answer; nothing is pushed after that. */
+  /** True after the provider has marked the end of its answer. Nothing is pushed after that. */
   readonly isOver: boolean;
 }
 
 /**
- * Reads a streamed answer as typed events. A broken stream ends with an error event behind what came before it,
- * which is still an answer. Behind the end of an answer the connection is read to its end in the background, so
- * that it can be used again.
+ * Reads a streamed answer as typed events. A broken stream ends with an error event; the events before it are still
+ * part of the answer. After the end of an answer the connection is read to its end in the background, so that it can be
+ * reused.
  */
 export class TypedStreamReader<Event extends StreamEvent = ChatEvent>
   implements PieceReader<readonly Event[]>
@@ -90,7 +90,7 @@ export class TypedStreamReader<Event extends StreamEvent = ChatEvent>
     try {
       while (!(await this.#bytes.read()).done);
     } catch {
-      // A connection that breaks behind the last event has said everything.
+      // A connection that breaks after the last event loses no data.
     } finally {
       stopTimer();
     }

@@ -1,6 +1,6 @@
 import type { ChatEvent, PieceReader, TypedCompletion, TypedStream } from "./interface.ts";
 
-/** A stream of events that are there already. */
+/** Returns a stream of existing events. */
 export function readyStream(events: readonly ChatEvent[]): TypedStream {
   return { kind: "events", reader: () => new ReadyEvents(events) };
 }
@@ -27,21 +27,21 @@ class ReadyEvents implements PieceReader<readonly ChatEvent[]> {
   }
 }
 
-/** A whole answer, which some servers give to a request for a stream, as the events of one. */
+/** Returns the events of a whole answer, which some servers send although a stream was requested. */
 export function eventsOfCompletion({ choices, usage }: TypedCompletion): ChatEvent[] {
-  const events = choices.flatMap((one, choice): ChatEvent[] => {
-    const { finish: reason, stopSequence } = one;
+  const events = choices.flatMap((answer, choice): ChatEvent[] => {
+    const { finish: reason, stopSequence } = answer;
     const end = stopSequence === undefined ? { reason } : { reason, stopSequence };
     const finish: ChatEvent = { type: "finish", choice, ...end };
-    if (one.pieces !== undefined) return [...one.pieces, finish];
-    const { text, reasoning = "", reasoningDetails: details = [], refusal, annotations } = one;
-    const said: ChatEvent[] = [];
+    if (answer.pieces !== undefined) return [...answer.pieces, finish];
+    const { text, reasoning = "", reasoningDetails: details = [], refusal, annotations } = answer;
+    const parts: ChatEvent[] = [];
     if (reasoning !== "" || details.length > 0) {
-      said.push({ type: "reasoning", choice, text: reasoning, details });
+      parts.push({ type: "reasoning", choice, text: reasoning, details });
     }
     if (text !== undefined || annotations !== undefined) {
-      const { logprobs } = one;
-      said.push({
+      const { logprobs } = answer;
+      parts.push({
         type: "text",
         choice,
         text: text ?? "",
@@ -49,12 +49,12 @@ export function eventsOfCompletion({ choices, usage }: TypedCompletion): ChatEve
         ...(logprobs !== undefined && { logprobs }),
       });
     }
-    for (const url of one.images ?? []) said.push({ type: "image", choice, url });
-    if (refusal !== undefined) said.push({ type: "refusal", choice, text: refusal });
-    for (const [index, call] of (one.toolCalls ?? []).entries()) {
-      said.push({ type: "tool_call", choice, index, ...call });
+    for (const url of answer.images ?? []) parts.push({ type: "image", choice, url });
+    if (refusal !== undefined) parts.push({ type: "refusal", choice, text: refusal });
+    for (const [index, call] of (answer.toolCalls ?? []).entries()) {
+      parts.push({ type: "tool_call", choice, index, ...call });
     }
-    return [...said, finish];
+    return [...parts, finish];
   });
   return usage === undefined ? events : [...events, { type: "usage", usage }];
 }

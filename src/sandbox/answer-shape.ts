@@ -3,24 +3,24 @@ import type { PlannedChoice } from "./plan-answer.ts";
 import type { SandboxRequest } from "./request.ts";
 import { countTokens } from "./tokens.ts";
 
-/** What a message costs besides its text. */
+/** Tokens of a message besides its text. */
 export const MESSAGE_OVERHEAD_TOKENS = 3;
-/** What an image, audio or file part costs, whatever its size. */
+/** Tokens of an image, audio or file part, whatever its size. */
 export const MEDIA_PART_TOKENS = 8;
-/** OpenAI's limit. */
+/** Maximum number of alternatives per token, as at OpenAI. */
 const MAX_ALTERNATIVES = 20;
 const UTF8 = new TextEncoder();
 
 /** The members that all chunks of an answer share. */
 export interface AnswerHead {
   readonly id: string;
-  /** Unix seconds. */
+  /** Time of creation, in Unix seconds. */
   readonly created: number;
   readonly model: string;
 }
 
 export interface AnswerOptions {
-  /** The number of likely tokens to report with each one; undefined if no log probabilities were requested. */
+  /** Number of likely tokens to report with each token. Undefined if no log probabilities were requested. */
   readonly alternatives: number | undefined;
 }
 
@@ -33,7 +33,7 @@ export interface PlannedEvent {
   readonly isToken: boolean;
 }
 
-/** The answer as OpenAI's chat completion. */
+/** Returns the answer as a chat completion in OpenAI's form. */
 export function asCompletion(
   head: AnswerHead,
   choices: readonly PlannedChoice[],
@@ -68,9 +68,9 @@ export function asCompletion(
 }
 
 /**
- * The answer as the chunks of a stream, choice after choice: the role, the reasoning, content or refusal token
- * by token, of each tool call its id and name and then its arguments in pieces, and the finish reason. The
- * usage, if given, comes last.
+ * Yields the answer as the chunks of a stream, one choice after the other. A choice has its role, the
+ * reasoning, and content or refusal token by token. Each tool call has its id and name and then its arguments
+ * in pieces. The finish reason ends the choice. The usage, if given, comes last.
  */
 export function* asEvents(
   head: AnswerHead,
@@ -94,7 +94,7 @@ export function* asEvents(
   if (usage !== undefined) yield { chunk: { ...shared, choices: [], usage }, isToken: false };
 }
 
-/** The sequence that ended it stands where vLLM tells it. */
+/** Returns the finish reason. The stop sequence that ended the answer is in `stop_reason`, as in vLLM. */
 function endOf({ finishReason, stopSequence }: PlannedChoice) {
   const end = { finish_reason: finishReason };
   return stopSequence === undefined ? end : { ...end, stop_reason: stopSequence };
@@ -103,7 +103,7 @@ function endOf({ finishReason, stopSequence }: PlannedChoice) {
 interface PlannedDelta {
   readonly delta: unknown;
   readonly isToken: boolean;
-  /** The token of content in the delta. */
+  /** The content token in the delta. */
   readonly content?: string;
 }
 
@@ -130,16 +130,19 @@ function reasoningIsShown(choice: PlannedChoice): boolean {
   return choice.showsReasoning && choice.reasoningTokens.length > 0;
 }
 
-/** The requested number of alternatives for each token; undefined if no log probabilities were requested. */
+/**
+ * Returns the requested number of alternatives for each token. Returns undefined if no log probabilities were
+ * requested.
+ */
 export function alternativesAsked(body: ChatRequestFields): number | undefined {
   if (body.logprobs !== true) return undefined;
-  const { top_logprobs: asked } = body;
-  return typeof asked === "number" ? Math.min(Math.max(asked, 0), MAX_ALTERNATIVES) : 0;
+  const { top_logprobs: requested } = body;
+  return typeof requested === "number" ? Math.min(Math.max(requested, 0), MAX_ALTERNATIVES) : 0;
 }
 
 /**
- * Invented log probabilities in OpenAI's shape: a token gets a probability above one half, computed from its
- * text, so it is the likeliest one; its alternatives share the rest.
+ * Returns invented log probabilities in OpenAI's form. A token gets a probability above one half, computed
+ * from its text, so it is the most likely one. Its alternatives share the rest.
  */
 function logprobsOf(tokens: readonly string[] | null, alternatives: number) {
   const content = tokens?.map((token) => contentLogprob(token, alternatives)) ?? null;
@@ -160,28 +163,28 @@ function tokenLogprob(token: string, probability: number) {
   return { token, logprob: Math.log(probability), bytes: [...UTF8.encode(token)] };
 }
 
-/** A shorter prompt is not cached. */
-const LEAST_CACHED_TOKENS = 64;
+/** Smallest prompt that counts as cached, in tokens. */
+const MIN_CACHED_TOKENS = 64;
 
 /**
- * Usage in OpenAI's shape, in the tokens of tokens.ts. The prompt is the messages, tool calls and tools. What stands
- * before the last answer of the conversation counts as read from a cache, whether that answer was given here or not, so
- * that the same request has the same usage.
+ * Returns usage in OpenAI's form, counted in the tokens of tokens.ts. The prompt consists of the messages,
+ * tool calls and tools. The part before the last answer of the conversation counts as read from a cache, even
+ * if another provider gave that answer. The same request therefore has the same usage.
  */
 export function usageOf(request: SandboxRequest, choices: readonly PlannedChoice[]) {
   const lastAnswer = request.messages.findLastIndex(({ role }) => role === "assistant");
   let promptTokens = countTokens(request.toolsJson);
   let cachedTokens = 0;
-  for (const [at, message] of request.messages.entries()) {
-    // Where an earlier answer was given to all before it, that was a prompt already.
-    if (at === lastAnswer) cachedTokens = promptTokens;
+  for (const [index, message] of request.messages.entries()) {
+    // The part before the last answer was the prompt of an earlier request.
+    if (index === lastAnswer) cachedTokens = promptTokens;
     promptTokens +=
       MESSAGE_OVERHEAD_TOKENS +
       countTokens(message.text) +
       countTokens(message.toolCallsJson) +
       message.mediaParts * MEDIA_PART_TOKENS;
   }
-  if (cachedTokens < LEAST_CACHED_TOKENS) cachedTokens = 0;
+  if (cachedTokens < MIN_CACHED_TOKENS) cachedTokens = 0;
   const reasoningTokens = sumOf(choices, (choice) => choice.reasoningTokens.length);
   const answerTokens = sumOf(
     choices,

@@ -24,19 +24,19 @@ import { sandboxTranscribe } from "./speech/transcription-provider.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { aborted, waitOn } from "./wait.ts";
 
-/** What `garbage` answers, as a body or as the first event of a stream. */
-const GARBAGE = "<<< this is no JSON >>>";
+/** The answer of `garbage`, as a body or as the first event of a stream. */
+const GARBAGE = "<<< this is not JSON >>>";
 
 export interface SandboxDependencies {
   readonly clock: Clock;
-  /** Without it there are no tuned models. */
+  /** Tuned models. Without it the sandbox has none. */
   readonly tunedModels?: SandboxTunedModels;
 }
 
 /**
- * A built-in provider for trials and failure drills, not a language model. It answers the same request in the
- * same way, except `created` and the id, and sends nothing anywhere. Models are named with or without
- * `sandbox/`.
+ * Returns a built-in provider for trials and failure drills, which is not a language model. It answers the
+ * same request in the same way, except for `created` and the id, and sends nothing anywhere. Model names can
+ * omit `sandbox/`.
  */
 export function createSandboxProvider(dependencies: SandboxDependencies): ChatProvider {
   const { clock, tunedModels } = dependencies;
@@ -61,15 +61,23 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
       if (tuned !== undefined && learned === undefined) throw unknownModel(name);
       const { plan } = model;
       const options = { learned, manner: plan.manner };
-      const said = call.body.render(sandboxPlan, options, call.abortNotice ?? call.signal);
-      return answer(call, plan, clock, said instanceof Promise ? await inTime(said, call) : said);
+      const planned = call.body.render(sandboxPlan, options, call.abortNotice ?? call.signal);
+      return answer(
+        call,
+        plan,
+        clock,
+        planned instanceof Promise ? await orAborted(planned, call) : planned,
+      );
     },
   };
 }
 
-async function inTime(said: Promise<SandboxAnswer>, { signal }: ChatCall): Promise<SandboxAnswer> {
+async function orAborted(
+  planned: Promise<SandboxAnswer>,
+  { signal }: ChatCall,
+): Promise<SandboxAnswer> {
   try {
-    return await said;
+    return await planned;
   } catch (error) {
     throw signal.aborted ? aborted(signal) : error;
   }
@@ -79,9 +87,9 @@ async function answer(
   call: ChatCall,
   plan: AnswerPlan,
   clock: Clock,
-  said: SandboxAnswer,
+  planned: SandboxAnswer,
 ): Promise<ChatAnswer> {
-  const { choices, usage, includeUsage, alternatives } = said;
+  const { choices, usage, includeUsage, alternatives } = planned;
   const options = { alternatives };
   const head = {
     id: `chatcmpl-${call.requestId}`,
@@ -96,11 +104,11 @@ async function answer(
   const breaks = plan.breaksAfterTokens < tokens;
   const waitMs = breaks ? plan.silenceMs : delayMs(plan, tokens);
   if (waitMs > 0) await waitOn(clock, waitMs, call.signal);
-  if (breaks) throw broken(plan, "the answer broke off");
+  if (breaks) throw broken(plan, "the answer was cut off");
   return new OpenAiCompletion(asCompletion(head, choices, usage, options));
 }
 
-/** Until that many tokens have come. */
+/** Returns the time until the answer has that number of tokens, in milliseconds. */
 function delayMs({ firstTokenDelayMs, tokenDelayMs }: AnswerPlan, tokens: number): number {
   return tokens === 0 ? 0 : firstTokenDelayMs + tokenDelayMs * (tokens - 1);
 }
@@ -119,8 +127,8 @@ function garbage(call: ChatCall, clock: Clock): ChatAnswer {
 }
 
 /**
- * Sends one server-sent event for each pull, for backpressure, and `[DONE]` at the end. Errors with
- * ProviderFailure if it is aborted or its plan says that it breaks.
+ * Sends one server-sent event per pull, for backpressure, and `[DONE]` at the end. Fails with ProviderFailure
+ * if it is aborted or its plan says that it breaks off.
  */
 function asEventStream(
   events: Iterator<PlannedEvent>,
@@ -133,13 +141,13 @@ function asEventStream(
   const stop = AbortSignal.any([signal, cancelled.signal]);
   let tokens = 0;
 
-  /** Rejects where the stream ends here instead. */
+  /** Waits before a token. Rejects if the plan ends the stream here. */
   const beforeToken = async () => {
     const breaks = tokens >= plan.breaksAfterTokens;
     const pauseMs = tokens === 0 ? plan.firstTokenDelayMs : plan.tokenDelayMs;
     const waitMs = breaks ? plan.silenceMs : pauseMs;
     if (waitMs > 0) await waitOn(clock, waitMs, stop);
-    if (breaks) throw broken(plan, "the stream broke off");
+    if (breaks) throw broken(plan, "the stream was cut off");
     tokens++;
   };
 

@@ -1,36 +1,36 @@
 import { ProviderFailure } from "../providers/interface.ts";
 import type { AnswerManner } from "./plan-answer.ts";
 
-/** The Retry-After of `error-429`. */
+/** The Retry-After of `error-429`, in milliseconds. */
 export const DRILL_RETRY_AFTER_MS = 1_000;
-/** Before each token of `slow`. */
+/** Delay before each token of `slow`, in milliseconds. */
 export const SLOW_TOKEN_DELAY_MS = 50;
-/** Before the first token of `slow-first-token`. */
+/** Delay before the first token of `slow-first-token`, in milliseconds. */
 export const FIRST_TOKEN_DELAY_MS = 5_000;
-/** The tokens of `cut` and `stall` that arrive. */
+/** Number of tokens that `cut` and `stall` send before they break off. */
 export const TOKENS_BEFORE_BREAK = 3;
-/** How long `stall` is silent before it breaks off. */
+/** Silence of `stall` before it breaks off, in milliseconds. */
 export const STALL_MS = 30_000;
 
-/** The manner of an answer, its pace, and where it breaks off. */
+/** The manner and pace of an answer, and after which token it breaks off. */
 export interface AnswerPlan {
   readonly manner: AnswerManner;
   readonly firstTokenDelayMs: number;
-  /** Before each further token. */
+  /** Delay before each further token. */
   readonly tokenDelayMs: number;
   readonly breaksAfterTokens: number;
-  /** Between the last token and the break. */
+  /** Delay between the last token and the break. */
   readonly silenceMs: number;
 }
 
 /**
- * What a chat model of the sandbox does. All but `chat` are drills of what providers do, each with a
- * bound: a drill holds no call longer than its stated delays, and ends at once when its call is aborted.
+ * The behaviour of a chat model of the sandbox. All but `chat` are bounded drills of provider faults. A drill
+ * delays a call by no more than its stated delays, and ends immediately if the call is aborted.
  */
 export type SandboxModel =
   | { readonly kind: "answers"; readonly plan: AnswerPlan }
   | { readonly kind: "fails"; readonly failure: () => ProviderFailure }
-  /** Answers with what is no JSON. */
+  /** Answers with text that is not JSON. */
   | { readonly kind: "garbage" };
 
 const STEADY: AnswerPlan = {
@@ -51,9 +51,9 @@ const MODELS: ReadonlyMap<string, SandboxModel> = new Map([
   ["stall", answers({ breaksAfterTokens: TOKENS_BEFORE_BREAK, silenceMs: STALL_MS })],
   ["cut", answers({ breaksAfterTokens: TOKENS_BEFORE_BREAK })],
   ["garbage", { kind: "garbage" }],
-  ["error-429", fails("rate_limited", 429, "the sandbox refuses this model for its rate")],
+  ["error-429", fails("rate_limited", 429, "the sandbox rate-limits this model")],
   ["error-500", fails("unavailable", 500, "the sandbox fails this model")],
-  // The status that Anthropic has for it.
+  // Anthropic's status for an overload.
   ["overloaded", fails("unavailable", 529, "the sandbox is overloaded for this model")],
 ]);
 
@@ -67,7 +67,7 @@ function fails(kind: "rate_limited" | "unavailable", status: number, what: strin
   return { kind: "fails", failure };
 }
 
-/** Throws ProviderFailure where the sandbox has no such chat model. */
+/** Returns a chat model. Throws ProviderFailure if the sandbox has no such model. */
 export function sandboxModel(name: string): SandboxModel {
   const model = MODELS.get(name);
   if (model === undefined) throw unknownModel(name);

@@ -7,12 +7,14 @@ const MODEL = "embed";
 const DIMENSIONS = 1536;
 const MAX_INPUT_TOKENS = 8192;
 const TRIGRAM = 3;
-/** Several, so that one collision of hashes does not make two features the same. */
-const PLACES_OF_FEATURE = 4;
+/**
+ * Number of vector positions per feature. With several, one hash collision does not make two features equal.
+ */
+const POSITIONS_PER_FEATURE = 4;
 
 /**
- * Deterministic vectors in which similar texts are near: each word, pair of words and trigram of characters
- * adds to places of the vector that its hashes name. Normalised to the length 1.
+ * Returns deterministic vectors, in which similar texts are near each other. The hashes of each word, pair of
+ * words and trigram of characters select vector positions to add to. Vectors are normalised to length 1.
  */
 export async function sandboxEmbed(call: EmbedCall): Promise<Embeddings> {
   if (call.signal.aborted) throw aborted(call.signal);
@@ -26,7 +28,7 @@ export async function sandboxEmbed(call: EmbedCall): Promise<Embeddings> {
   let promptTokens = 0;
   const vectors: Float32Array[] = [];
   for (const input of call.inputs) {
-    // Many long inputs would hold the event loop.
+    // Without a pause, many long inputs would block the event loop.
     await new Promise<void>((resolve) => void setImmediate(resolve));
     if (call.signal.aborted) throw aborted(call.signal);
     const tokens = typeof input === "string" ? countTokens(input) : input.length;
@@ -53,29 +55,33 @@ function* featuresOf(input: string | readonly number[]): Generator<string> {
     typeof input === "string"
       ? (input.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [input])
       : input.map((token) => `#${token}`);
-  let before: string | undefined;
+  let previous: string | undefined;
   for (const word of words) {
     yield word;
-    if (before !== undefined) yield `${before} ${word}`;
-    before = word;
+    if (previous !== undefined) yield `${previous} ${word}`;
+    previous = word;
     if (typeof input !== "string") continue;
-    for (let at = 0; at + TRIGRAM <= word.length; at++) yield `~${word.slice(at, at + TRIGRAM)}`;
+    for (let index = 0; index + TRIGRAM <= word.length; index++)
+      yield `~${word.slice(index, index + TRIGRAM)}`;
   }
 }
 
-/** Hashes into as many places as asked for, so that short vectors tell texts apart too. */
+/**
+ * Returns the vector of features. It hashes into the requested number of dimensions, so that short vectors
+ * distinguish texts too.
+ */
 function vectorOf(features: Iterable<string>, dimensions: number): Float32Array {
   const vector = new Float64Array(dimensions);
   for (const feature of features) {
-    for (let seed = 0; seed < PLACES_OF_FEATURE; seed++) {
+    for (let seed = 0; seed < POSITIONS_PER_FEATURE; seed++) {
       const hash = Bun.hash.xxHash32(feature, seed);
-      const at = hash % dimensions;
-      vector[at] = vector[at]! + (hash & 0x80000000 ? 1 : -1);
+      const position = hash % dimensions;
+      vector[position] = vector[position]! + (hash & 0x80000000 ? 1 : -1);
     }
   }
   let squares = 0;
   for (const value of vector) squares += value * value;
-  // The features may cancel each other out.
+  // The features can cancel each other out.
   if (squares === 0) vector[0] = squares = 1;
   return Float32Array.from(vector, (value) => value / Math.sqrt(squares));
 }

@@ -2,8 +2,9 @@ import type { PieceReader } from "../providers/interface.ts";
 import { aborted } from "./wait.ts";
 
 /**
- * Reads what a generator makes, a piece for each read, so that it makes no more than is read. Between two
- * pieces the event loop serves others. Rejects with ProviderFailure "aborted" once the call is aborted.
+ * Reads the pieces of a generator one at a time, so that the generator never works ahead of its reader.
+ * Returns to the event loop between two pieces. Rejects with ProviderFailure "aborted" once the call is
+ * aborted.
  */
 export class GeneratedPieces<Piece> implements PieceReader<Piece> {
   readonly #pieces: AsyncGenerator<Piece, void>;
@@ -11,7 +12,7 @@ export class GeneratedPieces<Piece> implements PieceReader<Piece> {
   readonly #cancelled = new AbortController();
   #isOver = false;
 
-  /** `make` gets a signal that also aborts when the reader is cancelled. */
+  /** @param make receives a signal that also aborts if the reader is cancelled */
   constructor(make: (stop: AbortSignal) => AsyncGenerator<Piece, void>, signal: AbortSignal) {
     this.#signal = signal;
     this.#pieces = make(AbortSignal.any([signal, this.#cancelled.signal]));

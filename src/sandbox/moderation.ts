@@ -6,7 +6,7 @@ import { aborted } from "./wait.ts";
 
 const MODEL = "moderation";
 
-/** OpenAI's, in its order. */
+/** OpenAI's categories, in its order. */
 const CATEGORIES = [
   "harassment",
   "harassment/threatening",
@@ -22,20 +22,20 @@ const CATEGORIES = [
   "violence",
   "violence/graphic",
 ] as const;
-const FOUND_SCORE = 0.99;
+const FLAGGED_SCORE = 0.99;
 const OTHER_SCORE = 0.01;
 
-/** Flags what names a category: a text with the word "violence" is of that category. Images are never flagged. */
+/** Flags texts that contain the name of a category, such as "violence". Never flags images. */
 export async function sandboxModerate(call: ModerationCall): Promise<Moderations> {
   if (call.signal.aborted) throw aborted(call.signal);
   const name = call.model.replace(/^sandbox\//, "");
   if (name !== MODEL) throw unknownModel(name, "moderation");
-  const texts = call.input.map((one) => (typeof one === "string" ? one : (one.text ?? "")));
-  const isOne = typeof call.input[0] !== "string";
+  const texts = call.input.map((item) => (typeof item === "string" ? item : (item.text ?? "")));
+  const isSingleInput = typeof call.input[0] !== "string";
   const results: ModerationResult[] = [];
   let tokens = 0;
-  for (const text of isOne ? [texts.join("\n")] : texts) {
-    // Many long inputs would hold the event loop.
+  for (const text of isSingleInput ? [texts.join("\n")] : texts) {
+    // Without a pause, many long inputs would block the event loop.
     await new Promise<void>((resolve) => void setImmediate(resolve));
     if (call.signal.aborted) throw aborted(call.signal);
     tokens += countTokens(text);
@@ -45,12 +45,12 @@ export async function sandboxModerate(call: ModerationCall): Promise<Moderations
 }
 
 function resultOf(text: string): ModerationResult {
-  const found = CATEGORIES.map((category) => [category, text.includes(category)] as const);
+  const matches = CATEGORIES.map((category) => [category, text.includes(category)] as const);
   return {
-    flagged: found.some(([, isFound]) => isFound),
-    categories: Object.fromEntries(found),
+    flagged: matches.some(([, isMatch]) => isMatch),
+    categories: Object.fromEntries(matches),
     category_scores: Object.fromEntries(
-      found.map(([category, isFound]) => [category, isFound ? FOUND_SCORE : OTHER_SCORE]),
+      matches.map(([category, isMatch]) => [category, isMatch ? FLAGGED_SCORE : OTHER_SCORE]),
     ),
     category_applied_input_types: Object.fromEntries(
       CATEGORIES.map((category) => [category, ["text"]]),

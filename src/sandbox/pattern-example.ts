@@ -1,15 +1,15 @@
 import { type AST, RegExpParser } from "@eslint-community/regexpp";
 
-/** Longer patterns are left unread: parsing nested groups takes quadratic time. */
+/** Longest pattern that is parsed, because parsing nested groups takes quadratic time. */
 const MAX_PATTERN_CHARACTERS = 512;
-/** Tried in turn for character classes that name no single character, such as `\w` or `[^abc]`. */
+/** Characters to try for character classes that name no single character, such as `\w` or `[^abc]`. */
 const COMMON_CHARACTERS = "a0A-_ .b1B/é";
 
 /**
- * A text that matches an ECMAScript pattern, with at least `minLength` characters if its quantifiers
- * allow that many. Undefined for an invalid pattern or if the text would exceed `maxLength`. The
- * pattern is parsed and never run, because matching a hostile one can take exponential time; the text
- * can therefore miss the conditions of look-arounds and word boundaries.
+ * Returns a text that matches an ECMAScript pattern, with at least `minLength` characters if its quantifiers
+ * allow that many. Returns undefined for an invalid pattern, or if the text would exceed `maxLength`. The
+ * pattern is parsed and never run, because matching a hostile pattern can take exponential time. The text can
+ * therefore violate look-arounds and word boundaries.
  */
 export function patternExample(
   pattern: string,
@@ -31,7 +31,7 @@ interface ParsedPattern {
   readonly flags: "u" | "";
 }
 
-/** Undefined for a pattern that the syntax of the mode does not allow. */
+/** Returns the parsed pattern, or undefined if the syntax of the mode does not allow it. */
 function parse(pattern: string, unicode: boolean): ParsedPattern | undefined {
   try {
     const { alternatives } = new RegExpParser().parsePattern(pattern, 0, pattern.length, {
@@ -49,7 +49,7 @@ class ExampleWriter {
   readonly #flags: "u" | "";
   readonly #maxLength: number;
   readonly #captures = new Map<AST.CapturingGroup, string>();
-  /** Characters still to be added by repetitions beyond their minimum. */
+  /** Number of characters that repetitions beyond their minimum still have to add. */
   #missing: number;
 
   constructor(flags: "u" | "", maxLength: number, missing: number) {
@@ -58,7 +58,7 @@ class ExampleWriter {
     this.#missing = missing;
   }
 
-  /** False if there is no such text, or none of at most `maxLength` characters. */
+  /** Writes the first alternative. Returns false if it has no text of at most `maxLength` characters. */
   writeFirst([first]: readonly AST.Alternative[]): boolean {
     return first?.elements.every((element) => this.#write(element)) ?? false;
   }
@@ -70,7 +70,7 @@ class ExampleWriter {
       case "CharacterSet":
         return this.#appendOneOf(element.raw, [...COMMON_CHARACTERS]);
       case "CharacterClass":
-        return this.#appendOneOf(element.raw, [...namedIn(element), ...COMMON_CHARACTERS]);
+        return this.#appendOneOf(element.raw, [...charactersIn(element), ...COMMON_CHARACTERS]);
       case "Group":
         return this.writeFirst(element.alternatives);
       case "CapturingGroup":
@@ -89,11 +89,11 @@ class ExampleWriter {
     return this.text.length <= this.#maxLength;
   }
 
-  /** Appends the first candidate in a character class; testing one character cannot backtrack. */
+  /** Appends the first candidate in a character class. Testing one character cannot backtrack. */
   #appendOneOf(characterClass: string, candidates: readonly string[]): boolean {
     const matcher = new RegExp(`^${characterClass}$`, this.#flags);
-    const found = candidates.find((candidate) => matcher.test(candidate));
-    return found !== undefined && this.#append(found);
+    const match = candidates.find((candidate) => matcher.test(candidate));
+    return match !== undefined && this.#append(match);
   }
 
   #writeCaptured(group: AST.CapturingGroup): boolean {
@@ -118,8 +118,8 @@ class ExampleWriter {
   }
 }
 
-/** The characters that a class lists, and the first of each of its ranges. */
-function namedIn({ elements }: AST.CharacterClass): string[] {
+/** Returns the characters that a class lists, and the first of each of its ranges. */
+function charactersIn({ elements }: AST.CharacterClass): string[] {
   return elements.flatMap((element) => {
     if (element.type === "Character") return String.fromCodePoint(element.value);
     return element.type === "CharacterClassRange" ? String.fromCodePoint(element.min.value) : [];

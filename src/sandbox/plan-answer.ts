@@ -10,7 +10,7 @@ import { argumentsOf, exampleBudget, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 import { type LearnedAnswer, LearnedAnswers } from "./tuning/learned-answers.ts";
 
-/** No answer has tokens for more numbers. */
+/** Highest number to count to: no answer has tokens for more. */
 const MAX_COUNT = 16_384;
 
 const STATEMENT =
@@ -19,8 +19,8 @@ const STATEMENT =
   "satisfy their schemas, and obeys response formats. The same request always gets the same answer.";
 
 const SENTENCES = [
-  "The last message says what is wanted.",
-  " It is repeated, counted or handed to a tool by a fixed rule.",
+  "The last message states the request.",
+  " It is repeated, counted or passed to a tool by a fixed rule.",
   " Nothing is looked up and nothing is made up.",
   " The same request always gives the same answer.",
 ];
@@ -33,9 +33,9 @@ const SENTENCES_OF_EFFORT: Readonly<Record<string, number>> = {
   high: 3,
 };
 
-/** Of the user's message, searched for names of tools. */
+/** Number of characters of the user's message that are searched for names of tools. */
 const MAX_SEARCHED_CHARACTERS = 65_536;
-/** Making arguments takes time. */
+/** Maximum number of tools per answer, because creating their arguments takes time. */
 const MAX_CALLED_TOOLS = 16;
 
 interface PlannedToolCall {
@@ -52,23 +52,23 @@ interface PlannedAnswer {
   readonly stopSequence?: string | undefined;
 }
 
-/** How a model answers: plainly, with reasoning even where none is asked for, or with a refusal. */
+/** How a model answers: plainly, with reasoning even if the request asks for none, or with a refusal. */
 export type AnswerManner = "plain" | "reasoning" | "refusal";
 
 /** One choice of an answer, split into the tokens of a stream. */
 export interface PlannedChoice {
   readonly reasoningTokens: readonly string[];
   readonly showsReasoning: boolean;
-  /** Null if tools are called instead, or the answer is a refusal. */
+  /** Null if the answer calls tools or is a refusal. */
   readonly contentTokens: readonly string[] | null;
   readonly refusalTokens: readonly string[];
   readonly toolCalls: readonly PlannedToolCall[];
   readonly finishReason: "stop" | "length" | "tool_calls" | "content_filter";
-  /** The one that ended it. */
+  /** The stop sequence that ended the answer. */
   readonly stopSequence?: string | undefined;
 }
 
-/** A whole answer and how to present it. */
+/** A whole answer and its presentation. */
 export interface SandboxAnswer {
   readonly choices: readonly PlannedChoice[];
   readonly usage: ReturnType<typeof usageOf>;
@@ -78,19 +78,22 @@ export interface SandboxAnswer {
 }
 
 interface PlanOptions {
-  /** What the tuned model has learned. */
+  /** The answers that the tuned model has learned. */
   readonly learned: readonly LearnedAnswer[] | undefined;
   readonly manner: AnswerManner;
 }
 
-/** Throws ProviderFailure for a request that cannot be met. */
+/** Plans the answer to a request. Throws ProviderFailure for a request that the sandbox cannot answer. */
 export const sandboxPlan = new BodyRender(
   import.meta.url,
   (body, { learned, manner }: PlanOptions): SandboxAnswer =>
     planAnswer(body, learned && indexOf(learned), manner),
 );
 
-/** Indexes take longer to make than to use, and a tuned model keeps its list between calls. */
+/**
+ * Cached indexes. Creating an index takes longer than using it, and a tuned model has the same list for all
+ * its calls.
+ */
 const INDEXES = new WeakMap<readonly LearnedAnswer[], LearnedAnswers>();
 
 function indexOf(learned: readonly LearnedAnswer[]): LearnedAnswers {
@@ -118,11 +121,11 @@ function planAnswer(
   };
 }
 
-/** The text that answers a conversation. */
+/** Returns the text that answers a conversation. */
 type Say = (messages: readonly SandboxMessage[]) => string;
 
 /**
- * Plans a whole answer before it is sent. `max_tokens` covers reasoning, then content or tool calls; the
+ * Plans a whole answer before it is sent. `max_tokens` covers reasoning, then content or tool calls. The
  * content ends before the first occurrence of a stop sequence.
  */
 function planChoices(
@@ -158,7 +161,7 @@ function plannedRefusal(tokensLeft: number): PlannedAnswer {
   return { ...NOTHING, refusalTokens, finishReason: "content_filter" };
 }
 
-/** The same for all choices, which differ only in the ids of their calls. */
+/** Plans the answer of all choices, which differ only in the ids of their calls. */
 function plannedAnswer(request: SandboxRequest, say: Say, tokensLeft: number): PlannedAnswer {
   const calls = toolCallsFor(request);
   return calls.length > 0
@@ -179,7 +182,7 @@ function plannedContent(
   const [first] = request.stop
     .map((sequence) => ({ sequence, end: whole.indexOf(sequence) }))
     .filter(({ end }) => end >= 0)
-    .sort((one, other) => one.end - other.end);
+    .sort((left, right) => left.end - right.end);
   const tokens = splitTokens(whole.slice(0, first?.end), tokensLeft + 1);
   if (tokens.length <= tokensLeft) {
     return { contentTokens: tokens, finishReason: "stop", stopSequence: first?.sequence };
@@ -200,33 +203,34 @@ function plannedCalls(
   tokensLeft: number,
 ): Pick<PlannedAnswer, "toolCalls" | "finishReason"> {
   const toolCalls: Omit<PlannedToolCall, "id">[] = [];
-  let left = tokensLeft;
+  let remaining = tokensLeft;
   for (const call of calls) {
     // The name counts as one token, so that a call without arguments has a price.
-    const tokens = splitTokens(call.arguments, left);
-    if (left < 1 || 1 + tokens.length > left) {
-      if (left >= 1) toolCalls.push({ ...call, argumentTokens: tokens.slice(0, left - 1) });
+    const tokens = splitTokens(call.arguments, remaining);
+    if (remaining < 1 || 1 + tokens.length > remaining) {
+      if (remaining >= 1)
+        toolCalls.push({ ...call, argumentTokens: tokens.slice(0, remaining - 1) });
       return { toolCalls, finishReason: "length" };
     }
     toolCalls.push({ ...call, argumentTokens: tokens });
-    left -= 1 + tokens.length;
+    remaining -= 1 + tokens.length;
   }
   return { toolCalls, finishReason: "tool_calls" };
 }
 
 interface SandboxToolCall {
   readonly name: string;
-  /** JSON by the tool's schema. */
+  /** JSON that satisfies the tool's schema. */
   readonly arguments: string;
 }
 
 /**
- * The tool calls that answer a request, the same in all its choices.
+ * Returns the tool calls that answer a request. They are the same in all its choices.
  *
- * `tool_choice` decides whether there are any: a named function is called, `required` calls at least one,
- * and `auto` calls only if no tool message follows the last user message. The last user message decides
- * which: those that it names, in the order offered, otherwise the first one; only one if
- * `parallel_tool_calls` is false.
+ * `tool_choice` decides whether there are any: a named function is called, `required` calls at least one, and
+ * `auto` calls only if no tool message follows the last user message. The last user message decides which
+ * tools are called: those that it names, in the order offered, or else the first tool. With
+ * `parallel_tool_calls` false only one is called.
  */
 function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
   const budget = exampleBudget();
@@ -245,43 +249,45 @@ function chosenTools(request: SandboxRequest): SandboxTool[] {
   const lastUser = messages.findLastIndex((message) => message.role === "user");
   const isAnswered = messages.slice(lastUser + 1).some((message) => message.role === "tool");
   if (toolChoice.kind === "auto" && isAnswered) return [];
-  const said = lastUser === -1 ? "" : messages[lastUser]!.text.slice(0, MAX_SEARCHED_CHARACTERS);
-  const named = tools.filter((tool) => said.includes(tool.name));
-  if (named.length === 0) return tools.slice(0, 1);
-  return named.slice(0, request.parallelToolCalls ? MAX_CALLED_TOOLS : 1);
+  const userText =
+    lastUser === -1 ? "" : messages[lastUser]!.text.slice(0, MAX_SEARCHED_CHARACTERS);
+  const mentioned = tools.filter((tool) => userText.includes(tool.name));
+  if (mentioned.length === 0) return tools.slice(0, 1);
+  return mentioned.slice(0, request.parallelToolCalls ? MAX_CALLED_TOOLS : 1);
 }
 
 interface Reasoning {
   readonly text: string;
-  /** False for reasoning that is billed but not shown. */
+  /** False for reasoning that is charged but not shown. */
   readonly shown: boolean;
 }
 
 /**
- * The reasoning that a request asks for by `reasoning: {effort | max_tokens | enabled, exclude}`,
- * `reasoning_effort` or `include_reasoning`, or that its model has `always`. More effort gives more sentences.
+ * Returns the reasoning that a request asks for by `reasoning: {effort | max_tokens | enabled, exclude}`,
+ * `reasoning_effort` or `include_reasoning`, or that its model has `always`. More effort gives more
+ * sentences.
  */
 function reasoningFor(body: ChatRequestFields, always: boolean): Reasoning {
-  const { reasoning, include_reasoning: included } = body;
+  const { reasoning, include_reasoning: includeReasoning } = body;
   const options: Readonly<Record<string, unknown>> =
     typeof reasoning === "object" && reasoning !== null ? { ...reasoning } : {};
   const effort = options.effort ?? body.reasoning_effort;
-  const shown = options.exclude !== true && included !== false;
+  const shown = options.exclude !== true && includeReasoning !== false;
   if (typeof effort === "string") {
     const sentences = SENTENCES_OF_EFFORT[effort] ?? SENTENCES.length;
     return { text: SENTENCES.slice(0, sentences).join(""), shown };
   }
-  const isAsked =
+  const isRequested =
     always ||
-    included === true ||
+    includeReasoning === true ||
     options.enabled === true ||
     typeof options.max_tokens === "number";
-  return { text: isAsked ? SENTENCES.slice(0, 2).join("") : "", shown };
+  return { text: isRequested ? SENTENCES.slice(0, 2).join("") : "", shown };
 }
 
 /**
- * The text that answers a conversation: the results of tools after the last user message, a count if the
- * user asked for one ("count to 100"), otherwise what the user said.
+ * Returns the text that answers a conversation: the results of tools after the last user message, or a count
+ * if the user asked for one ("count to 100"), or else the user's text.
  */
 function answerText(messages: readonly SandboxMessage[]): string {
   const lastUser = messages.findLastIndex((message) => message.role === "user");
@@ -289,19 +295,21 @@ function answerText(messages: readonly SandboxMessage[]): string {
   if (toolResults.length > 0) {
     return toolResults.map((result) => `The tool said: ${result.text}`).join("\n");
   }
-  const said = lastUser === -1 ? "" : messages[lastUser]!.text;
-  const count = /\bcount (?:up )?to (\d{1,9})\b/i.exec(said);
+  const userText = lastUser === -1 ? "" : messages[lastUser]!.text;
+  const count = /\bcount (?:up )?to (\d{1,9})\b/i.exec(userText);
   if (count !== null) return countedTo(Number(count[1]));
-  return said === "" ? `You said nothing.\n\n${STATEMENT}` : `You said: ${said}\n\n${STATEMENT}`;
+  return userText === ""
+    ? `You said nothing.\n\n${STATEMENT}`
+    : `You said: ${userText}\n\n${STATEMENT}`;
 }
 
-/** The learned answer to the last user message, otherwise the answer of the base model. */
+/** Returns the learned answer to the last user message, or else the answer of the base model. */
 function learnedText(
   learned: LearnedAnswers | undefined,
   messages: readonly SandboxMessage[],
 ): string {
-  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
-  return learned?.answerTo(said) ?? answerText(messages);
+  const userText = messages.findLast((message) => message.role === "user")?.text ?? "";
+  return learned?.answerTo(userText) ?? answerText(messages);
 }
 
 function countedTo(last: number): string {

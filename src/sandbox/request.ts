@@ -1,9 +1,9 @@
 import type { ChatRequestFields } from "../providers/chat-body.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 
-/** For a request without a limit, in tokens of each choice. */
+/** Output limit of a request without one, in tokens per choice. */
 export const DEFAULT_OUTPUT_TOKENS = 4_096;
-/** The longest choice, whatever the request asks for. */
+/** Longest choice, in tokens, whatever limit the request has. */
 export const MAX_OUTPUT_TOKENS = 16_384;
 const MAX_CHOICES = 128;
 const MAX_TOOLS = 128;
@@ -13,9 +13,9 @@ export interface SandboxMessage {
   readonly role: string;
   /** The text parts of the message. */
   readonly text: string;
-  /** Image, audio and file parts. */
+  /** Number of image, audio and file parts. */
   readonly mediaParts: number;
-  /** The tool calls of an assistant's message as JSON; otherwise "". */
+  /** The tool calls of an assistant's message as JSON. Empty for other messages. */
   readonly toolCallsJson: string;
 }
 
@@ -28,14 +28,14 @@ type SandboxToolChoice =
   | { readonly kind: "none" | "auto" | "required" }
   | { readonly kind: "function"; readonly name: string };
 
-/** The parts of a chat request that the sandbox acts on. */
+/** The parts of a chat request that the sandbox uses. */
 export interface SandboxRequest {
   readonly messages: readonly SandboxMessage[];
   readonly tools: readonly SandboxTool[];
   readonly toolsJson: string;
   readonly toolChoice: SandboxToolChoice;
   readonly parallelToolCalls: boolean;
-  /** The schema for the answer; undefined without one. */
+  /** The schema of the answer. Undefined if the request has none. */
   readonly jsonSchema: unknown;
   readonly wantsJson: boolean;
   readonly maxTokens: number;
@@ -46,7 +46,7 @@ export interface SandboxRequest {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads a request and treats malformed fields as absent. Throws ProviderFailure for a wrong tool choice. */
+/** Reads a request. Malformed fields count as absent. Throws ProviderFailure for an invalid tool choice. */
 export function readRequest(body: ChatRequestFields): SandboxRequest {
   const tools = allowedTools(readTools(body.tools), body.tool_choice);
   const format = asFields(body.response_format);
@@ -99,7 +99,10 @@ function readTools(tools: unknown): SandboxTool[] {
     });
 }
 
-/** The offered tools that a tool choice of type `allowed_tools` names; with another type, all of them. */
+/**
+ * Returns the offered tools that a tool choice of type `allowed_tools` names. Returns all of them for another
+ * type.
+ */
 function allowedTools(tools: SandboxTool[], choice: unknown): SandboxTool[] {
   if (asFields(choice).type !== "allowed_tools") return tools;
   const names = asList(asFields(asFields(choice).allowed_tools).tools).map(nameOf);

@@ -5,24 +5,29 @@ import { sandboxEmbed } from "./embeddings.ts";
 const MODEL = "rerank";
 const DOCUMENTS_A_UNIT = 100;
 
-/** Deterministic scores from 0 to 1: how near the sandbox's embeddings of the query and a document are. */
+/**
+ * Returns deterministic scores from 0 to 1: the similarity of the sandbox's embeddings of the query and a
+ * document.
+ */
 export async function sandboxRerank(call: RerankCall): Promise<Ranking> {
   const name = call.model.replace(/^sandbox\//, "");
   if (name !== MODEL) throw unknownModel(name, "rerank");
   const { query, documents } = call;
-  // A document may be empty, which no embedding is of.
+  // A document can be empty, but an empty text has no embedding.
   const inputs = [query, ...documents.map((text) => text || " ")];
   const { vectors, usage } = await sandboxEmbed({ ...call, model: "embed", inputs, fields: {} });
-  const [asked, ...found] = vectors;
+  const [queryVector, ...documentVectors] = vectors;
   return {
-    scores: found.map((vector) => Math.max(0, Math.min(1, product(asked!, vector)))),
+    scores: documentVectors.map((vector) =>
+      Math.max(0, Math.min(1, product(queryVector!, vector))),
+    ),
     promptTokens: usage?.promptTokens,
     searchUnits: Math.ceil(documents.length / DOCUMENTS_A_UNIT),
   };
 }
 
-function product(one: ArrayLike<number>, other: ArrayLike<number>): number {
+function product(left: ArrayLike<number>, right: ArrayLike<number>): number {
   let sum = 0;
-  for (let at = 0; at < one.length; at++) sum += one[at]! * other[at]!;
+  for (let index = 0; index < left.length; index++) sum += left[index]! * right[index]!;
   return sum;
 }

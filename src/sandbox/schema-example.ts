@@ -11,27 +11,27 @@ import {
   typesOf,
 } from "./schema-merge.ts";
 
-/** What the examples of one answer may cost: a step is a schema that is looked at, about 10 µs. */
+/** Work limit for the examples of one answer. A step visits one schema and takes about 10 µs. */
 const MAX_STEPS = 2_000;
-/** Characters of output for the price of a step. */
+/** Number of output characters that cost one step. */
 const CHARACTERS_A_STEP = 64;
-/** Keys and values that are merged, and characters of patterns that are parsed, for the price of a step. */
+/** Number of merged keys and values, or parsed pattern characters, that cost one step. */
 const MERGED_A_STEP = 16;
-/** Schemas nested in one another, alternatives included: the depth of the recursion. */
+/** Maximum nesting of schemas, alternatives included: the depth of the recursion. */
 const MAX_NESTING = 64;
-/** Optional properties are made down to this depth of the value. */
+/** Depth of the value down to which optional properties are created. */
 const MAX_OPTIONAL_DEPTH = 4;
-/** How often a reference is followed on the way to a value: a tree shows one level of itself. */
+/** How often a reference is followed on the way to a value. A tree therefore contains one level of itself. */
 const MAX_REFERENCE_VISITS = 2;
 const MAX_BRANCHES = 64;
 const MAX_ITEMS = 1_000;
 const MAX_EXTRA_PROPERTIES = 100;
 const MAX_STRING_CHARACTERS = 10_000;
-/** Values tried to find one that an array with `uniqueItems` does not hold yet. */
+/** Number of values tried to find one that an array with `uniqueItems` does not contain yet. */
 const MAX_OTHER_VALUES = 16;
-/** Multiples tried on either side of the preferred number. */
+/** Number of multiples tried on either side of the preferred number. */
 const MAX_NUMBER_TRIES = 64;
-/** How far a multiple of a fraction may be off, as a share of the divisor. */
+/** Tolerance for a multiple of a fraction, as a share of the divisor. */
 const MULTIPLE_TOLERANCE = 1e-9;
 
 const FORMAT_EXAMPLES: ReadonlyMap<unknown, string> = new Map([
@@ -55,31 +55,32 @@ const FORMAT_EXAMPLES: ReadonlyMap<unknown, string> = new Map([
   ["byte", "ZXhhbXBsZQ=="],
 ]);
 
-/** Stands for "there is no such value"; null is a value. */
+/** Means that no value satisfies the schema. Null is a value. */
 const NONE = Symbol("no value");
-type Made = unknown | typeof NONE;
+type Example = unknown | typeof NONE;
 
-/** Where in the value, and on which way through the schema, a part of the example is made. */
-interface Place {
+/** The position in the value, and the path through the schema, at which a part of the example is created. */
+interface Context {
   readonly depth: number;
   readonly nesting: number;
-  /** References followed to the values around this one. */
+  /** References followed for the enclosing values. */
   readonly outer: readonly string[];
-  /** References followed for this value: a second conjunct with one of them adds nothing. */
-  readonly own: ReadonlySet<string>;
-  /** Another number asks for another value. */
+  /** References followed for this value. A second conjunct with the same reference adds nothing. */
+  readonly references: ReadonlySet<string>;
+  /** Selects a value: a different number gives a different value. */
   readonly salt: number;
 }
 
-const TOP: Place = { depth: 0, nesting: 0, outer: [], own: new Set(), salt: 0 };
+const TOP: Context = { depth: 0, nesting: 0, outer: [], references: new Set(), salt: 0 };
 
 /**
- * A value that satisfies a JSON Schema, the same one each time; work, depth and size are bounded
- * whatever the schema is. Understood are `type`, `const`, `enum`, `properties`, `required`,
- * `additionalProperties`, `items`, `prefixItems`, `uniqueItems`, `pattern`, `format`, `multipleOf`, all
- * bounds, `$ref` within the schema, `allOf`, and `anyOf` and `oneOf` by their first possible branch.
- * Other keywords (`not`, `if`, `contains`, `dependentRequired`, `propertyNames`, …) are ignored, so the
- * value may violate them. Where no value is found it is `{}` for an object's schema and null for others.
+ * Returns a value that satisfies a JSON Schema, always the same one. Work, depth and size are bounded,
+ * whatever the schema is. Supports `type`, `const`, `enum`, `properties`, `required`, `additionalProperties`,
+ * `items`, `prefixItems`, `uniqueItems`, `pattern`, `format`, `multipleOf`, all bounds, `$ref` within the
+ * schema, `allOf`, and the first possible branch of `anyOf` and `oneOf`.
+ *
+ * Ignores other keywords (`not`, `if`, `contains`, `dependentRequired`, `propertyNames`, …), so the value can
+ * violate them. If it finds no value, it returns `{}` for an object's schema and null for others.
  */
 export function exampleOf(schema: unknown): unknown {
   const made = new ExampleMaker(schema, exampleBudget()).make(schema, TOP);
@@ -87,16 +88,16 @@ export function exampleOf(schema: unknown): unknown {
   return isKeywords(schema) && typesOf(schema)?.includes("object") ? {} : null;
 }
 
-/** Such a value for the arguments of a function: an object, unless the schema excludes objects. */
+/** Returns a value for the arguments of a function: an object, unless the schema excludes objects. */
 export function argumentsOf(schema: unknown, budget: ExampleBudget): unknown {
   const maker = new ExampleMaker(schema, budget);
   const made = maker.make({ allOf: [schema, { type: "object" }] }, TOP);
   if (made !== NONE) return made;
-  const other = maker.make(schema, TOP);
-  return other === NONE ? {} : other;
+  const fallback = maker.make(schema, TOP);
+  return fallback === NONE ? {} : fallback;
 }
 
-/** What may still be spent. Examples that share a budget together cost no more than one. */
+/** Remaining work. Examples that share a budget cost no more than one example in total. */
 export interface ExampleBudget {
   stepsLeft: number;
 }
@@ -114,14 +115,14 @@ class ExampleMaker {
     this.#budget = budget;
   }
 
-  make(schema: unknown, place: Place): Made {
-    if (place.nesting > MAX_NESTING) return NONE;
-    const flat = this.#flatten(schema, place);
+  make(schema: unknown, context: Context): Example {
+    if (context.nesting > MAX_NESTING) return NONE;
+    const flat = this.#flatten(schema, context);
     if (flat === undefined) return NONE;
     const [branches, ...others] = flat.alternatives;
-    if (branches === undefined) return this.#makeFlat(flat.keywords, flat.place);
+    if (branches === undefined) return this.#makeFlat(flat.keywords, flat.context);
     const rest = [flat.keywords, ...others.map((anyOf) => ({ anyOf }))];
-    const nested = { ...flat.place, nesting: place.nesting + 1 };
+    const nested = { ...flat.context, nesting: context.nesting + 1 };
     for (const branch of branches.slice(0, MAX_BRANCHES)) {
       const made = this.make({ allOf: [...rest, branch] }, nested);
       if (made !== NONE) return made;
@@ -129,7 +130,7 @@ class ExampleMaker {
     return NONE;
   }
 
-  /** Takes steps from the budget; false when it is used up. */
+  /** Takes steps from the budget. Returns false if the budget is used up. */
   #spend(steps: number): boolean {
     this.#budget.stepsLeft -= Math.floor(steps);
     return this.#budget.stepsLeft >= 0;
@@ -139,10 +140,10 @@ class ExampleMaker {
     return this.#spend(characters / CHARACTERS_A_STEP);
   }
 
-  /** Follows references and merges conjuncts; undefined if they exclude one another. */
-  #flatten(schema: unknown, place: Place) {
+  /** Follows references and merges conjuncts. Returns undefined if they exclude one another. */
+  #flatten(schema: unknown, context: Context) {
     const pending = [schema];
-    const own = new Set(place.own);
+    const references = new Set(context.references);
     const alternatives: (readonly unknown[])[] = [];
     let keywords: Keywords = {};
     for (let index = 0; index < pending.length; index++) {
@@ -150,10 +151,10 @@ class ExampleMaker {
       if (part === false || !this.#spend(1)) return undefined;
       if (!isKeywords(part)) continue;
       const { $ref, allOf, anyOf, oneOf, ...rest } = part;
-      if (typeof $ref === "string" && !own.has($ref)) {
-        const visits = place.outer.filter((name) => name === $ref).length;
+      if (typeof $ref === "string" && !references.has($ref)) {
+        const visits = context.outer.filter((name) => name === $ref).length;
         if (visits >= MAX_REFERENCE_VISITS || !this.#spendCharacters($ref.length)) return undefined;
-        own.add($ref);
+        references.add($ref);
         pending.push(resolveReference(this.#root, $ref));
       }
       for (const conjunct of listOf(allOf)) pending.push(conjunct);
@@ -164,52 +165,52 @@ class ExampleMaker {
       if (merged === undefined) return undefined;
       keywords = merged;
     }
-    return { keywords, alternatives, place: { ...place, own } };
+    return { keywords, alternatives, context: { ...context, references } };
   }
 
-  #makeFlat(keywords: Keywords, place: Place): Made {
+  #makeFlat(keywords: Keywords, context: Context): Example {
     const types = typesOf(keywords);
     const isAllowed = (value: unknown) => types?.some((type) => isOfType(value, type)) ?? true;
     const values = Object.hasOwn(keywords, "const") ? [keywords.const] : keywords.enum;
     if (Array.isArray(values)) {
       const allowed = values.filter(isAllowed);
       if (allowed.length === 0) return NONE;
-      const value: unknown = allowed[place.salt % allowed.length];
+      const value: unknown = allowed[context.salt % allowed.length];
       return this.#spendCharacters(JSON.stringify(value).length) ? value : NONE;
     }
     for (const type of typesToTry(keywords, types)) {
-      const made = this.#makeOfType(type, keywords, place);
+      const made = this.#makeOfType(type, keywords, context);
       if (made !== NONE) return made;
     }
     return NONE;
   }
 
-  #makeOfType(type: unknown, keywords: Keywords, place: Place): Made {
+  #makeOfType(type: unknown, keywords: Keywords, context: Context): Example {
     switch (type) {
       case "null":
         return null;
       case "boolean":
-        return place.salt % 2 === 0;
+        return context.salt % 2 === 0;
       case "string": {
         const { pattern } = keywords;
         if (typeof pattern === "string" && !this.#spend(pattern.length / MERGED_A_STEP))
           return NONE;
-        const text = stringExample(keywords, place.salt);
+        const text = stringExample(keywords, context.salt);
         return text !== undefined && this.#spendCharacters(text.length) ? text : NONE;
       }
       case "number":
       case "integer":
-        return numberExample(keywords, type === "integer", place.salt) ?? NONE;
+        return numberExample(keywords, type === "integer", context.salt) ?? NONE;
       case "array":
-        return this.#makeArray(keywords, place);
+        return this.#makeArray(keywords, context);
       case "object":
-        return this.#makeObject(keywords, place);
+        return this.#makeObject(keywords, context);
       default:
         return NONE;
     }
   }
 
-  #makeArray(keywords: Keywords, place: Place): Made {
+  #makeArray(keywords: Keywords, context: Context): Example {
     const first = Array.isArray(keywords.items) ? keywords.items : listOf(keywords.prefixItems);
     const rest = Array.isArray(keywords.items) ? keywords.additionalItems : keywords.items;
     const minItems = Math.min(MAX_ITEMS, numberOf(keywords.minItems) ?? 0);
@@ -220,17 +221,23 @@ class ExampleMaker {
     const items: unknown[] = [];
     while (items.length < count) {
       const schema = items.length < first.length ? first[items.length] : rest;
-      const item = this.#makeItem(schema, place, items.length, seen);
+      const item = this.#makeItem(schema, context, items.length, seen);
       if (item === NONE) return items.length >= minItems ? items : NONE;
       items.push(item);
     }
     return items;
   }
 
-  #makeItem(schema: unknown, place: Place, index: number, seen: Set<string> | undefined): Made {
-    if (seen === undefined) return this.make(schema, inside(place, index === 0 ? place.salt : 0));
-    for (let other = 0; other < MAX_OTHER_VALUES; other++) {
-      const made = this.make(schema, inside(place, place.salt + index + other));
+  #makeItem(
+    schema: unknown,
+    context: Context,
+    index: number,
+    seen: Set<string> | undefined,
+  ): Example {
+    if (seen === undefined)
+      return this.make(schema, inside(context, index === 0 ? context.salt : 0));
+    for (let attempt = 0; attempt < MAX_OTHER_VALUES; attempt++) {
+      const made = this.make(schema, inside(context, context.salt + index + attempt));
       if (made === NONE) return NONE;
       const json = JSON.stringify(made);
       if (!seen.has(json)) {
@@ -241,7 +248,7 @@ class ExampleMaker {
     return NONE;
   }
 
-  #makeObject(keywords: Keywords, place: Place): Made {
+  #makeObject(keywords: Keywords, context: Context): Example {
     const declared = isKeywords(keywords.properties) ? keywords.properties : {};
     const undeclared = schemaOfUndeclared(keywords);
     const minProperties = Math.min(MAX_EXTRA_PROPERTIES, numberOf(keywords.minProperties) ?? 0);
@@ -251,14 +258,14 @@ class ExampleMaker {
     const add = (key: string): boolean => {
       const schema = Object.hasOwn(declared, key) ? declared[key] : undeclared;
       const value = this.#spendCharacters(key.length)
-        ? this.make(schema, inside(place, place.salt))
+        ? this.make(schema, inside(context, context.salt))
         : NONE;
       if (value !== NONE) made.set(key, value);
       return value !== NONE;
     };
     for (const key of required) if (!add(key)) return NONE;
     for (const key of Object.keys(declared)) {
-      const isWanted = place.depth < MAX_OPTIONAL_DEPTH || made.size < minProperties;
+      const isWanted = context.depth < MAX_OPTIONAL_DEPTH || made.size < minProperties;
       if (made.size >= maxProperties || !isWanted || !this.#spend(0)) break;
       if (!made.has(key)) add(key);
     }
@@ -266,24 +273,24 @@ class ExampleMaker {
       if (extra >= 2 * MAX_EXTRA_PROPERTIES) return NONE;
       if (!made.has(`property${extra}`)) add(`property${extra}`);
     }
-    const known = Object.keys(declared).filter((key) => made.has(key));
+    const declaredKeys = Object.keys(declared).filter((key) => made.has(key));
     return Object.fromEntries(
-      [...new Set([...known, ...made.keys()])].map((k) => [k, made.get(k)]),
+      [...new Set([...declaredKeys, ...made.keys()])].map((k) => [k, made.get(k)]),
     );
   }
 }
 
-function inside(place: Place, salt: number): Place {
+function inside(context: Context, salt: number): Context {
   return {
-    depth: place.depth + 1,
-    nesting: place.nesting + 1,
-    outer: [...place.outer, ...place.own],
-    own: new Set(),
+    depth: context.depth + 1,
+    nesting: context.nesting + 1,
+    outer: [...context.outer, ...context.references],
+    references: new Set(),
     salt,
   };
 }
 
-/** Null last; without `type`, what the other keywords are about. */
+/** Returns the types to try, null last. Without `type` the other keywords decide. */
 function typesToTry(keywords: Keywords, types: readonly unknown[] | undefined): unknown[] {
   if (types !== undefined)
     return types.toSorted((a, b) => Number(a === "null") - Number(b === "null"));
@@ -304,14 +311,14 @@ function isOfType(value: unknown, type: unknown): boolean {
   return typeof value === type;
 }
 
-/** A string of the pattern, format or length asked for. */
+/** Returns a string with the demanded pattern, format or length. */
 function stringExample(keywords: Keywords, salt: number): string | undefined {
   const minLength = numberOf(keywords.minLength) ?? 0;
   const maxLength = numberOf(keywords.maxLength) ?? Number.POSITIVE_INFINITY;
   if (minLength > maxLength) return undefined;
-  const wanted = Math.min(minLength, MAX_STRING_CHARACTERS);
+  const targetLength = Math.min(minLength, MAX_STRING_CHARACTERS);
   if (typeof keywords.pattern === "string") {
-    const example = patternExample(keywords.pattern, wanted, MAX_STRING_CHARACTERS);
+    const example = patternExample(keywords.pattern, targetLength, MAX_STRING_CHARACTERS);
     if (example !== undefined) return example;
   }
   const formatted = FORMAT_EXAMPLES.get(keywords.format);
@@ -319,11 +326,11 @@ function stringExample(keywords: Keywords, salt: number): string | undefined {
     return formatted;
   }
   const plain = salt === 0 ? "example" : `${salt}-example`;
-  const length = Math.min(maxLength, Math.max(wanted, plain.length));
+  const length = Math.min(maxLength, Math.max(targetLength, plain.length));
   return plain.repeat(Math.ceil(length / plain.length)).slice(0, length);
 }
 
-/** The number nearest to 1 in the range that is a multiple of the divisor. */
+/** Returns the number nearest to 1 in the range that is a multiple of the divisor. */
 function numberExample(keywords: Keywords, isInteger: boolean, salt: number): number | undefined {
   const above = numberOf(keywords.exclusiveMinimum) ?? Number.NEGATIVE_INFINITY;
   const below = numberOf(keywords.exclusiveMaximum) ?? Number.POSITIVE_INFINITY;
@@ -341,8 +348,8 @@ function numberExample(keywords: Keywords, isInteger: boolean, salt: number): nu
   const nearest = Math.round(Math.min(Math.max(1, low), high) / step);
   let skipped = salt;
   for (let tries = 0; tries < 2 * MAX_NUMBER_TRIES; tries++) {
-    const away = Math.ceil(tries / 2);
-    const candidate = (nearest + (tries % 2 === 0 ? -away : away)) * step;
+    const distance = Math.ceil(tries / 2);
+    const candidate = (nearest + (tries % 2 === 0 ? -distance : distance)) * step;
     if (fits(candidate) && skipped-- === 0) return candidate;
   }
   const between = low + (high - low) / (2 + salt);

@@ -1,7 +1,9 @@
 /** The keywords of one JSON Schema object. */
 export type Keywords = Readonly<Record<string, unknown>>;
 
-/** Of longer lists of allowed values only the beginning is compared with another list. */
+/**
+ * Number of allowed values that are compared with another list. The rest of a longer list is not compared.
+ */
 const MAX_COMPARED_VALUES = 256;
 
 export function isKeywords(value: unknown): value is Keywords {
@@ -16,15 +18,15 @@ export function numberOf(value: unknown): number | undefined {
   return typeof value === "number" && Number.isFinite(value) ? value : undefined;
 }
 
-/** The types that a schema allows; undefined when it does not say. */
+/** Returns the types that a schema allows, or undefined if it does not say. */
 export function typesOf(keywords: Keywords): readonly unknown[] | undefined {
   if (typeof keywords.type === "string") return [keywords.type];
   return Array.isArray(keywords.type) ? keywords.type : undefined;
 }
 
 /**
- * What merging a schema's keywords goes through: its keys, required keys and allowed values, and the
- * characters of those that are compared.
+ * Returns the work of merging a schema's keywords: the number of its keys, required keys and allowed values,
+ * plus the characters of the compared values.
  */
 export function sizeOf({ properties, required, enum: values, const: value }: Keywords): number {
   const compared = [value, ...listOf(values).slice(0, MAX_COMPARED_VALUES)];
@@ -37,9 +39,9 @@ export function sizeOf({ properties, required, enum: values, const: value }: Key
 }
 
 /**
- * The keywords of two schemas that must both hold, without combinations and references; undefined if
- * they exclude one another. Of a keyword that cannot be merged, such as `pattern`, the right one's is
- * kept.
+ * Returns the merged keywords of two schemas that must both hold, without combinations and references.
+ * Returns undefined if they exclude one another. If a keyword cannot be merged, such as `pattern`, the right
+ * schema's wins.
  */
 export function mergeKeywords(left: Keywords, right: Keywords): Keywords | undefined {
   const merged: Record<string, unknown> = { ...left, ...right };
@@ -58,12 +60,12 @@ export function mergeKeywords(left: Keywords, right: Keywords): Keywords | undef
     const allowed = new Set(right.enum.slice(0, MAX_COMPARED_VALUES));
     merged.enum = left.enum.slice(0, MAX_COMPARED_VALUES).filter((value) => allowed.has(value));
   }
-  const [ofLeft, ofRight] = [typesOf(left), typesOf(right)];
-  if (ofLeft !== undefined && ofRight !== undefined) {
-    merged.type = sharedTypes(ofLeft, ofRight);
+  const [leftTypes, rightTypes] = [typesOf(left), typesOf(right)];
+  if (leftTypes !== undefined && rightTypes !== undefined) {
+    merged.type = sharedTypes(leftTypes, rightTypes);
     if (listOf(merged.type).length === 0) return undefined;
   }
-  return haveOtherConstants(left, right) ? undefined : merged;
+  return haveDifferentConstants(left, right) ? undefined : merged;
 }
 
 const LARGEST_OF = new Set([
@@ -87,16 +89,22 @@ function extremeOf(pick: typeof Math.max, left: unknown, right: unknown): unknow
   return a === undefined ? right : b === undefined ? left : pick(a, b);
 }
 
-/** A key declared by one side alone must also meet what the other says of undeclared keys. */
+/**
+ * Merges properties. A key that only one schema declares must also satisfy the other's schema for undeclared
+ * keys.
+ */
 function mergeProperties(left: Keywords, right: Keywords): Keywords {
-  const ofLeft = isKeywords(left.properties) ? left.properties : {};
-  const ofRight = isKeywords(right.properties) ? right.properties : {};
-  const keys = new Set([...Object.keys(ofLeft), ...Object.keys(ofRight)]);
+  const leftProperties = isKeywords(left.properties) ? left.properties : {};
+  const rightProperties = isKeywords(right.properties) ? right.properties : {};
+  const keys = new Set([...Object.keys(leftProperties), ...Object.keys(rightProperties)]);
   return Object.fromEntries(
     [...keys].map((key) => {
-      const sides = [schemaOfKey(left, ofLeft, key), schemaOfKey(right, ofRight, key)];
-      const wanted = sides.filter((side) => side !== true);
-      return [key, wanted.length === 1 ? wanted[0] : { allOf: wanted }];
+      const sides = [
+        schemaOfKey(left, leftProperties, key),
+        schemaOfKey(right, rightProperties, key),
+      ];
+      const constraints = sides.filter((side) => side !== true);
+      return [key, constraints.length === 1 ? constraints[0] : { allOf: constraints }];
     }),
   );
 }
@@ -105,7 +113,10 @@ function schemaOfKey(schema: Keywords, properties: Keywords, key: string): unkno
   return Object.hasOwn(properties, key) ? properties[key] : schemaOfUndeclared(schema);
 }
 
-/** Which keys a pattern of `patternProperties` covers is unknown without running it: all may be allowed. */
+/**
+ * Returns the schema of undeclared keys. With `patternProperties` it is true, because only running the
+ * patterns would tell which keys they cover.
+ */
 export function schemaOfUndeclared(schema: Keywords): unknown {
   return isKeywords(schema.patternProperties) ? true : (schema.additionalProperties ?? true);
 }
@@ -118,12 +129,15 @@ function sharedTypes(left: readonly unknown[], right: readonly unknown[]): unkno
   );
 }
 
-function haveOtherConstants(left: Keywords, right: Keywords): boolean {
+function haveDifferentConstants(left: Keywords, right: Keywords): boolean {
   if (!Object.hasOwn(left, "const") || !Object.hasOwn(right, "const")) return false;
   return !isKeywords(left.const) && !Array.isArray(left.const) && left.const !== right.const;
 }
 
-/** The schema that a reference within `root` points at; true, which allows anything, if there is none. */
+/**
+ * Returns the schema that a reference within `root` points to. Returns true, which allows any value, if there
+ * is none.
+ */
 export function resolveReference(root: unknown, reference: string): unknown {
   if (reference === "#") return root;
   if (!reference.startsWith("#/")) return true;

@@ -1,6 +1,6 @@
 /**
- * The sandbox's tokens: a token is up to four characters (code points) of a word, with the white space
- * before it; white space at the end is one token.
+ * Characters of a token. A token is up to four characters (code points) of a word, with the white space
+ * before it. White space at the end of a text is one token.
  */
 const TOKEN_CHARACTERS = 4;
 
@@ -10,7 +10,7 @@ const OTHER_SPACES = [
     "\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"),
 ].map((space) => space.charCodeAt(0));
 
-/** The first `limit` tokens of a text. All of its tokens joined are the text. */
+/** Returns the first `limit` tokens of a text. The concatenation of all its tokens is the text. */
 export function splitTokens(text: string, limit = Number.POSITIVE_INFINITY): string[] {
   const tokens: string[] = [];
   for (const match of text.matchAll(TOKEN)) {
@@ -20,7 +20,7 @@ export function splitTokens(text: string, limit = Number.POSITIVE_INFINITY): str
   return tokens;
 }
 
-/** The number of tokens of a text, counted without creating them. */
+/** Returns the number of tokens of a text, without creating them. */
 export function countTokens(text: string): number {
   let tokens = 0;
   let wordCharacters = 0;
@@ -42,11 +42,11 @@ export function countTokens(text: string): number {
 
 function isLowSurrogateOfPair(text: string, index: number, unit: number): boolean {
   if (unit < 0xdc00 || unit > 0xdfff || index === 0) return false;
-  const before = text.charCodeAt(index - 1);
-  return before >= 0xd800 && before <= 0xdbff;
+  const previous = text.charCodeAt(index - 1);
+  return previous >= 0xd800 && previous <= 0xdbff;
 }
 
-/** The characters of `\s`. Those of most scripts are recognised without a search. */
+/** Returns true for the characters of `\s`. Characters of most scripts need no search. */
 function isSpace(unit: number): boolean {
   if (unit < 0x1680) return unit === 0x20 || unit === 0xa0 || (unit >= 0x09 && unit <= 0x0d);
   return (unit <= 0x3000 || unit === 0xfeff) && OTHER_SPACES.includes(unit);

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 
-/** Waits on a clock; rejects with ProviderFailure "aborted" as soon as the signal is aborted. */
+/** Waits on a clock. Rejects with ProviderFailure "aborted" as soon as the signal is aborted. */
 export function waitOn(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(aborted(signal));

@@ -27,33 +27,40 @@ export interface DeliveriesDependencies {
   readonly sendEvent: SendEvent;
   readonly clock: Clock;
   readonly unowned: Pick<UnownedWork, "register" | "sweep">;
-  /** Undefined: owners find within a second what another instance emitted. */
+  /** Undefined: owners find events of other instances within a second. */
   readonly wakes: Wakes | undefined;
   onError(error: unknown): void;
 }
 
-/** Between two queries of everything that is due, which find what was not notified. */
+/** Time between two full searches, which find webhooks without a notification. */
 const FULL_LOOK_MS = 900;
-/** After a failure to read or write, before a webhook is released to another owner. */
+/** Pause after a read or write failure, before the webhook is released to another owner. */
 const FAILURE_PAUSE_MS = 500;
-/** Calls to look now that come closer together than this share one look. */
+/** Search requests within this time share one search. */
 const MIN_LOOK_INTERVAL_MS = 20;
-/** Organizations that one statement looks at, and statements of one look at everything. */
+/** Most organizations that one statement reads. */
 const MAX_ORGANIZATIONS = 256;
+/** Most statements of one full search. */
 const MAX_STATEMENTS_A_LOOK = 20;
-/** Beyond these, a notified webhook is found by the next query of everything. */
-const MAX_TOLD = 10_000;
-const MAX_TOLD_A_STATEMENT = 1_000;
-/** Other instances are notified of so many webhooks without an owner at a time; their queries find the others. */
+/** Most notified webhooks in memory. The next full search finds the others. */
+const MAX_PENDING = 10_000;
+const MAX_PENDING_A_STATEMENT = 1_000;
+/**
+ * Most webhooks without an owner about which other instances are notified at a time. Their searches find the
+ * others.
+ */
 const MAX_WAKES_A_TURN = 256;
 /**
- * Webhooks that one instance acts for. An organization takes up to a quarter of it, and a few in any
- * case: those of others never keep its own from being acted for.
+ * Most webhooks that one instance owns. An organization has at most a quarter of them, and a few in any case, so
+ * that other organizations' webhooks cannot exclude its own.
  */
 export const MAX_WEBHOOKS_ACTED_FOR = 8_000;
 const FEW_WEBHOOKS = 4;
 
-/** Delivers events to webhooks: finds those with something to do, and acts for those that it owns. */
+/**
+ * Delivers events to webhooks: finds webhooks with pending deliveries, and runs a worker for each one that this
+ * instance owns.
+ */
 export class WebhookDispatcher implements OwnedKind {
   readonly kind = "webhook";
   readonly #dependencies: DeliveriesDependencies;
@@ -61,12 +68,12 @@ export class WebhookDispatcher implements OwnedKind {
     string,
     { readonly loop: WebhookWorker; readonly ended: Promise<void> }
   >();
-  /** Loops of each organization. */
+  /** Number of workers per organization. */
   readonly #loopCounts = new Map<string, number>();
-  /** Webhooks that may have something to do and may have no owner. */
-  readonly #told = new Set<string>();
-  /** Organizations of the webhooks that were found last. */
-  #found = new Map<string, string>();
+  /** Webhooks that can have pending deliveries and no owner. */
+  readonly #pending = new Set<string>();
+  /** Organizations of the webhooks that the last search found. */
+  #organizations = new Map<string, string>();
   #fullLookAtMs = Number.NEGATIVE_INFINITY;
   #lookDue: Promise<void> | undefined;
   readonly #stopListening: (() => void) | undefined;
@@ -81,32 +88,32 @@ export class WebhookDispatcher implements OwnedKind {
     });
   }
 
-  /** Webhooks that this instance acts for. */
+  /** Number of webhooks that this instance owns. */
   get size(): number {
     return this.#loops.size;
   }
 
-  /** This instance wrote deliveries: the owners of these webhooks send them now. */
+  /** Notifies the owners of webhooks for which this instance wrote deliveries. */
   noteNumbered(webhooks: ReadonlyMap<string, string | null>): void {
     let wakes = 0;
     for (const [id, owner] of webhooks) {
-      const own = this.#loops.get(id);
-      if (own !== undefined) own.loop.noteEvents();
-      if (own !== undefined || owner === this.#dependencies.instanceId) continue;
-      if (owner === null) this.#tell(id);
+      const active = this.#loops.get(id);
+      if (active !== undefined) active.loop.noteEvents();
+      if (active !== undefined || owner === this.#dependencies.instanceId) continue;
+      if (owner === null) this.#request(id);
       if (owner !== null || wakes++ < MAX_WAKES_A_TURN)
         this.#dependencies.wakes?.wake(this.kind, id);
     }
   }
 
-  /** A webhook was changed or deleted, here or elsewhere. */
+  /** Called after a webhook was changed or deleted, by any instance. */
   changed(webhookId: string): void {
-    const own = this.#loops.get(webhookId);
-    if (own === undefined) this.#tell(webhookId);
-    else own.loop.noteChange();
+    const active = this.#loops.get(webhookId);
+    if (active === undefined) this.#request(webhookId);
+    else active.loop.noteChange();
   }
 
-  /** News may have been missed. */
+  /** Called when change notifications may have been lost. */
   changedAll(): void {
     for (const { loop } of this.#loops.values()) {
       loop.noteChange();
@@ -116,64 +123,64 @@ export class WebhookDispatcher implements OwnedKind {
     this.#lookSoon();
   }
 
-  /** Another instance saw that a webhook has something to do. */
+  /** Called when another instance found pending deliveries of a webhook. */
   #wake(webhookId: string): void {
-    const own = this.#loops.get(webhookId);
-    if (own === undefined) this.#tell(webhookId);
-    else own.loop.noteEvents();
+    const active = this.#loops.get(webhookId);
+    if (active === undefined) this.#request(webhookId);
+    else active.loop.noteEvents();
   }
 
   async findWork(limit: number): Promise<readonly string[]> {
-    const found = new Map<string, string>();
-    await this.#findTold(found);
+    const due = new Map<string, string>();
+    await this.#findPending(due);
     const nowMs = this.#dependencies.clock.nowMs();
     if (nowMs - this.#fullLookAtMs >= FULL_LOOK_MS) {
       await this.#wakeIdle();
-      await this.#findAll(found, limit);
+      await this.#findAll(due, limit);
       this.#fullLookAtMs = nowMs;
     }
-    this.#found = this.#admitted(found);
-    return [...this.#found.keys()];
+    this.#organizations = this.#admitted(due);
+    return [...this.#organizations.keys()];
   }
 
-  async #findTold(found: Map<string, string>): Promise<void> {
-    while (this.#told.size > 0) {
-      const ids = [...this.#told].slice(0, MAX_TOLD_A_STATEMENT);
-      const due = await findDueAmong(this.#dependencies.sql, ids);
-      for (const id of ids) this.#told.delete(id);
-      for (const { id, organizationId, owner } of due) {
-        if (owner === null) found.set(id, organizationId);
+  async #findPending(due: Map<string, string>): Promise<void> {
+    while (this.#pending.size > 0) {
+      const ids = [...this.#pending].slice(0, MAX_PENDING_A_STATEMENT);
+      const rows = await findDueAmong(this.#dependencies.sql, ids);
+      for (const id of ids) this.#pending.delete(id);
+      for (const { id, organizationId, owner } of rows) {
+        if (owner === null) due.set(id, organizationId);
         else this.#loops.get(id)?.loop.noteEvents();
       }
     }
   }
 
-  async #findAll(found: Map<string, string>, limit: number): Promise<void> {
+  async #findAll(due: Map<string, string>, limit: number): Promise<void> {
     let after: string | undefined = "";
     for (let count = 0; count < MAX_STATEMENTS_A_LOOK && after !== undefined; count++) {
       const look = { after, maxOrganizations: MAX_ORGANIZATIONS, limit };
       const { webhooks, last } = await findDueWebhooks(this.#dependencies.sql, look);
-      for (const { id, organizationId } of webhooks) found.set(id, organizationId);
+      for (const { id, organizationId } of webhooks) due.set(id, organizationId);
       after = last;
     }
   }
 
-  /** Those that have come to rest and were not told that there is something to do again. */
+  /** Wakes idle workers whose webhooks have deliveries again, in case no notification arrived. */
   async #wakeIdle(): Promise<void> {
     const idle = [...this.#loops].flatMap(([id, { loop }]) => (loop.isIdle ? id : []));
-    for (let first = 0; first < idle.length; first += MAX_TOLD_A_STATEMENT) {
-      const ids = idle.slice(first, first + MAX_TOLD_A_STATEMENT);
+    for (let first = 0; first < idle.length; first += MAX_PENDING_A_STATEMENT) {
+      const ids = idle.slice(first, first + MAX_PENDING_A_STATEMENT);
       const due = await findDueAmong(this.#dependencies.sql, ids);
       for (const { id } of due) this.#loops.get(id)?.loop.noteEvents();
     }
   }
 
-  /** Of what was found, what there is room for. */
-  #admitted(found: ReadonlyMap<string, string>): Map<string, string> {
+  /** Returns the webhooks for which there is room. */
+  #admitted(due: ReadonlyMap<string, string>): Map<string, string> {
     const counts = new Map(this.#loopCounts);
     let total = this.#loops.size;
     const admitted = new Map<string, string>();
-    for (const [id, organizationId] of found) {
+    for (const [id, organizationId] of due) {
       const count = counts.get(organizationId) ?? 0;
       const isRoom = total < MAX_WEBHOOKS_ACTED_FOR && count < MAX_WEBHOOKS_ACTED_FOR / 4;
       if (this.#loops.has(id) || (count >= FEW_WEBHOOKS && !isRoom)) continue;
@@ -189,7 +196,7 @@ export class WebhookDispatcher implements OwnedKind {
     const { actors } = this.#dependencies;
     const before = this.#loops.get(lease.id);
     before?.loop.stop();
-    const organizationId = this.#found.get(lease.id) ?? before?.loop.organizationId ?? "";
+    const organizationId = this.#organizations.get(lease.id) ?? before?.loop.organizationId ?? "";
     const webhook = { lease, organizationId };
     const loop = new WebhookWorker(webhook, actors.get(lease.id), this.#dependencies);
     const ended = (before?.ended ?? Promise.resolve())
@@ -203,18 +210,18 @@ export class WebhookDispatcher implements OwnedKind {
     this.#count(loop, 1);
   }
 
-  /** Sends nothing more, and waits for what is under way. */
+  /** Stops all workers and waits for their running attempts. */
   async stop(withinMs: number): Promise<void> {
     this.#isStopped = true;
     this.#stopListening?.();
     const loops = [...this.#loops.values()];
     for (const { loop } of loops) loop.stop();
-    const ended = Promise.all(loops.map((one) => one.ended));
+    const ended = Promise.all(loops.map((entry) => entry.ended));
     await finishesWithin(ended, this.#dependencies.clock, withinMs);
   }
 
-  #tell(webhookId: string): void {
-    if (this.#told.size < MAX_TOLD) this.#told.add(webhookId);
+  #request(webhookId: string): void {
+    if (this.#pending.size < MAX_PENDING) this.#pending.add(webhookId);
     this.#lookSoon();
   }
 
@@ -251,10 +258,11 @@ export class WebhookDispatcher implements OwnedKind {
       this.#loops.delete(lease.id);
       this.#count(loop, -1);
     }
-    // Also past the lease of this instance, which may live on: no other instance claims what a live one owns.
+    // The lease is released even if this instance is past its lease: no other instance can claim what a live one
+    // owns.
     await this.#release(lease);
-    // What came between its last look and its end.
-    if (isLast) this.#tell(lease.id);
+    // Deliveries can have arrived between the worker's last read and its end.
+    if (isLast) this.#request(lease.id);
   }
 
   async #release(lease: Lease): Promise<void> {

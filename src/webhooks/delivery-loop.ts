@@ -14,7 +14,7 @@ export type WebhookCell = ActorCell<WebhookState, ReturnType<typeof webhookActor
 
 export interface DeliveryLoopDependencies {
   readonly clock: Clock;
-  /** Bounds the webhooks that are being read, shared out by organization. */
+  /** Limits concurrent reads of webhooks; organizations share them. */
   readonly loads: FairSemaphore;
   readonly slots: SendSlots;
   readonly secrets: WebhookSecrets;
@@ -22,18 +22,19 @@ export interface DeliveryLoopDependencies {
   readonly ownership: Pick<Ownership, "isHeld">;
 }
 
-/** How long a webhook with nothing to do stays with its owner. */
+/** Time that a webhook without pending deliveries stays with its owner. */
 const LINGER_MS = 5_000;
 /**
- * Successes that need not be durable before the next delivery goes out: the receiver has them, so the
- * order holds whatever becomes of this process; they would be received a second time. Everything else
- * that ends a delivery is durable before the next one goes out.
+ * Most successful deliveries whose result is not durable when the next delivery is sent. The receiver has them,
+ * so the order holds even if this process crashes, but the receiver gets them a second time. All other ends of a
+ * delivery are durable before the next delivery is sent.
  */
 const MAX_UNWRITTEN_SUCCESSES = 16;
 
 /**
- * Acts for one webhook while its lease is held: sends the first delivery, writes what became of it, and so
- * on; with nothing left to do it ends. It never has more than one attempt under way.
+ * Sends one webhook's deliveries while this instance holds its lease: sends the first delivery, writes the
+ * result, and continues with the next one. It ends when no delivery is pending, and runs at most one attempt at a
+ * time.
  */
 export class WebhookWorker {
   readonly lease: Lease;
@@ -44,7 +45,7 @@ export class WebhookWorker {
   #hasNewEvents = false;
   #isIdle = false;
   #wakeUp: (() => void) | undefined;
-  /** For the next attempt. */
+  /** The slot for the next attempt. */
   #slot: SendSlot | undefined;
   #unwritten = new Set<Promise<unknown>>();
   #failure: unknown;
@@ -60,37 +61,37 @@ export class WebhookWorker {
     this.#dependencies = dependencies;
   }
 
-  /** There are, or may be, deliveries that it has not read. */
+  /** Called when there are, or can be, unread deliveries. */
   noteEvents(): void {
     this.#hasNewEvents = true;
     this.#wakeUp?.();
   }
 
-  /** The webhook itself was changed. */
+  /** Called when the webhook was changed. */
   noteChange(): void {
     this.#cell.forget();
     this.#wakeUp?.();
   }
 
-  /** It sends nothing more; an attempt under way comes to its end. */
+  /** Stops the worker. A running attempt ends first. */
   stop(): void {
     this.#isStopped = true;
     this.#wakeUp?.();
   }
 
-  /** True where it has noted that there is nothing to do, and stays for a while. */
+  /** True if the worker has recorded that no delivery is pending, and waits for a while. */
   get isIdle(): boolean {
     return this.#isIdle;
   }
 
-  /** Resolves when there is nothing to do, or it was stopped. Rejects where something could not be written. */
+  /** Runs until no delivery is pending or the worker is stopped. Rejects if a result could not be written. */
   async run(): Promise<void> {
     this.#cell.forget();
     try {
-      // A loop before this one may have come to its end without being able to load.
+      // An earlier worker can have ended without being able to load the webhook.
       await this.#cancelAttempt();
       let isDone = false;
-      while (!isDone && this.#mayGoOn()) isDone = await this.#turn();
+      while (!isDone && this.#mayContinue()) isDone = await this.#turn();
     } finally {
       this.#slot?.release();
       await Promise.all(this.#unwritten);
@@ -99,7 +100,7 @@ export class WebhookWorker {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** True where there is nothing left to do. */
+  /** Runs the next step. Returns true if no delivery is pending. */
   async #turn(): Promise<boolean> {
     await this.#activate();
     if (!this.#cell.isActive) return false;
@@ -129,7 +130,8 @@ export class WebhookWorker {
     const place = { organizationId: setting.organizationId, host: hostOf(setting.url) };
     const slot = this.#takeSlot(place);
     if (slot instanceof Promise) {
-      // Thousands may wait for receivers that are slow: meanwhile what they are to send is not kept.
+      // Thousands of webhooks can wait for slow receivers. Their deliveries are not held in memory in the
+      // meantime.
       this.#cell.turn("cancelAttempt", undefined);
       this.#cell.turn("unload", undefined);
       this.#slot = await slot;
@@ -137,19 +139,22 @@ export class WebhookWorker {
     }
     let attempt: AttemptRecord;
     try {
-      // Nothing may come between this look and the sending.
-      if (!this.#mayGoOn() || !this.#cell.isActive) return await this.#cancelAttempt();
+      // There must be no await between this check and the request.
+      if (!this.#mayContinue() || !this.#cell.isActive) return await this.#cancelAttempt();
       const keys = secrets.signing(setting.sealed, clock.nowMs());
       attempt = await sendEvent({ url: setting.url, secrets: keys }, delivery);
     } finally {
       slot.release();
     }
     const written = this.#cell.ask("end", { attempt, lease: this.lease });
-    if (attempt.error === null) await this.#writeBehind(written);
+    if (attempt.error === null) await this.#writeInBackground(written);
     else await written;
   }
 
-  /** The one that was waited for, unless the webhook leads elsewhere by now. */
+  /**
+   * Returns the slot that was reserved while waiting, unless the webhook's host has changed since. Otherwise
+   * takes a slot.
+   */
   #takeSlot(place: SendPlace): SendSlot | Promise<SendSlot> {
     const held = this.#slot;
     this.#slot = undefined;
@@ -163,19 +168,22 @@ export class WebhookWorker {
     if (this.#cell.isActive) this.#cell.turn("cancelAttempt", undefined);
   }
 
-  async #writeBehind(written: Promise<unknown>): Promise<void> {
-    const noted = written.then(
+  async #writeInBackground(written: Promise<unknown>): Promise<void> {
+    const recorded = written.then(
       () => {},
       (error) => {
         this.#failure ??= error;
       },
     );
-    this.#unwritten.add(noted);
-    void noted.then(() => this.#unwritten.delete(noted));
+    this.#unwritten.add(recorded);
+    void recorded.then(() => this.#unwritten.delete(recorded));
     if (this.#unwritten.size >= MAX_UNWRITTEN_SUCCESSES) await Promise.race(this.#unwritten);
   }
 
-  /** From the moment it is noted that nothing is due, what comes into sight makes it due again. */
+  /**
+   * Records that no delivery is due, so that new deliveries make the webhook due again. Then waits for new
+   * deliveries.
+   */
   async #rest(): Promise<boolean> {
     this.#releaseSlot();
     if (this.#hasNewEvents) {
@@ -184,14 +192,14 @@ export class WebhookWorker {
       return false;
     }
     await this.#cell.ask("rest", this.lease);
-    if (this.#hasNewEvents || !this.#cell.isActive || !this.#mayGoOn()) return false;
+    if (this.#hasNewEvents || !this.#cell.isActive || !this.#mayContinue()) return false;
     this.#isIdle = true;
     await this.#pause(LINGER_MS);
     this.#isIdle = false;
     return !this.#hasNewEvents && this.#cell.isActive;
   }
 
-  /** A delivery that is to be sent again long from now is found again when its time has come. */
+  /** Waits for a retry that is due soon. A later retry is found again when it is due. */
   async #wait(untilMs: number): Promise<boolean> {
     this.#releaseSlot();
     const delayMs = untilMs - this.#dependencies.clock.nowMs();
@@ -215,7 +223,7 @@ export class WebhookWorker {
     this.#wakeUp = undefined;
   }
 
-  #mayGoOn(): boolean {
+  #mayContinue(): boolean {
     return (
       !this.#isStopped &&
       this.#failure === undefined &&
@@ -224,7 +232,7 @@ export class WebhookWorker {
   }
 }
 
-/** Anything else was refused when it was set. */
+/** Returns the host of a URL, which was validated when it was set. */
 function hostOf(url: string): string {
   return URL.parse(url)?.host ?? url;
 }

@@ -5,6 +5,7 @@ import {
   isServerUnable,
   sqlState,
 } from "../../db/client.ts";
+import { TRANSIENT_STATES, UNIQUE_VIOLATION } from "../../db/error-states.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
@@ -18,7 +19,7 @@ import { finishesWithin } from "../lib/deadlines.ts";
 import { FairQueue } from "../lib/fair-share.ts";
 
 export interface DeliveryWriterDependencies {
-  /** A connection of its own: commits of deliveries stand behind nothing else. */
+  /** A separate connection, so that commits of deliveries do not wait for other queries. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   /** Must not throw. */
@@ -33,15 +34,18 @@ interface Waiting {
 
 const MAX_BATCH = 512;
 const RETRY_DELAY_MS = 50;
-/** Conflicts that a new try resolves: with other writers, and with an earlier try that was still running. */
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03", "23505"]);
-/** query_canceled: the statement took longer than it may. */
+/**
+ * SQLSTATEs of conflicts that a retry resolves: with other writers, or with an earlier try that was still
+ * running.
+ */
+const REPEATABLE_STATES = new Set([...TRANSIENT_STATES, UNIQUE_VIOLATION]);
+/** query_canceled: the statement exceeded its time limit. */
 const TIMED_OUT = "57014";
 
 /**
- * Writes what the owners of webhooks decide, of many webhooks in one commit: what queued during the last
- * commit goes into the next, of each organization an equal share. There is at most one write for each owned webhook, and the few results
- * that each may leave unwritten.
+ * Writes the decisions of webhook owners, for many webhooks in one commit. Decisions that arrive during a commit
+ * go into the next one, and organizations share it equally. Each owned webhook has at most one write in the
+ * queue, plus its few unwritten results.
  */
 export class DeliveryWriter {
   readonly #dependencies: DeliveryWriterDependencies;
@@ -53,9 +57,9 @@ export class DeliveryWriter {
     this.#dependencies = dependencies;
   }
 
-  /** Resolves when it is durable. Rejects with LeaseLostError where nothing was written. */
+  /** Writes changes. Resolves when they are durable. Rejects with LeaseLostError if nothing was written. */
   submit(effects: readonly Effect[]): Promise<void> {
-    if (this.#isClosed) return Promise.reject(new Error("deliveries are written no more"));
+    if (this.#isClosed) return Promise.reject(new Error("the delivery writer is closed"));
     return new Promise((resolve, reject) => {
       const changes = effects.map(deliveryChange);
       this.#queue.push(changes[0]?.organizationId ?? "", { changes, resolve, reject });
@@ -67,7 +71,10 @@ export class DeliveryWriter {
     });
   }
 
-  /** Writes what is queued. What a database out of reach does not take is sent again by the next owner. */
+  /**
+   * Writes queued changes within the time, then closes the writer. If the database is out of reach, the next
+   * owner sends the deliveries again.
+   */
   async close(withinMs: number): Promise<void> {
     if (this.#running) await finishesWithin(this.#running, systemClock, withinMs);
     this.#isClosed = true;
@@ -87,25 +94,25 @@ export class DeliveryWriter {
     for (;;) {
       try {
         const lost = await commitDeliveries(sql, instance, changes);
-        for (const waiting of batch) this.#tell(waiting, lost);
+        for (const waiting of batch) this.#settle(waiting, lost);
         return;
       } catch (error) {
         const isUnable = isServerUnable(error);
         const isRetryable =
-          isUnable || isOutcomeUnknown(error) || TRANSIENT_STATES.has(stateOf(error));
+          isUnable || isOutcomeUnknown(error) || REPEATABLE_STATES.has(stateOf(error));
         if (!isRetryable || this.#isClosed) {
           if (batch.length === 1 || this.#isClosed) {
             for (const waiting of batch) waiting.reject(error);
             return;
           }
-          // One that cannot be written must not take the others with it.
+          // A change that cannot be written must not fail the others.
           for (const waiting of batch) await this.#write([waiting]);
           return;
         }
         if (sqlState(error) === TIMED_OUT && batch.length > 1) {
-          const half = batch.length >> 1;
-          await this.#write(batch.slice(0, half));
-          await this.#write(batch.slice(half));
+          const middle = batch.length >> 1;
+          await this.#write(batch.slice(0, middle));
+          await this.#write(batch.slice(middle));
           return;
         }
         await Bun.sleep(isUnable || isConnectionFailure(error) ? RETRY_DELAY_MS : 1);
@@ -113,7 +120,7 @@ export class DeliveryWriter {
     }
   }
 
-  #tell({ changes, resolve, reject }: Waiting, lost: ReadonlySet<string>): void {
+  #settle({ changes, resolve, reject }: Waiting, lost: ReadonlySet<string>): void {
     const lease = changes.find((change) => lost.has(change.lease.id))?.lease;
     if (lease === undefined) {
       resolve();

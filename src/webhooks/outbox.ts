@@ -21,17 +21,17 @@ import type { Telemetry } from "../platform/telemetry/interface.ts";
 
 interface EventWriterDependencies {
   readonly sql: Database;
-  /** Events were written. Must not throw. */
+  /** Called when events are written. Must not throw. */
   onWritten(): void;
   onError(error: unknown): void;
 }
 
-/** While the database is out of reach, events of requests that failed wait here; further ones are lost. */
+/** Most events of failed requests that wait while the database is out of reach. Further events are lost. */
 const MAX_QUEUED_EVENTS = 10_000;
 const MAX_BATCH_EVENTS = 500;
 const RETRY_DELAY_MS = 250;
 
-/** Writes events that report no change of the database, and so have no transaction to go with. */
+/** Writes events that do not report a change of the database, and so have no transaction. */
 export class EventWriter {
   readonly #dependencies: EventWriterDependencies;
   #queue: OutboxEvent[] = [];
@@ -54,7 +54,7 @@ export class EventWriter {
     });
   }
 
-  /** Writes what is queued, unless that takes too long. */
+  /** Writes queued events within the time, then closes the writer. */
   async close(withinMs: number): Promise<void> {
     if (this.#running) await finishesWithin(this.#running, systemClock, withinMs);
     this.#isClosed = true;
@@ -88,7 +88,7 @@ export class EventWriter {
 
 const BACKLOG_INTERVAL_MS = 5_000;
 
-/** Looks now and then how far deliveries are behind, for /metrics. */
+/** Measures periodically for /metrics how far deliveries are delayed. */
 export class BacklogWatch {
   readonly #sql: Database;
   readonly #clock: Clock;
@@ -102,12 +102,12 @@ export class BacklogWatch {
     this.#clock = clock;
     telemetry.gauge(
       "gateway_webhook_oldest_unnumbered_seconds",
-      "Age of the oldest event that is not dealt out to webhooks yet; 0 where all are.",
+      "Age of the oldest event that is not assigned to webhooks yet; 0 if there is none.",
       () => this.#ageNow(this.#backlog.oldestUnnumberedSeconds),
     );
     telemetry.gauge(
       "gateway_webhook_oldest_undelivered_seconds",
-      "Age of the oldest event that an enabled webhook has not received; 0 where there is none.",
+      "Age of the oldest event that an enabled webhook has not received; 0 if there is none.",
       () => this.#ageNow(this.#backlog.oldestUndeliveredSeconds),
     );
   }
@@ -118,7 +118,7 @@ export class BacklogWatch {
         this.#backlog = await deliveryBacklog(this.#sql);
         this.#lookedAtMs = this.#clock.nowMs();
       } catch {
-        // An outage shows by itself: what was oldest grows older.
+        // During an outage, the age of the oldest event continues to grow.
       }
       if (!this.#isStopped) this.start();
     });
@@ -140,27 +140,28 @@ interface NumberingDependencies {
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
   /**
-   * Webhooks got deliveries, each with the live instance that acts for it, or null. Must not throw. Called
-   * for each turn, so that what was numbered is sent while the rest is still being numbered.
+   * Called after each turn, with the webhooks that got deliveries and for each the live instance that owns it, or
+   * null. It is called per turn so that deliveries are sent while other events are still being sequenced. Must
+   * not throw.
    */
   onNumbered(webhooks: ReadonlyMap<string, string | null>): void;
   onError(error: unknown): void;
 }
 
-/** Finds what no call notified: an event that another instance wrote and did not number. */
+/** Interval of the searches for events that another instance wrote and did not sequence. */
 const LOOK_INTERVAL_MS = 1_000;
-/** Calls that come closer together than this share one look. */
+/** Calls within this time share one search. */
 const MIN_LOOK_INTERVAL_MS = 20;
-/** Organizations that are served by one statement, and the rows that it writes at most, shared out among them. */
+/** Most organizations that one statement serves. */
 const MAX_ORGANIZATIONS = 64;
+/** Most rows that one statement writes, divided among its organizations. */
 const MAX_ROWS = 512;
 const MIN_ROWS = 32;
 
 /**
- * Numbers events: deals them out to the webhooks that want them, in turns of bounded size that go round
- * the organizations, so that however many events one of them has, the others' wait for no more than
- * one turn of it. Any instance may do it at any time; the database lets one at a time number for an
- * organization.
+ * Sequences events: assigns them to the webhooks that subscribe to them. It works in bounded turns over all
+ * organizations, so that the events of one organization delay those of others by at most one turn. Any instance
+ * can sequence at any time; the database allows one at a time per organization.
  */
 export class EventSequencer {
   readonly #dependencies: NumberingDependencies;
@@ -182,18 +183,18 @@ export class EventSequencer {
     this.#cancel = this.#dependencies.clock.after(LOOK_INTERVAL_MS, () => this.start());
   }
 
-  /** Events were, or may have been, emitted: numbers soon. */
+  /** Starts sequencing soon, because events were or may have been emitted. */
   nudge(): void {
     if (this.#isStopped) return;
     this.#isDue = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
-      // What came after its last look, before this.
+      // Events that came after the last search.
       if (this.#isDue) this.nudge();
     });
   }
 
-  /** Begins no further turn, and waits for the one that is under way. */
+  /** Begins no further turn, and waits for the current one. */
   async stop(withinMs: number): Promise<void> {
     this.#isStopped = true;
     this.#isDue = false;
@@ -210,13 +211,13 @@ export class EventSequencer {
       try {
         while (!this.#isStopped && (await this.#goRound())) {}
       } catch (error) {
-        // The next look tries again.
+        // The next search tries again.
         if (!this.#isStopped) onError(error);
       }
     }
   }
 
-  /** Ends early when numbering stops. */
+  /** Waits before a search. `stop` ends the wait early. */
   async #pause(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const cancel = this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
@@ -226,7 +227,7 @@ export class EventSequencer {
     cancel();
   }
 
-  /** Serves each organization with events once. True where one of them has more. */
+  /** Serves each organization with events once. Returns true if one of them has more. */
   async #goRound(): Promise<boolean> {
     let isMore = false;
     let after: string | undefined = "";
@@ -247,21 +248,21 @@ export class EventSequencer {
       this.#maxRows = Math.min(MAX_ROWS, this.#maxRows * 2);
       return turn;
     } catch (error) {
-      // Ended for taking too long: a database that is slow gets done with less.
+      // The statement took too long: a slow database gets smaller turns.
       if (isServerUnable(error)) this.#maxRows = Math.max(MIN_ROWS, this.#maxRows / 2);
       throw error;
     }
   }
 }
 
-/** Rows that one statement looks at or removes, as far as they can be counted beforehand. */
+/** Most rows that one statement reads or removes, as far as they can be counted beforehand. */
 const MAX_CLEANED_ROWS = 500;
-/** Statements of one kind in one clean-up; what is left is for the next one. */
+/** Most statements of one kind in one cleanup. The next cleanup continues. */
 const MAX_CLEANING_ROUNDS = 200;
 
 /**
- * Removes what is kept no longer, by many small statements: other work on webhooks comes between them.
- * `onDropped` is called with events that were dropped behind a disabled webhook.
+ * Removes expired rows in many small statements, so that other webhook queries run between them. Calls
+ * `onDropped` with the number of events that were dropped because their webhook is disabled.
  */
 export async function cleanWebhooks(
   sql: Database,

@@ -7,15 +7,11 @@ import {
   pageFields,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../http/route.ts";
-import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../lib/events/event-types.ts";
+import { ALL_EVENTS, EVENT_TYPES } from "../lib/events/event-types.ts";
 import { isoTime } from "../lib/utc-time.ts";
-import type {
-  AttemptRecord,
-  DeliveryStatus,
-  WebhookRecord,
-  WebhookSettings,
-} from "../lib/webhook-record.ts";
+import type { AttemptRecord, WebhookRecord } from "../lib/webhook-record.ts";
 import type { NamedDelivery, QueuedDelivery, Webhooks } from "./webhooks.ts";
 
 const MAX_URL_CHARACTERS = 2_048;
@@ -27,7 +23,7 @@ const MAX_PAGE = 1_000;
 const url = Type.String({
   minLength: 1,
   maxLength: MAX_URL_CHARACTERS,
-  description: "HTTPS address that is public",
+  description: "A public HTTPS URL",
 });
 const events = Type.Array(Type.Enum([...EVENT_TYPES, ALL_EVENTS]), {
   minItems: 1,
@@ -45,7 +41,8 @@ const createWebhookBody = Type.Object(
       Type.String({
         minLength: MIN_SECRET_CHARACTERS,
         maxLength: MAX_SECRET_CHARACTERS,
-        description: "Generated if it is left out, long and random as one should be",
+        description:
+          "Signing secret. Generated if omitted. A custom secret must be long and random.",
       }),
     ),
     description,
@@ -88,7 +85,7 @@ const listDeliveriesQuery = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
     after: Type.Optional(
-      Type.String({ maxLength: 64, description: "Id of the last delivery of the page before" }),
+      Type.String({ maxLength: 64, description: "Id of the last delivery of the previous page" }),
     ),
     status: Type.Optional(deliveryStatus),
   },
@@ -105,7 +102,7 @@ const shared = {
   disabled_at: nullable(Type.String({ description: "ISO 8601" })),
   disabled_by: nullable(
     Type.Enum(["request", "failures"], {
-      description: "`failures`: six attempts at one event failed",
+      description: "`failures`: six attempts to deliver one event failed",
     }),
   ),
 };
@@ -115,7 +112,9 @@ const createdWebhook = Type.Object({ ...shared, secret: Type.String() });
 const rotatedWebhook = Type.Object({
   ...shared,
   secret: Type.String(),
-  previous_secret_expires_at: Type.String({ description: "ISO 8601; until then both sign" }),
+  previous_secret_expires_at: Type.String({
+    description: "ISO 8601. Until then both secrets sign.",
+  }),
 });
 const webhookList = Type.Object({ data: Type.Array(webhook), total: Type.Integer() });
 const deletedWebhook = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
@@ -153,10 +152,10 @@ const listedDelivery = Type.Object({
         id: Type.String(),
         event_id: Type.String(),
         event_type: Type.String(),
-        attempts: Type.Integer({ description: "Attempts at it so far" }),
+        attempts: Type.Integer({ description: "Attempts so far" }),
         next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
       },
-      { description: "The earlier delivery of this webhook that is sent first" },
+      { description: "The earlier delivery of this webhook that must end first" },
     ),
   ),
 });
@@ -170,9 +169,6 @@ const access: Access = { kind: "administration", scope: "webhooks:manage" };
 const tag = "Webhooks";
 const DEFAULT_PAGE = 50;
 
-type CreateBody = Pick<WebhookSettings, "url" | "events"> &
-  Partial<WebhookSettings> & { readonly secret?: string | null };
-
 /** Webhooks and their deliveries (spec 4.11). */
 export function webhookRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
@@ -185,7 +181,7 @@ export function webhookRoutes(webhooks: Webhooks): RouteDefinition[] {
 
 function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/webhooks",
       tag,
@@ -194,12 +190,12 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       body: createWebhookBody,
       responses: {
         201: {
-          description: "The webhook, with its secret this once",
+          description: "The webhook with its secret, which is shown only once",
           schema: createdWebhook,
         },
       },
       async handle(context) {
-        const body = context.body as CreateBody;
+        const body = context.body;
         const { record, secret } = await webhooks.create(
           organizationOf(context),
           {
@@ -213,24 +209,24 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
         );
         return jsonResponse({ ...webhookShape(record), secret }, 201);
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/webhooks",
       tag,
-      summary: "List the organization's webhooks",
+      summary: "List webhooks",
       access,
       query: listWebhooksQuery,
       responses: {
         200: { description: "Webhooks, newest first, without secrets", schema: webhookList },
       },
       async handle(context) {
-        const query = context.query as { limit?: number; offset?: number };
+        const query = context.query;
         const page = { limit: query.limit ?? DEFAULT_PAGE, offset: query.offset ?? 0 };
         const listed = await webhooks.list(organizationOf(context), page);
         return jsonResponse({ data: listed.webhooks.map(webhookShape), total: listed.total });
       },
-    },
+    }),
   ];
 }
 
@@ -251,16 +247,16 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
         );
       },
     },
-    {
+    route({
       method: "PATCH",
       path: "/v1/webhooks/:id",
       tag,
-      summary: "Change a webhook; enabled again it gets what was kept for it",
+      summary: "Update a webhook. A webhook that is enabled again gets its pending events.",
       access,
       body: changeWebhookBody,
-      responses: { 200: { description: "The webhook as it now stands", schema: webhook } },
+      responses: { 200: { description: "The updated webhook", schema: webhook } },
       async handle(context) {
-        const changed = context.body as Partial<WebhookSettings>;
+        const changed = context.body;
         const organizationId = organizationOf(context);
         const record = await webhooks.change(
           organizationId,
@@ -270,14 +266,14 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
         );
         return jsonResponse(webhookShape(record));
       },
-    },
+    }),
     {
       method: "DELETE",
       path: "/v1/webhooks/:id",
       tag,
-      summary: "Delete a webhook; nothing is delivered to it any more",
+      summary: "Delete a webhook",
       access,
-      responses: { 200: { description: "It is gone", schema: deletedWebhook } },
+      responses: { 200: { description: "The webhook was deleted", schema: deletedWebhook } },
       async handle(context) {
         await webhooks.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
@@ -291,11 +287,11 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     method: "POST",
     path: "/v1/webhooks/:id/rotate_secret",
     tag,
-    summary: "Make a new secret; the one before signs too for 24 hours",
+    summary: "Rotate a webhook's secret. The previous secret also signs for 24 hours.",
     access,
     responses: {
       200: {
-        description: "The webhook, with its new secret this once",
+        description: "The webhook with its new secret, which is shown only once",
         schema: rotatedWebhook,
       },
     },
@@ -317,23 +313,23 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
 
 function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/webhooks/:id/test",
       tag,
-      summary: "Send a made-up event, with test: true in its data",
+      summary: "Send a test event, with test: true in its data",
       access,
       body: testWebhookBody,
       bodyIsOptional: true,
-      responses: { 200: { description: "What became of it", schema: testedWebhook } },
+      responses: { 200: { description: "The result of the attempt", schema: testedWebhook } },
       async handle(context) {
-        const { type } = context.body as { type?: EventType };
+        const { type } = context.body;
         const organizationId = organizationOf(context);
         const { eventId, attempt } = await webhooks.test(organizationId, context.params.id!, type);
         return jsonResponse(sentShape(eventId, attempt));
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/webhooks/:id/deliveries",
       tag,
@@ -342,25 +338,25 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       query: listDeliveriesQuery,
       responses: { 200: { description: "Deliveries, newest first", schema: deliveryList } },
       async handle(context) {
-        const query = context.query as { limit?: number; after?: string; status?: DeliveryStatus };
+        const query = context.query;
         const limit = query.limit ?? DEFAULT_PAGE;
-        const found = await webhooks.deliveries(organizationOf(context), context.params.id!, {
+        const deliveries = await webhooks.deliveries(organizationOf(context), context.params.id!, {
           limit,
           after: query.after,
           status: query.status,
         });
-        const data = found.slice(0, limit).map(queuedShape);
-        return jsonResponse({ data, has_more: found.length > limit });
+        const data = deliveries.slice(0, limit).map(queuedShape);
+        return jsonResponse({ data, has_more: deliveries.length > limit });
       },
-    },
+    }),
     {
       method: "POST",
       path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
       tag,
-      summary: "Send an event again, at once and outside the order",
+      summary: "Redeliver an event immediately, outside the order",
       access,
       responses: {
-        200: { description: "The delivery, and what became of it now", schema: redelivery },
+        200: { description: "The delivery and the result of the attempt", schema: redelivery },
       },
       async handle(context) {
         const { delivery, attempt } = await webhooks.redeliver(
@@ -382,7 +378,7 @@ function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
 }
 
-/** Never holds a secret. */
+/** Returns a webhook in the form of the API, without its secret. */
 function webhookShape(record: WebhookRecord) {
   return {
     id: record.id,
@@ -425,7 +421,7 @@ function queuedShape({ waitsBehind, ...delivery }: QueuedDelivery) {
   };
 }
 
-/** What became of one attempt that a request asked for. */
+/** Returns the result of an attempt that a request started. */
 function sentShape(eventId: string, attempt: AttemptRecord) {
   return {
     event_id: eventId,

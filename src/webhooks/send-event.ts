@@ -6,16 +6,16 @@ import type { AttemptRecord } from "../lib/webhook-record.ts";
 import type { EgressSend } from "../platform/egress/client.ts";
 import { EgressRefused, NameNotResolved } from "../platform/egress/guard.ts";
 
-/** Spec 6.1, delivery rule 1. */
+/** Longest duration of an attempt (spec 6.1, delivery rule 1). */
 const ATTEMPT_TIMEOUT_MS = 10_000;
 
 interface EventTarget {
   readonly url: string;
-  /** All of them sign. */
+  /** The event is signed with each secret. */
   readonly secrets: readonly string[];
 }
 
-/** Makes one attempt; it never rejects, whatever becomes of it. */
+/** Runs one delivery attempt. It never rejects: the result contains the error. */
 export type SendEvent = (target: EventTarget, event: EventToSend) => Promise<AttemptRecord>;
 
 interface SendEventDependencies {
@@ -24,7 +24,7 @@ interface SendEventDependencies {
   readonly timeoutMs?: number;
 }
 
-/** Signs an event at the time of the attempt and sends it (spec 6.1). */
+/** Returns a function that signs an event at the time of the attempt and sends it (spec 6.1). */
 export function createSendEvent(dependencies: SendEventDependencies): SendEvent {
   const { send, clock, timeoutMs = ATTEMPT_TIMEOUT_MS } = dependencies;
   return async ({ url, secrets }, event) => {
@@ -68,20 +68,20 @@ export function createSendEvent(dependencies: SendEventDependencies): SendEvent 
   };
 }
 
-/** In words of our own: what the platform says may hold addresses. */
+/** Returns an error text without the platform's message, which can contain addresses. */
 function failureText(failure: unknown): string {
   if (failure instanceof EgressRefused) return `the URL ${failure.message}`;
   if (failure instanceof NameNotResolved) return failure.message;
   const { name, code } = failure as { name?: string; code?: unknown };
-  if (name === "TimeoutError") return "no answer came in time";
+  if (name === "TimeoutError") return "no response in time";
   return typeof code === "string" && /^[A-Z0-9_]{1,60}$/.test(code)
     ? `the connection failed: ${code}`
     : "the connection failed";
 }
 
 /**
- * The header Gateway-Webhook-Signature (spec 6.1): `t=<Unix seconds>,v1=<hex>`, the HMAC-SHA256 of
- * `<timestamp>.<body>` under the secret. With several secrets there is a v1 for each.
+ * Returns the header Gateway-Webhook-Signature (spec 6.1): `t=<Unix seconds>,v1=<hex>`, the HMAC-SHA256 of
+ * `<timestamp>.<body>` with the secret. With several secrets it has a v1 for each.
  */
 function signatureHeader(
   timestampSeconds: number,

@@ -1,23 +1,26 @@
 import type { Clock } from "../lib/clock.ts";
 import { FairQueue } from "../lib/fair-share.ts";
 
-/** Whose attempt it is, and where it goes. */
+/** The organization and the receiver of an attempt. */
 export interface SendPlace {
   readonly organizationId: string;
   /** Host and port of the receiver. */
   readonly host: string;
 }
 
-/** The right to have one attempt under way. */
+/** Permission to run one attempt. */
 export interface SendSlot {
   readonly place: SendPlace;
-  /** The attempt has ended. */
+  /** Ends the attempt. */
   release(): void;
 }
 
-/** An attempt that takes longer makes its receiver a slow one, one that takes less a fast one again. */
+/** Duration above which an attempt makes its receiver slow. A shorter attempt makes it fast again. */
 export const SLOW_ATTEMPT_MS = 1_000;
-/** Beyond this many, the receivers that turned slow first count as fast until they are seen to be slow again. */
+/**
+ * Most receivers that are recorded as slow. Above it, the one that became slow first counts as fast until its
+ * next slow attempt.
+ */
 const MAX_SLOW_HOSTS = 10_000;
 
 interface Waiting {
@@ -32,10 +35,10 @@ interface Lane {
 }
 
 /**
- * Bounds the attempts that are under way at a time. Receivers that answer late have a lane of their own,
- * half as wide as the whole, so that they cannot keep attempts from those that answer at once. Within
- * a lane organizations are served in turn, the one with the least under way first. None has more than a
- * quarter of all, no receiver more than half, and no slow receiver more than an eighth.
+ * Limits concurrent attempts. Slow receivers share a separate lane with half of the slots, so that they cannot
+ * block attempts to fast receivers. In a lane, organizations are served in turn, the one with the fewest running
+ * attempts first. An organization has at most a quarter of all slots, a receiver at most half, and a slow
+ * receiver at most an eighth.
  */
 export class SendSlots {
   readonly #most: number;
@@ -44,7 +47,7 @@ export class SendSlots {
   readonly #slow: Lane;
   readonly #byOrganization = new Map<string, number>();
   readonly #byHost = new Map<string, number>();
-  /** In the order in which they turned slow. */
+  /** Slow receivers in the order in which they became slow. */
   readonly #slowHosts = new Set<string>();
 
   constructor(most: number, clock: Clock) {
@@ -58,7 +61,7 @@ export class SendSlots {
     return this.#fast.inFlight + this.#slow.inFlight;
   }
 
-  /** At once where there is room, else once there is. */
+  /** Returns a slot immediately if there is room, otherwise a promise of one. */
   take(place: SendPlace): SendSlot | Promise<SendSlot> {
     const slot = this.tryTake(place);
     if (slot !== undefined) return slot;
@@ -66,7 +69,7 @@ export class SendSlots {
     return new Promise((enter) => lane.waiting.push(keyOf(place), { place, enter }));
   }
 
-  /** Undefined, with nothing taken, where there is no room now. */
+  /** Returns a slot, or undefined if there is no room now. */
   tryTake(place: SendPlace): SendSlot | undefined {
     const lane = this.#laneOf(place.host);
     return this.#isRoom(lane, place) ? this.#begin(lane, place) : undefined;
@@ -119,7 +122,7 @@ export class SendSlots {
         lane.inFlight--;
         add(this.#byOrganization, place.organizationId, -1);
         add(this.#byHost, place.host, -1);
-        // Else none of the other lane has waited for this one.
+        // Otherwise no attempt in the other lane has waited for this slot.
         this.#letIn(wasScarce ? [this.#fast, this.#slow] : [lane]);
       },
     };
@@ -144,10 +147,10 @@ export class SendSlots {
         );
         if (next === undefined) break;
         const { place } = next;
-        // Its receiver may have turned slow, or fast, since it began to wait.
-        const own = this.#laneOf(place.host);
-        if (this.#isRoom(own, place)) next.enter(this.#begin(own, place));
-        else own.waiting.push(keyOf(place), next);
+        // The receiver can have become slow or fast during the wait.
+        const currentLane = this.#laneOf(place.host);
+        if (this.#isRoom(currentLane, place)) next.enter(this.#begin(currentLane, place));
+        else currentLane.waiting.push(keyOf(place), next);
       }
     }
   }

@@ -4,14 +4,14 @@ import type { SealedSecrets } from "../../db/queries/webhooks.ts";
 import type { Keyring } from "../lib/keyring.ts";
 
 const SECRET_BYTES = 32;
-/** After a rotation the secret before signs too for this long. */
+/** Time after a rotation during which the previous secret also signs. */
 export const PREVIOUS_SECRET_MS = 86_400_000;
 
 const encoder = new TextEncoder();
-/** A secret may begin with a byte order mark like with any other character. */
+/** Keeps a byte order mark, because a secret can begin with one. */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** Webhook secrets: made here, encrypted at rest with the master key. */
+/** Generates webhook secrets and encrypts them at rest with the master key. */
 export class WebhookSecrets {
   readonly #keyring: Keyring;
 
@@ -23,18 +23,21 @@ export class WebhookSecrets {
     return `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
   }
 
-  /** What seals it once the transaction that writes it knows the key. */
+  /** Returns a function that seals the secret. The transaction that writes it names the master key. */
   sealing(secret: string): Seal {
     return (keyId) => this.#keyring.sealUnder(keyId, encoder.encode(secret));
   }
 
-  /** The secrets that sign at this time, the newest first. */
+  /** Returns the secrets that sign at this time, newest first. */
   signing(sealed: SealedSecrets, nowMs: number): string[] {
     const previous = this.#previous(sealed, nowMs).map(({ secret }) => secret);
     return [this.#open(sealed.secret), ...previous];
   }
 
-  /** To be stored as the previous secret once the present one is replaced: with it, those that still sign. */
+  /**
+   * Seals the value of the previous-secret column when the current secret is replaced: the current secret, and
+   * earlier ones that still sign.
+   */
   sealingReplaced(sealed: SealedSecrets, nowMs: number, untilMs: number): Seal {
     const replaced = { secret: this.#open(sealed.secret), untilMs };
     return this.sealing(previousText([replaced, ...this.#previous(sealed, nowMs)]));
@@ -52,20 +55,20 @@ export class WebhookSecrets {
   }
 }
 
-/** A secret that a webhook had before, and until when it signs too. */
+/** A replaced secret, and the time until which it also signs. */
 interface PreviousSecret {
   readonly secret: string;
   readonly untilMs: number;
 }
 
-/** With more rotations than these within a day the oldest secret's time ends early. */
+/** Most previous secrets. After more rotations in a day, the oldest secret's time ends early. */
 const MAX_PREVIOUS = 8;
-/** No secret holds one: request bodies do not. */
+/** Separates the secrets. Request bodies, and so secrets, cannot contain it. */
 const SEPARATOR = "\0";
 
 /**
- * Previous secrets, the newest first, as the one text that is sealed. The first stands alone, its time
- * is stored in a column; each further one has its time in front: `first NUL time:second NUL time:third`.
+ * Returns previous secrets, newest first, as one text to seal. The first has no time, because a column stores it.
+ * Each further one follows its time: `first NUL time:second NUL time:third`.
  */
 function previousText(previous: readonly PreviousSecret[]): string {
   const [first, ...further] = previous.slice(0, MAX_PREVIOUS);
@@ -74,14 +77,14 @@ function previousText(previous: readonly PreviousSecret[]): string {
   );
 }
 
-/** What `previousText` made of them. */
+/** Parses a text of `previousText`. */
 function readPreviousText(text: string, firstUntilMs: number): PreviousSecret[] {
   const [first, ...further] = text.split(SEPARATOR);
   return [
     { secret: first!, untilMs: firstUntilMs },
-    ...further.map((one) => {
-      const end = one.indexOf(":");
-      return { secret: one.slice(end + 1), untilMs: Number(one.slice(0, end)) };
+    ...further.map((entry) => {
+      const end = entry.indexOf(":");
+      return { secret: entry.slice(end + 1), untilMs: Number(entry.slice(0, end)) };
     }),
   ];
 }

@@ -23,7 +23,7 @@ import {
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { finishesWithin } from "../lib/deadlines.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { GatewayError, overloaded } from "../lib/errors.ts";
 import { EVENT_TYPES, type EventType, sampleData } from "../lib/events/event-types.ts";
 import { newId } from "../lib/ids.ts";
 import type {
@@ -42,30 +42,30 @@ interface WebhooksDependencies {
   readonly guard: EgressGuard;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
-  /** Shared with deliveries. */
+  /** Shared with the dispatcher of deliveries. */
   readonly slots: SendSlots;
   readonly clock: Clock;
-  /** The types that an organization's webhooks want have changed. */
+  /** Called when the event types that an organization's webhooks subscribe to may have changed. */
   onSubscriptionChange(organizationId: string): void;
 }
 
-/** A delivery under the id that its organization sees. */
+/** A delivery with its public id. */
 export interface NamedDelivery extends ListedDelivery {
   readonly id: string;
 }
 
-/** One of a list. */
+/** A delivery in a list. */
 export interface QueuedDelivery extends NamedDelivery {
-  /** The one of the same webhook that has to end first; undefined where there is none. */
+  /** The first pending delivery of the webhook, which must end first. Undefined if there is none. */
   readonly waitsBehind: NamedDelivery | undefined;
 }
 
-/** Of an organization for which the operator has set none (contract §5). */
+/** Most webhooks of an organization for which the operator has not set a limit (contract §5). */
 export const DEFAULT_MAX_WEBHOOKS = 100;
-/** A name that answers slowly is looked at again at each delivery. */
+/** Longest check of a URL. A host name that resolves more slowly is checked at each delivery. */
 const URL_CHECK_MS = 2_000;
 
-/** Webhooks of an organization (spec 4.11). Every method throws 404 for another's. */
+/** The webhooks of organizations (spec 4.11). Every method throws 404 for another organization's webhook. */
 export class Webhooks {
   readonly #dependencies: WebhooksDependencies;
 
@@ -73,7 +73,10 @@ export class Webhooks {
     this.#dependencies = dependencies;
   }
 
-  /** The secret is shown this once. Throws 400, and 403 if there are too many. */
+  /**
+   * Creates a webhook and returns its secret, which is not shown again. Throws 400, and 403 if there are too
+   * many.
+   */
   async create(
     organizationId: string,
     settings: WebhookSettings & { readonly secret: string | undefined },
@@ -112,10 +115,10 @@ export class Webhooks {
   }
 
   async find(organizationId: string, id: string): Promise<WebhookRecord> {
-    return (await this.#found(organizationId, id)).record;
+    return (await this.#get(organizationId, id)).record;
   }
 
-  /** Throws 400. */
+  /** Updates a webhook. Throws 400 if its URL is not allowed. */
   async change(
     organizationId: string,
     id: string,
@@ -123,7 +126,7 @@ export class Webhooks {
     author: Author,
   ): Promise<WebhookRecord> {
     if (changed.url !== undefined) {
-      await this.#found(organizationId, id);
+      await this.#get(organizationId, id);
       await this.#assertReachable(changed.url);
     }
     const sql = authored(this.#dependencies.sql, author);
@@ -140,7 +143,10 @@ export class Webhooks {
     this.#dependencies.onSubscriptionChange(organizationId);
   }
 
-  /** A new secret, told this once; each one before signs too for a day from its end. */
+  /**
+   * Replaces the secret and returns the new one, which is not shown again. Each previous secret also signs for a
+   * day after its replacement.
+   */
   async rotateSecret(
     organizationId: string,
     id: string,
@@ -161,19 +167,19 @@ export class Webhooks {
   }
 
   /**
-   * Sends one test event immediately, outside of the order, to a disabled webhook too. Without a type it
-   * sends the first type that the webhook subscribes to; `*` stands for all of EVENT_TYPES.
+   * Sends one test event immediately and outside the order, also to a disabled webhook. Without a type it sends
+   * the first type that the webhook subscribes to; `*` means all of EVENT_TYPES.
    */
   async test(
     organizationId: string,
     id: string,
     stated: EventType | undefined,
   ): Promise<{ eventId: string; attempt: AttemptRecord }> {
-    const found = await this.#found(organizationId, id);
-    const [first] = found.record.events;
+    const webhook = await this.#get(organizationId, id);
+    const [first] = webhook.record.events;
     const type = stated ?? (first === "*" ? EVENT_TYPES[0]! : (first as EventType));
     const eventId = newId("evt");
-    const attempt = await this.#sendNow(found, {
+    const attempt = await this.#sendNow(webhook, {
       eventId,
       type,
       data: sampleData(type),
@@ -182,7 +188,10 @@ export class Webhooks {
     return { eventId, attempt };
   }
 
-  /** One more than `limit` where there are more. Throws 400 for a cursor that is no delivery's id. */
+  /**
+   * Returns a page of deliveries, plus one more if there are further ones. Throws 400 if the cursor is not a
+   * delivery's id.
+   */
   async deliveries(
     organizationId: string,
     id: string,
@@ -192,7 +201,7 @@ export class Webhooks {
       readonly status: DeliveryStatus | undefined;
     },
   ): Promise<QueuedDelivery[]> {
-    const { record, deliveryIds } = await this.#found(organizationId, id);
+    const { record, deliveryIds } = await this.#get(organizationId, id);
     const ids = new DeliveryIds(deliveryIds);
     const after = page.after === undefined ? undefined : ids.outboxIdOf(page.after);
     if (page.after !== undefined && after === undefined) {
@@ -202,19 +211,22 @@ export class Webhooks {
     }
     const wanted = { webhookId: record.id, ...page, after };
     const { sql } = this.#dependencies;
-    const found = await listDeliveries(sql, wanted);
-    const isPending = found.some(({ status }) => status === "pending");
+    const deliveries = await listDeliveries(sql, wanted);
+    const isPending = deliveries.some(({ status }) => status === "pending");
     const first = isPending ? await findFirstPending(sql, record.id) : undefined;
     const named = (delivery: ListedDelivery) => ({ ...delivery, id: ids.idOf(delivery.outboxId) });
     const head = first && named(first);
-    return found.map((delivery) => ({
+    return deliveries.map((delivery) => ({
       ...named(delivery),
       waitsBehind:
         delivery.status === "pending" && delivery.outboxId !== first?.outboxId ? head : undefined,
     }));
   }
 
-  /** Sends the event of a delivery again, at once, once, outside the order. Throws 404 once it is gone. */
+  /**
+   * Sends the event of a delivery again, immediately, once and outside the order. Throws 404 if the delivery or
+   * its event no longer exists.
+   */
   async redeliver(
     organizationId: string,
     id: string,
@@ -222,38 +234,39 @@ export class Webhooks {
     author: Author,
   ): Promise<{ delivery: NamedDelivery; attempt: AttemptRecord }> {
     const { sql } = this.#dependencies;
-    const found = await this.#found(organizationId, id);
-    const ids = new DeliveryIds(found.deliveryIds);
+    const webhook = await this.#get(organizationId, id);
+    const ids = new DeliveryIds(webhook.deliveryIds);
     const outboxId = ids.outboxIdOf(deliveryId);
     if (outboxId === undefined) throw deliveryNotFound();
     const name = { webhookId: id, outboxId };
-    const [known, event] = await Promise.all([
+    const [previous, event] = await Promise.all([
       findDelivery(sql, name),
       findOutboxEvent(sql, outboxId),
     ]);
-    if (known === undefined || event === undefined) throw deliveryNotFound();
-    const attempt = await this.#sendNow(found, event);
+    if (previous === undefined || event === undefined) throw deliveryNotFound();
+    const attempt = await this.#sendNow(webhook, event);
     const redelivered = { ...name, organizationId, deliveryId };
     const delivery = await noteRedelivery(authored(sql, author), redelivered, attempt);
     if (delivery === undefined) throw deliveryNotFound();
     return { delivery: { ...delivery, id: ids.idOf(delivery.outboxId) }, attempt };
   }
 
-  async #found(organizationId: string, id: string) {
-    const found = await findWebhook(this.#dependencies.sql, { id, organizationId });
-    if (found === undefined) throw webhookNotFound();
-    return found;
+  async #get(organizationId: string, id: string) {
+    const webhook = await findWebhook(this.#dependencies.sql, { id, organizationId });
+    if (webhook === undefined) throw webhookNotFound();
+    return webhook;
   }
 
-  /** Throws 503 at once if too much is under way: no caller waits for others' receivers. */
+  /**
+   * Sends an event now. Throws 503 immediately if too many attempts are running: no caller waits for other
+   * receivers.
+   */
   async #sendNow({ record, sealed }: FoundWebhook, event: EventToSend): Promise<AttemptRecord> {
     const { slots, secrets, sendEvent, clock } = this.#dependencies;
     const { host } = new URL(record.url);
     const slot = slots.tryTake({ organizationId: record.organizationId, host });
     if (slot === undefined) {
-      throw new GatewayError("overloaded", "Too many deliveries are under way.", {
-        retryAfterSeconds: 1,
-      });
+      throw overloaded("Too many deliveries are in progress.");
     }
     try {
       const signing = secrets.signing(sealed, clock.nowMs());
@@ -263,7 +276,9 @@ export class Webhooks {
     }
   }
 
-  /** Refuses what is known to be out of bounds. A name without an address may have one by the first event. */
+  /**
+   * Rejects a URL that is known to be forbidden. A host name without an address can have one by the first event.
+   */
   async #assertReachable(url: string): Promise<void> {
     const { guard, clock } = this.#dependencies;
     try {
@@ -285,28 +300,29 @@ function webhookNotFound(): GatewayError {
 function deliveryNotFound(): GatewayError {
   return new GatewayError(
     "delivery_not_found",
-    "There is no such delivery, or its event is not kept any more.",
+    "There is no such delivery, or its event is no longer stored.",
   );
 }
 
-/** What the ids of one webhook's deliveries are made with. */
+/** The key for the ids of one webhook's deliveries. */
 interface DeliveryIdSetting {
   /** A UUID: 128 random bits. */
   readonly key: string;
-  /** Up to this outbox id the previous form of ids is understood too. */
+  /** Highest outbox id for which the previous form of ids is accepted. */
   readonly plainUpTo: bigint;
 }
 
 const ID = /^dlv_([0-9a-f]{32})$/;
-/** As ids were before: the outbox id itself. */
+/** The previous form of ids: the outbox id in hexadecimal. */
 const PLAIN_ID = /^dlv_([0-9a-f]{16})$/;
 const CIPHER = "aes-128-ecb";
 const BLOCK_BYTES = 16;
 const ID_BYTES = 8;
 
 /**
- * Ids of the deliveries of one webhook: outbox ids, which count the events of all organizations, encrypted
- * as one block with a key of the webhook's. No other webhook can read them or make one, and none is stored.
+ * Converts ids of one webhook's deliveries. An outbox id counts the events of all organizations, so the public id
+ * is the outbox id, encrypted as one block with a key of the webhook. No other webhook can read or create such
+ * ids, and none is stored.
  */
 class DeliveryIds {
   readonly #key: Buffer;
@@ -324,7 +340,7 @@ class DeliveryIds {
     return `dlv_${Buffer.concat([cipher.update(block), cipher.final()]).toString("hex")}`;
   }
 
-  /** Undefined where it is the id of no delivery. */
+  /** Returns the outbox id, or undefined if the text is not a delivery's id. */
   outboxIdOf(id: string): bigint | undefined {
     const digits = ID.exec(id)?.[1];
     if (digits === undefined) return this.#plainIdOf(id);

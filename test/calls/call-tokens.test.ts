@@ -82,7 +82,7 @@ describe("a call of one step", () => {
       never("Set max_tokens to at most 450.", "max_tokens"),
     );
     await expect(take({ fixedTokens: 1_001 }, false)).rejects.toMatchObject(
-      never("Its input alone counts for up to 1001", null),
+      never("Its input alone can use up to 1001", null),
     );
     expect(left()).toBe(1_000);
   });

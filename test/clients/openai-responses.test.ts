@@ -287,7 +287,7 @@ describe("ai, with OpenAI's responses model", () => {
       },
       maxRetries: 0,
     });
-    expect(result.reasoningText).toContain("says what is wanted");
+    expect(result.reasoningText).toContain("states the request");
     expect(result.text).toContain("hello");
   });
 });

@@ -137,7 +137,7 @@ describe("a provider's status", () => {
       gateway.upstream.behave(slug, { do: "frames", frames: [begun, broken] });
       await (await gateway.chat(slug, { stream: true })).text();
     }
-    const told = ["with status 503 (tried", "something that is no JSON", "with status 502 (tried"];
+    const told = ["with status 503 (tried", "something that is not JSON", "with status 502 (tried"];
     await until("the failures are logged", () => {
       const lines = gateway.logLines.slice(logged);
       return told.every((text) => lines.some((line) => line.includes(text)));

@@ -53,7 +53,7 @@ function answerOf(
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
       reads: createReadSemaphore(10),
-      admission: { admitLongBody: async () => ({}) },
+      admitLongBody: async () => ({}),
       bodies: new BodyBudget(systemClock),
       forms: undefined as never,
       administrativeRate: { count() {} },

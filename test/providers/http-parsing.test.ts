@@ -145,7 +145,7 @@ test.each([
   ["another protocol", "SSH-2.0-OpenSSH\r\n\r\n"],
   ["another version", "HTTP/2.0 200 OK\r\n\r\n"],
   ["HTTP/1.2", "HTTP/1.2 200 OK\r\n\r\n"],
-  ["a status that is none", "HTTP/1.1 2x0 OK\r\n\r\n"],
+  ["an invalid status", "HTTP/1.1 2x0 OK\r\n\r\n"],
   ["a status of four digits", "HTTP/1.1 2000 OK\r\n\r\n"],
   ["a status below 100", "HTTP/1.1 099 OK\r\n\r\n"],
   ["nothing but a line end", "\r\n\r\n"],

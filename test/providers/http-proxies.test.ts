@@ -172,7 +172,7 @@ test.each([
   ["no HTTP", "SSH-2.0-OpenSSH\r\n\r\n"],
   ["an endless head", `HTTP/1.1 200 OK\r\na: ${"b".repeat(20_000)}`],
   [
-    "bytes behind its consent",
+    "bytes after its response",
     "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
   ],
   ["a folded line", "HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n"],

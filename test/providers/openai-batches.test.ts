@@ -271,7 +271,7 @@ describe("results of a provider that does not keep to the interface", () => {
     const id = await endedBatch();
     const read = await resultsOf(batches, ofResults(id, 4));
     expect(read.results).toHaveLength(4);
-    expect(read.failure?.message).toBe("the provider answered with a body that is no JSON");
+    expect(read.failure?.message).toBe("the provider answered with a body that is not JSON");
   });
 
   test("that are cut, or fewer than it counts, fail the reading behind those that came", async () => {

@@ -13,7 +13,6 @@ import {
 import { createProviders } from "../../src/providers/registry.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { endpointUrl } from "../../src/providers/transport/request-head.ts";
-import { SandboxTunedModels } from "../../src/sandbox/tuning/tuned-models.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf } from "./openai-adapter.ts";
 
@@ -193,8 +192,8 @@ test("every configured type has an adapter, and an unknown type or a taken id is
   const httpClient = createHttpClient({ clock });
   // Building a provider asks the database and the work thread nothing.
   const none = undefined as never;
-  const tunedModels = new SandboxTunedModels(none);
-  const dependencies = { clock, httpClient, sql: none, workThread: none, tunedModels };
+  const providerFactories = { sandbox: () => none };
+  const dependencies = { clock, httpClient, workThread: none, providerFactories };
   expect([...createProviders(settings, dependencies).keys()]).toEqual(Object.keys(PROVIDER_TYPES));
   expect(() => createProviders([{ ...settings[0]!, type: "toString" }], dependencies)).toThrow(
     'provider "openai" has the unknown type "toString"',

@@ -34,7 +34,11 @@ const providers = createProviders(
     settings("groq", "groq", `${base}/openai/v1`),
     settings("own", "openai-compatible", `${base}/v1`),
   ],
-  { clock: systemClock, httpClient: createHttpClient({ clock: systemClock }) } as never,
+  {
+    clock: systemClock,
+    httpClient: createHttpClient({ clock: systemClock }),
+    providerFactories: {},
+  } as never,
 );
 
 const NEEDS = { words: false, segments: false, speakers: false };

@@ -3,6 +3,7 @@ import type { OperatedOrganization } from "../../../db/queries/organizations.ts"
 import type { OperatorCredit, OrderSource } from "../../billing/ledger/operator-credit.ts";
 import { postedEntryShape } from "../../billing/ledger/posted-entry.ts";
 import { jsonResponse } from "../../http/error-response.ts";
+import { idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import {
   type Access,
   nullable,
@@ -10,8 +11,8 @@ import {
   pageFields,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
-import { idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";
@@ -228,7 +229,7 @@ export function adminRoutes({
 
 function organizationRoutes(organizations: OrganizationAdministration): RouteDefinition[] {
   return [
-    {
+    route({
       ...common,
       method: "GET",
       path: "/v1/admin/organizations",
@@ -238,7 +239,7 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
         200: { description: "Organizations, newest first", schema: organizationList },
       },
       async handle(context) {
-        const query = context.query as { limit?: number; offset?: number };
+        const query = context.query;
         const page = { limit: query.limit ?? DEFAULT_PAGE, offset: query.offset ?? 0 };
         const listed = await organizations.list(page);
         return jsonResponse({
@@ -246,7 +247,7 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
           total: listed.total,
         });
       },
-    },
+    }),
     {
       ...common,
       method: "GET",
@@ -265,7 +266,7 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
 
 function organizationChangeRoutes(organizations: OrganizationAdministration): RouteDefinition[] {
   return [
-    {
+    route({
       ...common,
       method: "POST",
       path: "/v1/admin/organizations",
@@ -278,7 +279,7 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
         },
       },
       async handle(context) {
-        const body = context.body as OrganizationBody & { starting_credit_usd?: number };
+        const body = context.body;
         const { starting_credit_usd: creditUsd } = body;
         const { organization, prepared } = await organizations.create(
           {
@@ -297,8 +298,8 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
         };
         return jsonResponse(answer, 201);
       },
-    },
-    {
+    }),
+    route({
       ...common,
       method: "PATCH",
       path: "/v1/admin/organizations/:id",
@@ -311,18 +312,18 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
         409: { description: "The organization is currently subscribing to a plan" },
       },
       async handle(context) {
-        const change = organizationChangeOf(context.body as OrganizationBody);
+        const change = organizationChangeOf(context.body);
         return jsonResponse(
           organizationShape(await organizations.change(context.params.id!, change, context.author)),
         );
       },
-    },
+    }),
   ];
 }
 
 function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
   return [
-    {
+    route({
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/adjustments",
@@ -336,7 +337,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         409: { description: "The idempotency key was used for a different request" },
       },
       async handle(context) {
-        const body = context.body as { amount_usd: number; description: string };
+        const body = context.body;
         const amount = amountNano(body.amount_usd, "amount_usd");
         if (amount === 0n) throw invalid("amount_usd must not be 0.", "amount_usd");
         if (body.description.trim() === "") {
@@ -349,8 +350,8 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         });
         return jsonResponse(postedEntryShape(entry), 201);
       },
-    },
-    {
+    }),
+    route({
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/refunds",
@@ -364,7 +365,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         409: { description: "The idempotency key was used for a different request" },
       },
       async handle(context) {
-        const body = context.body as { transaction_id: string; amount_usd?: number };
+        const body = context.body;
         const { amount_usd: amountUsd } = body;
         const entry = await credit.refund(sourceOf(context), {
           organizationId: context.params.id!,
@@ -375,7 +376,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         const toCard = cardStatus && { card_refund_status: cardStatus };
         return jsonResponse({ ...postedEntryShape(entry), ...toCard }, 201);
       },
-    },
+    }),
   ];
 }
 

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
 import { type AuditEntry, hasAuditEntry, listAuditLog } from "../../../db/queries/audit-log.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { nullable, type RouteDefinition } from "../../http/route.ts";
+import { nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isoTime } from "../../lib/utc-time.ts";
@@ -93,7 +93,7 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       handle: async ({ query, caller }) =>
         jsonResponse(await page(sql, query, caller.key.organizationId, withoutOperatorAddress)),
     },
-    {
+    route({
       method: "GET",
       path: "/v1/admin/audit_log",
       tag: "Operators",
@@ -102,8 +102,8 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       query: operatorQuery,
       responses,
       handle: async ({ query }) =>
-        jsonResponse(await page(sql, query, (query as AuditQuery).organization_id, (all) => all)),
-    },
+        jsonResponse(await page(sql, query, query.organization_id, (all) => all)),
+    }),
   ];
 }
 

@@ -1,9 +1,5 @@
 import { Type } from "typebox";
-import type {
-  SubjectBudget,
-  SubjectLimits,
-  SubjectType,
-} from "../../../db/queries/subject-budgets.ts";
+import type { SubjectBudget, SubjectLimits } from "../../../db/queries/subject-budgets.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import {
   type Access,
@@ -12,6 +8,7 @@ import {
   pageFields,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
@@ -103,7 +100,7 @@ const budgetResponse = { description: "The budget", schema: budget };
 /** Returns the routes for budgets of end users and tags (contract §7). */
 export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/budgets",
       tag,
@@ -115,15 +112,15 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
         409: { description: "The user or tag already has a budget" },
       },
       async handle(context) {
-        const body = context.body as StatedLimits & Pick<SubjectBudget, "subject">;
+        const body = context.body;
         const unlimited = { dailyBudgetNano: null, monthlyBudgetNano: null };
         const stated = { ...unlimited, ...limitsOf(body) };
         const { author } = context;
         const created = await budgets.create(organizationOf(context), body.subject, stated, author);
         return jsonResponse(shapeOf(created), 201);
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/budgets",
       tag,
@@ -132,12 +129,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       query: listQuery,
       responses: { 200: { description: "Budgets, newest first", schema: budgetList } },
       async handle(context) {
-        const query = context.query as {
-          type?: SubjectType;
-          value?: string;
-          limit?: number;
-          offset?: number;
-        };
+        const query = context.query;
         const { budgets: listed, total } = await budgets.list(organizationOf(context), {
           type: query.type,
           value: query.value,
@@ -146,7 +138,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
         });
         return jsonResponse({ data: listed.map(shapeOf), total });
       },
-    },
+    }),
     {
       method: "GET",
       path: "/v1/budgets/:id",
@@ -157,7 +149,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       handle: async (context) =>
         jsonResponse(shapeOf(await budgets.find(organizationOf(context), context.params.id!))),
     },
-    {
+    route({
       method: "PATCH",
       path: "/v1/budgets/:id",
       tag,
@@ -166,14 +158,14 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       body: changeBody,
       responses: { 200: budgetResponse },
       async handle(context) {
-        const changed = limitsOf(context.body as StatedLimits);
+        const changed = limitsOf(context.body);
         const { params, author } = context;
         const organizationId = organizationOf(context);
         return jsonResponse(
           shapeOf(await budgets.change(organizationId, params.id!, changed, author)),
         );
       },
-    },
+    }),
     {
       method: "DELETE",
       path: "/v1/budgets/:id",

@@ -1,5 +1,6 @@
 import { authored } from "../../../db/authored.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   type BudgetPage,
   changeSubjectBudget,
@@ -28,8 +29,6 @@ interface SubjectBudgetsDependencies {
   /** The actors of a single-node gateway. They decide by the budgets that they have loaded. */
   readonly world: { readonly subjectBudgets: { forget(id: string): void } };
 }
-
-const UNIQUE_VIOLATION = "23505";
 
 /**
  * Budgets of an organization's end users and tags. Every method that takes an id throws 404 if the

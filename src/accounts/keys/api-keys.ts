@@ -1,6 +1,7 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   findListedKey,
   type KeyListing,
@@ -47,8 +48,6 @@ export interface CallingKey {
   readonly remainingRpm: number | null;
   readonly remainingTpm: number | null;
 }
-
-const UNIQUE_VIOLATION = "23505";
 
 /** API keys of an organization (spec 4.1). Changes go through the actors that own the keys. */
 export class ApiKeys {

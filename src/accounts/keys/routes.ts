@@ -7,6 +7,7 @@ import {
   optional,
   pageFields,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import {
   type ApiKeyRecord,
@@ -94,13 +95,6 @@ const listKeysQuery = Type.Object(
   },
   { additionalProperties: false },
 );
-
-interface KeysQuery {
-  readonly active?: boolean;
-  readonly search?: string;
-  readonly limit?: number;
-  readonly offset?: number;
-}
 
 const shared = {
   id: Type.String(),
@@ -218,7 +212,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
 
 function readingRoutes(keys: ApiKeys): RouteDefinition[] {
   return [
-    {
+    route({
       method: "GET",
       path: "/v1/keys",
       tag,
@@ -229,7 +223,7 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
         200: { description: "Keys, newest first, without their secrets", schema: keyList },
       },
       async handle(context) {
-        const query = context.query as KeysQuery;
+        const query = context.query;
         const { keys: listed, total } = await keys.list(context.caller.key, {
           isActive: query.active,
           search: query.search,
@@ -238,7 +232,7 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
         });
         return jsonResponse({ data: listed.map(keyItemShape), total });
       },
-    },
+    }),
     {
       method: "GET",
       path: "/v1/keys/:id",
@@ -269,7 +263,7 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
 
 function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/keys",
       tag,
@@ -284,7 +278,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         409: NAME_CONFLICT,
       },
       async handle(context) {
-        const settings = settingsOf(context.body as KeyBody, clock.nowMs());
+        const settings = settingsOf(context.body, clock.nowMs());
         const { record, secret } = await keys.create(
           context.caller.key,
           settings as Partial<ApiKeySettings> & { name: string },
@@ -292,8 +286,8 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         );
         return jsonResponse(createdKeyShape(record, secret), 201);
       },
-    },
-    {
+    }),
+    route({
       method: "PATCH",
       path: "/v1/keys/:id",
       tag,
@@ -305,7 +299,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         409: NAME_CONFLICT,
       },
       async handle(context) {
-        const changed = settingsOf(context.body as KeyBody, clock.nowMs());
+        const changed = settingsOf(context.body, clock.nowMs());
         const key = await keys.change(
           context.caller.key,
           context.params.id!,
@@ -314,7 +308,7 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         );
         return jsonResponse(keyItemShape(key));
       },
-    },
+    }),
     {
       method: "DELETE",
       path: "/v1/keys/:id",

@@ -6,6 +6,7 @@ import {
   optional,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { ProviderKeys } from "./provider-keys.ts";
@@ -48,17 +49,10 @@ const deletedProviderKey = Type.Object({ id: Type.String(), deleted: Type.Litera
 const access: Access = { kind: "administration", scope: "provider_keys:manage" };
 const tag = "Provider keys";
 
-interface AddBody {
-  readonly provider: string;
-  readonly key: string;
-  readonly name?: string | null;
-  readonly base_url?: string | null;
-}
-
 /** Returns the routes for an organization's provider keys (spec 1, BYOK; contract §7). */
 export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/provider_keys",
       tag,
@@ -70,7 +64,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
         502: { description: "The provider could not be reached; nothing was stored" },
       },
       async handle(context) {
-        const { provider, key, name, base_url: baseUrl } = context.body as AddBody;
+        const { provider, key, name, base_url: baseUrl } = context.body;
         const added = await keys.add(
           organizationOf(context),
           {
@@ -83,7 +77,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
         );
         return jsonResponse(shapeOf(added), 201);
       },
-    },
+    }),
     {
       method: "GET",
       path: "/v1/provider_keys",

@@ -8,8 +8,8 @@ import {
 import { receiptsOf } from "../../../db/queries/payment-intents.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeyId } from "../../http/limited-keys.ts";
-import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
-import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
+import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
+import { timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { shownQuantities } from "../../lib/usage.ts";
@@ -192,14 +192,6 @@ const access: Access = { kind: "administration", scope: "billing:read" };
 const tag = "Credits";
 const DEFAULT_PAGE = 50;
 
-interface TransactionsQuery extends TimeSpanQuery {
-  readonly limit?: number;
-  readonly offset?: number;
-  readonly type?: string;
-  readonly key_id?: string;
-  readonly model?: string;
-}
-
 interface CreditServices {
   readonly sql: Database;
   readonly replenish: AutoReplenish;
@@ -218,7 +210,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       responses: { 200: { description: "The balance", schema: balance } },
       handle: ({ caller: { key } }) => balanceResponse(services, key.organizationId),
     },
-    {
+    route({
       method: "PATCH",
       path: "/v1/credits",
       tag,
@@ -231,12 +223,12 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
         404: { description: "The organization has no such payment method" },
       },
       async handle({ caller: { key }, body, author }) {
-        const change = replenishChangeOf(body as ChangeBody);
+        const change = replenishChangeOf(body);
         await replenish.change(key.organizationId, change, author);
         return balanceResponse(services, key.organizationId);
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/credits/transactions",
       tag,
@@ -245,7 +237,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       query: transactionsQuery,
       responses: { 200: { description: "Transactions", schema: transactionList } },
       async handle(context) {
-        const query = context.query as TransactionsQuery;
+        const query = context.query;
         const { key } = context.caller;
         const own = shownKeyId(key);
         if (own !== undefined && (query.key_id ?? own) !== own) {
@@ -272,7 +264,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
           has_more: hasMore,
         });
       },
-    },
+    }),
   ];
 }
 

@@ -5,19 +5,19 @@ import {
 } from "../../../db/queries/organizations.ts";
 import type { Clock } from "../../lib/clock.ts";
 
-/** Organizations beyond these are not watched: no number of them may grow memory or the scrape. */
+/** Most organizations whose balances are exported, which limits memory and the size of the scrape. */
 export const MAX_WATCHED_ORGANIZATIONS = 1_000;
 const READ_MS = 10_000;
 
 export interface BalanceWatchDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  /** True on one instance of several: sums over instances count each balance once. */
+  /** Returns true on one instance of several, so that sums over instances count each balance once. */
   isOurTurn(): boolean;
   onError(error: unknown): void;
 }
 
-/** Balances for the metrics, read every 10 seconds, and by one instance alone. */
+/** Reads balances for the metrics every 10 seconds, on one instance only. */
 export class BalanceWatch {
   readonly #dependencies: BalanceWatchDependencies;
   #balances: readonly OrganizationBalance[] = [];
@@ -28,12 +28,12 @@ export class BalanceWatch {
     this.#dependencies = dependencies;
   }
 
-  /** As of the last read; none on an instance whose turn it is not, or that cannot read them. */
+  /** Balances of the last read. Empty if another instance reads them, or if the read failed. */
   get balances(): readonly OrganizationBalance[] {
     return this.#balances;
   }
 
-  /** Reads them, and again every 10 seconds until it is stopped. Never rejects. */
+  /** Reads the balances now and every 10 seconds until `stop`. Never rejects. */
   async start(): Promise<void> {
     const { sql, clock, isOurTurn, onError } = this.#dependencies;
     try {

@@ -9,33 +9,38 @@ import { OrganizationCache } from "../../lib/organization-cache.ts";
 import { tagsOf } from "../../lib/request-tags.ts";
 import type { BudgetSubject } from "./interface.ts";
 
-/** Organizations of which it is known whether they have budgets of subjects. */
+/** Most organizations whose budgeted subject types are cached. */
 const MAX_ORGANIZATIONS = 10_000;
-/** Subjects that were looked for, of all organizations together, with budgets or without. */
+/** Most cached subjects of all organizations, with or without a budget. */
 const MAX_SUBJECTS = 20_000;
 
-/** What of a request says whom it is for. */
+/** The fields of a request that name its end user and tags. */
 export interface SubjectFields {
   readonly user?: string | null;
   readonly metadata?: Readonly<Record<string, unknown>> | null;
 }
 
-/** What is known of an organization until one of its budgets is made or deleted. */
+/**
+ * The subject types of an organization that have budgets. Valid until one of its budgets is created or deleted.
+ */
 interface Budgeted {
   readonly types: ReadonlySet<SubjectType>;
 }
 
-interface KnownSubject {
-  /** What is known stands as long as this does. */
+interface CachedSubject {
+  /** The entry is valid as long as this object is current. */
   readonly under: Budgeted;
   readonly budgetId: string | undefined;
 }
 
-/** Which end users and tags have budgets, kept until the change feed reports a change of their organization's. */
+/**
+ * Caches which end users and tags have budgets, until the change feed reports a change of their organization's
+ * budgets.
+ */
 export class BudgetSubjects {
   readonly #read: <Result>(query: Query<Result>) => Promise<Result>;
   readonly #organizations: OrganizationCache<Budgeted>;
-  readonly #subjects = new Map<string, KnownSubject>();
+  readonly #subjects = new Map<string, CachedSubject>();
 
   constructor(read: <Result>(query: Query<Result>) => Promise<Result>) {
     this.#read = read;
@@ -44,7 +49,10 @@ export class BudgetSubjects {
     }));
   }
 
-  /** Those of a request that have budgets, undefined where none has. At once where they are known. */
+  /**
+   * Returns the subjects of a request that have budgets, or undefined if none has. Returns immediately if they
+   * are cached.
+   */
   of(
     organizationId: string,
     fields: SubjectFields,
@@ -52,7 +60,7 @@ export class BudgetSubjects {
     if (!fields.user && !fields.metadata?.tags) return undefined;
     const budgeted = this.#organizations.of(organizationId);
     return budgeted instanceof Promise
-      ? budgeted.then((known) => this.#within(organizationId, known, fields))
+      ? budgeted.then((loaded) => this.#within(organizationId, loaded, fields))
       : this.#within(organizationId, budgeted, fields);
   }
 
@@ -67,9 +75,9 @@ export class BudgetSubjects {
   #within(organizationId: string, budgeted: Budgeted, fields: SubjectFields) {
     const subjects = subjectsOf(fields, budgeted.types);
     if (subjects.length === 0) return undefined;
-    const known = subjects.map((subject) => this.#subjects.get(nameOf(organizationId, subject)));
-    if (known.every((one) => one?.under === budgeted)) {
-      return withBudgets(subjects, (at) => known[at]!.budgetId);
+    const cached = subjects.map((subject) => this.#subjects.get(nameOf(organizationId, subject)));
+    if (cached.every((entry) => entry?.under === budgeted)) {
+      return withBudgets(subjects, (at) => cached[at]!.budgetId);
     }
     return this.#look(organizationId, budgeted, subjects);
   }
@@ -108,9 +116,9 @@ function withBudgets(
   subjects: readonly Subject[],
   budgetIdAt: (at: number) => string | undefined,
 ): readonly BudgetSubject[] | undefined {
-  const found = subjects.flatMap((subject, at) => {
+  const budgets = subjects.flatMap((subject, at) => {
     const budgetId = budgetIdAt(at);
     return budgetId === undefined ? [] : [{ budgetId, ...subject }];
   });
-  return found.length === 0 ? undefined : found;
+  return budgets.length === 0 ? undefined : budgets;
 }

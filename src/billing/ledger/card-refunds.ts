@@ -1,5 +1,6 @@
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   creditCommandOutcome,
   findCreditCommand,
@@ -19,7 +20,7 @@ import {
 } from "../../../db/queries/payment-refunds.ts";
 import type { Author } from "../../lib/author.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { type NanoUsd, usdText } from "../../lib/money.ts";
 import type { PaymentProcessor, RefundOutcome } from "../payments/interface.ts";
@@ -35,30 +36,30 @@ export interface CardRefundsDependencies {
 }
 
 export interface CardRefundOrder {
-  /** Of the credit command; the same one is carried out once. */
+  /** Id of the credit command, which is carried out once. */
   readonly orderId: string;
   readonly author: Author;
   readonly organizationId: string;
-  /** The top-up's. */
+  /** Id of the top-up's transaction. */
   readonly transactionId: string;
-  /** Undefined: all of the payment that was not given back yet. */
+  /** Undefined: everything of the payment that was not refunded yet. */
   readonly amountNano: NanoUsd | undefined;
 }
 
 const NANO_PER_CENT = 10_000_000n;
 const LOOK_MS = 5_000;
 const OPEN_AT_A_TIME = 20;
-const UNIQUE_VIOLATION = "23505";
-/** Far above what an order may take from its row to its command. */
+/** Age after which an order without a command is abandoned. An order normally takes far less time. */
 const MAX_ORDER_MS = 600_000;
-const TAKEN_LOOK_MS = 100;
-const MAX_TAKEN_LOOKS = 50;
+const DEDUCTION_POLL_MS = 100;
+const MAX_DEDUCTION_POLLS = 50;
 
 /**
- * Gives money of top-ups back to the cards that paid it. It is taken from the balance first, by a credit
- * command, as far as it is not held; then the processor is asked, under the refund's id as idempotency key.
- * What a crash or a silent processor leaves open is carried on with every few seconds, by the instance that
- * claims it. A refund that fails puts the money back.
+ * Refunds top-ups to the cards that paid them. A credit command first deducts the amount from the balance, as far
+ * as it is not held. Then the processor is called with the refund's id as idempotency key.
+ *
+ * If a crash or a silent processor leaves a refund open, the instance that claims it continues it every few
+ * seconds. A refund that fails returns the money to the balance.
  */
 export class CardRefunds {
   readonly #dependencies: CardRefundsDependencies;
@@ -70,8 +71,9 @@ export class CardRefunds {
   }
 
   /**
-   * Undefined where the transaction is no top-up by card. Throws 400 where less is left of the payment, 402
-   * where so much of the balance is not free, 409 for another order under the same id, 502 and 503.
+   * Refunds a top-up. Returns undefined if the transaction is not a card top-up. Throws 400 if less of the
+   * payment is left, 402 if too little of the balance is available, 409 for a different order with the same id,
+   * 502 and 503.
    */
   async order(order: CardRefundOrder): Promise<PaymentRefund | undefined> {
     const { background, processor } = this.#dependencies;
@@ -82,7 +84,7 @@ export class CardRefunds {
       throw invalid("This top-up was paid through another payment processor.", "transaction_id");
     }
     if (askedNano !== undefined && askedNano % NANO_PER_CENT !== 0n) {
-      throw invalid("Of a top-up, whole cents are given back.", "amount_usd");
+      throw invalid("A refund of a top-up must be in whole cents.", "amount_usd");
     }
     const { intentId } = payment;
     const id = refundIdOf(orderId);
@@ -92,28 +94,28 @@ export class CardRefunds {
     });
     if (less !== undefined) {
       const param = askedNano === undefined ? "transaction_id" : "amount_usd";
-      throw invalid(`${usdText(less.leftNano)} USD of this top-up are left to give back.`, param);
+      throw invalid(`${usdText(less.leftNano)} USD of this top-up are left to refund.`, param);
     }
     const refund = await this.#required(id);
     if (refund.intentId !== intentId || refund.askedNano !== (askedNano ?? null)) throw reused();
     if (refund.state !== "ordered") return refund;
     if (await this.#take(refund, order.author)) await this.#ask(await this.#required(id));
-    const asked = await this.#awaitTaken(id);
-    if (asked.state !== "failed") return asked;
+    const current = await this.#awaitDeduction(id);
+    if (current.state !== "failed") return current;
     throw new GatewayError(
       "provider_error",
-      "The payment processor refused the refund; the balance has its money back.",
+      "The payment processor rejected the refund. The amount was returned to the balance.",
     );
   }
 
-  /** The processor reports something of a refund of ours. */
+  /** Checks a refund again after a report of the processor. */
   async recheck(id: string): Promise<void> {
     const refund = await findRefund(this.#dependencies.background, id);
-    // One that succeeded may fail days later.
+    // A succeeded refund can fail days later.
     if (refund?.state === "pending" || refund?.state === "succeeded") await this.#ask(refund, true);
   }
 
-  /** Carries on with open refunds, now and every few seconds. */
+  /** Continues open refunds, now and every few seconds. */
   start(): void {
     void this.#lookAtOpen();
   }
@@ -129,31 +131,27 @@ export class CardRefunds {
     if (command !== undefined && (await findRefund(background, id)) === undefined) throw reused();
   }
 
-  /** The same order may be under way elsewhere. */
-  async #awaitTaken(id: string): Promise<PaymentRefund> {
+  /** Waits until the amount is deducted, because another process can be carrying out the same order. */
+  async #awaitDeduction(id: string): Promise<PaymentRefund> {
     for (let look = 0; ; look++) {
       const refund = await this.#required(id);
       if (refund.state !== "ordered") return refund;
-      if (look === MAX_TAKEN_LOOKS) {
-        throw new GatewayError("overloaded", "The same order is being carried out. Try again.", {
-          retryAfterSeconds: 1,
-        });
+      if (look === MAX_DEDUCTION_POLLS) {
+        throw overloaded("The same order is being carried out. Try again.");
       }
-      await sleep(this.#dependencies.clock, TAKEN_LOOK_MS);
+      await sleep(this.#dependencies.clock, DEDUCTION_POLL_MS);
     }
   }
 
   async #required(id: string): Promise<PaymentRefund> {
     const refund = await findRefund(this.#dependencies.background, id);
     if (refund !== undefined) return refund;
-    throw new GatewayError("overloaded", "The refund was withdrawn meanwhile. Try again.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The refund was withdrawn in the meantime. Try again.");
   }
 
   /**
-   * Takes it from the balance; false where that is done elsewhere. Throws 402, and 503 where it was not done in
-   * time: then it was withdrawn.
+   * Deducts the amount from the balance. Returns false if another process does it. Throws 402, and 503 if it was
+   * not done in time and was withdrawn.
    */
   async #take(refund: PaymentRefund, author?: Author): Promise<boolean> {
     const { background, orders } = this.#dependencies;
@@ -173,7 +171,7 @@ export class CardRefunds {
       await forgetRefusedCommand(background, orderId);
       await forgetOrderedRefund(background, id);
     } catch (error) {
-      // The same order, given at the same moment: it is carried on with there.
+      // The same order was given at the same time, and the other caller continues it.
       if (sqlState(error) === UNIQUE_VIOLATION) return false;
       if ((await creditCommandOutcome(orderId).run(background)) === undefined) {
         await forgetOrderedRefund(background, id);
@@ -182,19 +180,19 @@ export class CardRefunds {
     }
     throw new GatewayError(
       "insufficient_credits",
-      `${usdText(amountNano)} USD of the balance are not free to be given back: they are spent, or held by running requests.`,
+      `${usdText(amountNano)} USD of the balance cannot be refunded: they are spent, or held by running requests.`,
     );
   }
 
-  /** @param isEarlier true where the processor may have been asked before */
+  /** @param isEarlier true if the processor may have been called before */
   async #ask(refund: PaymentRefund, isEarlier = false): Promise<void> {
     const { processor, background } = this.#dependencies;
     const { id, organizationId, chargeReference, amountNano, createdAtMs } = refund;
-    const asked = { refundId: id, organizationId, chargeReference, amountNano };
+    const request = { refundId: id, organizationId, chargeReference, amountNano };
     const reference = refund.reference ?? undefined;
     const outcome = isEarlier
-      ? await processor.lookUpRefund({ ...asked, reference, createdAtMs })
-      : await processor.refund(asked);
+      ? await processor.lookUpRefund({ ...request, reference, createdAtMs })
+      : await processor.refund(request);
     await this.#note(refund, outcome);
     if (outcome.kind === "unknown" && refund.state === "pending") {
       await noteRefundOpen(background, id, outcome.reference);
@@ -208,7 +206,7 @@ export class CardRefunds {
       await noteRefundSucceeded(background, refund.id, outcome.reference);
     }
     if (outcome.kind !== "failed") return;
-    const description = `Refund to the card failed: ${refund.transactionId} put back`;
+    const description = `Refund to the card failed: ${refund.transactionId} returned to the balance`;
     const failure = { id: refund.id, transactionId: newId("txn"), description };
     if (await failRefund(background, failure)) organizations.forget(refund.organizationId);
   }
@@ -216,7 +214,7 @@ export class CardRefunds {
   async #lookAtOpen(): Promise<void> {
     const { background, processor, clock, onError } = this.#dependencies;
     try {
-      // Another processor would say what it knows nothing of.
+      // Another processor does not have these refunds and would report them as unknown.
       const refunds = await claimOpenRefunds(background, processor.name, OPEN_AT_A_TIME);
       await Promise.all(refunds.map((refund) => this.#carryOn(refund).catch(onError)));
     } catch (error) {
@@ -245,7 +243,7 @@ export class CardRefunds {
   }
 }
 
-/** The refund that an order makes. */
+/** Returns the id of an order's refund. */
 export function refundIdOf(orderId: string): string {
   return `ref_${orderId.slice(orderId.indexOf("_") + 1)}`;
 }
@@ -261,7 +259,7 @@ function invalid(message: string, param: string): GatewayError {
 function reused(): GatewayError {
   return new GatewayError(
     "idempotency_conflict",
-    "This idempotency key was used for another order before.",
+    "This idempotency key was already used for another order.",
     { param: "Idempotency-Key" },
   );
 }

@@ -25,27 +25,28 @@ import { notHeld } from "./pending-charge.ts";
 import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
 import { emitExhausted } from "./refusal.ts";
 
-/** Between two tries to give a hold back. */
+/** Time between two attempts to release a hold. */
 const RETRY_MS = 1_000;
 
-/** A hold that has not ended, as this instance sees it. */
+/** An open hold of this instance. */
 interface RunningHold extends Attempted {
   readonly hold: RunnableHold;
   checkpointing: Promise<void> | undefined;
   settling: Promise<void> | undefined;
-  /** Set while an extension is decided. */
+  /** The extension that is being decided. */
   extending: Promise<boolean> | undefined;
 }
 
 /**
- * Money where several instances share a database: a hold is a row in it, inserted under the locks of its
- * accounts, so no two instances give the same money away. No provider is called before that row is durable.
+ * The ledger engine for several instances that share a database. A hold is a row that is inserted under the locks
+ * of its accounts, so two instances cannot grant the same money. No provider is called before that row is
+ * durable.
  */
 export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   readonly holdQueue: HoldQueue;
   readonly #running = new GcFriendlyMap<RunningHold>();
 
-  /** @param isHeldBySilent absent: no request waits for holds of silent instances */
+  /** @param isHeldBySilent if absent, no request waits for holds of silent instances */
   constructor(dependencies: MoneyDependencies, isHeldBySilent?: IsHeldBySilent) {
     super(dependencies);
     const { clock } = dependencies;
@@ -62,7 +63,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {
     const running = this.#running.get(requestId);
-    // One at a time: each asks for the amount that the hold is to come to.
+    // Extensions of one hold run one at a time, because each sends the new total and not the difference.
     while (running?.extending !== undefined) await running.extending.catch(() => {});
     if (running === undefined || running.settling !== undefined) return false;
     if (this.#running.get(requestId) !== running) return false;
@@ -75,7 +76,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     }
   }
 
-  /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
+  /** Extends a hold. A hold that has cost nothing so far has no row yet, so it is placed like a new one. */
   async #extend(hold: RunnableHold, moreNano: bigint): Promise<boolean> {
     const { requestId, organizationId, keyId } = hold;
     const { orgAccount, dayAccount, monthAccount, subjectAccounts } = hold;
@@ -102,7 +103,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
     const running = this.#running.get(hold.requestId);
-    // Behind a settlement a checkpoint would bring back the attempt that it removed.
+    // A checkpoint after settlement would recreate the attempt row that the settlement deleted.
     if (running === undefined || running.settling !== undefined) return;
     const writing = this.writeCheckpoint(
       running.hold,
@@ -120,7 +121,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     if (running.settling !== undefined) return running.settling;
     const charge = this.chargeFor(hold, running, figures, also);
     running.settling = charge.settled;
-    behind(running.extending, () => this.ledger.post(charge));
+    afterExtension(running.extending, () => this.ledger.post(charge));
     return charge.settled;
   }
 
@@ -137,17 +138,18 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   release(hold: Hold): void {
     const running = this.#running.get(hold.requestId);
-    // What is being charged is not free, even after its caller's deadline. Nor is what a reaper
-    // would charge: it stays held.
+    // The amount of a running charge is not available, even after its caller's deadline. A reaper would charge a
+    // written attempt, so its hold stays too.
     if (running === undefined || running.settling !== undefined) return;
     if (running.attempt === "written") return;
     this.#running.delete(hold.requestId);
     if (running.attempt === "none") {
-      behind(running.extending, () => this.#giveBack(running.hold, false));
+      afterExtension(running.extending, () => this.#releaseRow(running.hold, false));
     } else {
-      // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
-      const giveBack = () => behind(running.extending, () => this.#giveBack(running.hold, true));
-      running.checkpointing!.then(giveBack, giveBack);
+      // No output was delivered: the checkpoint is removed too, when its outcome is known.
+      const releaseRow = () =>
+        afterExtension(running.extending, () => this.#releaseRow(running.hold, true));
+      running.checkpointing!.then(releaseRow, releaseRow);
     }
   }
 
@@ -169,7 +171,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     return refused;
   }
 
-  /** Holds of these were charged by a batch that is durable. */
+  /** Wakes waiting requests after a durable batch has charged these settlements. */
   committed(settlements: readonly Settlement[]): void {
     const organizations = new Set(settlements.map(({ organizationId }) => organizationId));
     for (const organizationId of organizations) this.holdQueue.wake(organizationId);
@@ -179,7 +181,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     this.holdQueue.wake(organizationId);
   }
 
-  /** What costs nothing needs no row. */
+  /** Returns a hold of 0, which needs no row. */
   #holdNothing(request: HoldRequest): Hold {
     const budgetNano = request.budget && 0n;
     const size = { holdNano: 0n, budgetNano, outputTokens: request.outputTokens };
@@ -199,8 +201,11 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     });
   }
 
-  /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
-  #giveBack(hold: Hold, hasAttempt: boolean): void {
+  /**
+   * Ends a hold without a charge. Retries until the release is written. If this instance dies first, a reaper
+   * ends it.
+   */
+  #releaseRow(hold: Hold, hasAttempt: boolean): void {
     if (!holdsAnything(hold) && !hasAttempt) return;
     const { requestId, orgAccount, dayAccount, monthAccount, subjectAccounts, organizationId } =
       hold;
@@ -212,7 +217,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
         if (this.ledger.isClosed || sqlState(error) === FENCED) return;
         const { clock, onBackgroundError } = this.dependencies;
         onBackgroundError(error);
-        clock.after(RETRY_MS, () => this.#giveBack(hold, hasAttempt));
+        clock.after(RETRY_MS, () => this.#releaseRow(hold, hasAttempt));
       },
     );
   }
@@ -223,7 +228,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       const pending = new PendingHold(request, {
         granted: (hold) => {
           endDeadline();
-          if (pending.isGivenUp) return this.#giveBack(hold, false);
+          if (pending.isGivenUp) return this.#releaseRow(hold, false);
           this.#begin(hold);
           resolve(hold);
         },
@@ -235,7 +240,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       });
       this.holdQueue.submit(pending);
       endDeadline = this.settleDeadline.begin((error) => {
-        // One that waits for others has a time of its own.
+        // A request that waits for other holds has a separate deadline.
         if (pending.isInLine || pending.place === "ended") return;
         this.holdQueue.giveUp(pending, error);
         reject(error);
@@ -244,7 +249,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   }
 }
 
-/** What costs nothing has no row. */
+/** Returns false for a hold of 0, which has no row. */
 function holdsAnything({ holdNano, budgetNano = 0n }: Hold): boolean {
   return holdNano > 0n || budgetNano > 0n;
 }
@@ -253,8 +258,8 @@ function amountsOf(nano: bigint): DemandedAmounts {
   return { fullNano: nano, leastNano: nano, mostNano: nano };
 }
 
-/** A hold ends only when it is known what it has come to. */
-function behind(extending: Promise<boolean> | undefined, end: () => void): void {
+/** Ends a hold after its current extension, when the final amount is known. */
+function afterExtension(extending: Promise<boolean> | undefined, end: () => void): void {
   if (extending === undefined) end();
   else extending.then(end, end);
 }

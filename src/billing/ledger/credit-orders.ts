@@ -14,21 +14,21 @@ import { newId } from "../../lib/ids.ts";
 
 export interface CreditOrdersDependencies {
   readonly organizations: OrganizationActors;
-  /** True where holds stand in the database, which then knows what may be taken. */
+  /** True if holds are rows in the database, which then decides how much can be deducted. */
   readonly holdsAreShared: boolean;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
   onError(error: unknown): void;
 }
 
-/** The caller of an order waits for it, so a failure is retried without a notification. */
+/** Time before a retry. The caller of an order waits for it, so a failure is retried without a notification. */
 const RETRY_MS = 500;
 
-/** Gives and carries out operators' orders on balances and credit limits. */
+/** Stores and carries out operators' orders on balances and credit limits. */
 export class CreditOrders {
   readonly #dependencies: CreditOrdersDependencies;
   #running: Promise<void> | undefined;
-  #isAskedAgain = false;
+  #isDue = false;
   #cancelRetry: (() => void) | undefined;
   #isClosed = false;
 
@@ -37,8 +37,7 @@ export class CreditOrders {
   }
 
   /**
-   * Gives an order to the organization and waits for its end. Throws 503 where it could not be carried out
-   * now: then it is withdrawn.
+   * Stores an order and waits until it is done. Throws 503 if it could not be carried out now and was withdrawn.
    */
   async give(order: CreditOrder): Promise<CreditCommandOutcome> {
     const { organizations, read } = this.#dependencies;
@@ -48,7 +47,7 @@ export class CreditOrders {
     let outcome = await read(creditCommandOutcome(order.id));
     if (outcome?.isDone !== true) {
       await organization.ask("withdrawOrder", order);
-      // Another instance may have been faster than the withdrawal.
+      // Another instance can have carried it out before the withdrawal.
       outcome = await read(creditCommandOutcome(order.id));
     }
     if (outcome?.isDone === true) return outcome;
@@ -57,9 +56,9 @@ export class CreditOrders {
     });
   }
 
-  /** To be called when an order may have come. */
+  /** Carries out stored orders. Call it when an order can have arrived. */
   carryOut(): Promise<void> {
-    this.#isAskedAgain = true;
+    this.#isDue = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
     });
@@ -73,9 +72,9 @@ export class CreditOrders {
 
   async #run(): Promise<void> {
     try {
-      // An order that came while others were carried out was not among those that were read.
-      while (this.#isAskedAgain) {
-        this.#isAskedAgain = false;
+      // An order that arrived during the loop was not among those that were read.
+      while (this.#isDue) {
+        this.#isDue = false;
         for (const order of await this.#dependencies.read(pendingCreditCommands())) {
           await this.#tryCarryOut({ ...order, transactionId: newId("txn") });
         }
@@ -94,12 +93,12 @@ export class CreditOrders {
     });
   }
 
-  /** An order that fails stays where it is and keeps no other from being carried out. */
+  /** Carries out an order. If it fails, it stays stored and does not block others. */
   async #tryCarryOut(command: CreditCommand): Promise<void> {
     try {
       await this.#carryOutOne(command);
-      // As many may wait behind those that one look reads.
-      this.#isAskedAgain = true;
+      // There can be further orders after those that one query returns.
+      this.#isDue = true;
     } catch (error) {
       this.#tryAgain(error);
     }
@@ -118,27 +117,27 @@ export class CreditOrders {
       await organization.ask("refuseOrder", command);
       return;
     }
-    const takenNano = takenBy(command);
-    organization.turn("changeHeld", { byNano: takenNano });
+    const deductedNano = deductionOf(command);
+    organization.turn("changeHeld", { byNano: deductedNano });
     try {
       await organization.ask("carryOutOrder", command);
     } finally {
-      // Nothing is decided any more before the new total was loaded, so what was set aside is given free.
+      // The actor loads the new total before its next decision, so the amount that was set aside is released.
       organization.forget();
-      if (takenNano > 0n) organization.turn("changeHeld", { byNano: -takenNano });
+      if (deductedNano > 0n) organization.turn("changeHeld", { byNano: -deductedNano });
     }
   }
 }
 
-function takenBy(order: CreditOrder): bigint {
+function deductionOf(order: CreditOrder): bigint {
   return order.kind === "adjustment" && order.amountNano < 0n ? -order.amountNano : 0n;
 }
 
-/** Whether what is used and held allows it. */
+/** Returns true if spend and holds allow the order. */
 function isCovered(
   order: CreditOrder,
   { availableNano, unheldNano }: OrganizationHeadroom,
 ): boolean {
-  if (order.kind === "adjustment") return takenBy(order) <= availableNano;
+  if (order.kind === "adjustment") return deductionOf(order) <= availableNano;
   return order.creditLimitNano === null || unheldNano + order.creditLimitNano >= 0n;
 }

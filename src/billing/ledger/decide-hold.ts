@@ -1,17 +1,14 @@
 import type { DemandedAmounts } from "../../../db/ledger/rows.ts";
 import { plus, times } from "../../lib/exact-integer.ts";
-import { holdNanoUsd, type NanoUsd } from "../../lib/money.ts";
+import { BASIS_POINTS, FEMTO_PER_NANO, holdNanoUsd, type NanoUsd } from "../../lib/money.ts";
 import type { HoldRequest } from "./interface.ts";
 
-/** Held where the caller set no limit and the model's own is not affordable. */
+/** Output tokens of a reduced hold, if the caller set no limit and the model's limit is not affordable. */
 export const REDUCED_OUTPUT_TOKENS = 4_096;
-/** Less than this is not worth an answer. */
+/** Fewest output tokens that are worth a request. */
 export const MIN_OUTPUT_TOKENS = 256;
 
-const FEMTO_PER_NANO = 1_000_000n;
-const BASIS_POINTS = 10_000n;
-
-/** As the budgets of its key count it. */
+/** Returns the request with its cost for the budgets of its key. */
 export function budgetOf(request: HoldRequest): HoldRequest {
   return request.budget ?? request;
 }
@@ -25,7 +22,10 @@ export function holdFor(request: HoldRequest, outputTokens: number): NanoUsd {
   return holdNanoUsd(costFemto, request.feeBasisPoints);
 }
 
-/** Output tokens that `availableNano` pays for beside everything fixed; negative where not even that. */
+/**
+ * Returns the output tokens that `availableNano` pays for in addition to the fixed cost. Returns -1 if it does
+ * not even cover the fixed cost.
+ */
 export function affordableTokens(request: HoldRequest, availableNano: NanoUsd): number {
   if (availableNano < 0n) return -1;
   const freeFemto =
@@ -39,14 +39,14 @@ export function affordableTokens(request: HoldRequest, availableNano: NanoUsd): 
 }
 
 /**
- * What is held for a request: the full amount where it is free; else all that is free, within bounds, which are
- * both `fullNano` where it may not be lowered.
+ * The amounts of a hold: the full amount if it is available, otherwise all that is available between the other
+ * two. If the hold must not be reduced, both equal `fullNano`.
  */
 export type HoldSize = DemandedAmounts;
 
 /**
- * The amounts that a hold of either engine is decided by: the full limit; else, where the caller set none,
- * 4,096 tokens, or all that is available if that is at least 256.
+ * Returns the amounts by which both engines decide a hold: the full limit. If the caller set no limit, then 4,096
+ * tokens, or everything available if that pays for at least 256 tokens.
  */
 export function holdSize(request: HoldRequest): HoldSize {
   const { outputTokens, isLimitExplicit } = request;
@@ -59,17 +59,17 @@ export function holdSize(request: HoldRequest): HoldSize {
   };
 }
 
-/** The limit of output tokens that a hold covers which was granted so much. */
+/** Returns the output token limit that a granted hold covers. */
 export function grantedTokens(request: HoldRequest, size: HoldSize, holdNano: NanoUsd): number {
   if (holdNano >= size.fullNano) return request.outputTokens;
   return Math.min(REDUCED_OUTPUT_TOKENS, affordableTokens(request, holdNano));
 }
 
-/** The hold for a request where `availableNano` may still be spent. ledger_exchange_batch compares the same. */
+/** Decides the hold of a request if `availableNano` can be spent. ledger_exchange_batch decides equally. */
 export function decideHold(request: HoldRequest, availableNano: NanoUsd): HoldDecision {
   const size = holdSize(request);
   const { fullNano, leastNano, mostNano } = size;
-  // What costs nothing needs no money, not even where a lowered budget leaves less than none.
+  // A free request needs no money, even if a lowered budget is overspent.
   if (fullNano <= availableNano || fullNano === 0n)
     return { isHeld: true, holdNano: fullNano, outputTokens: request.outputTokens };
   if (leastNano > availableNano) return { isHeld: false };
@@ -77,14 +77,14 @@ export function decideHold(request: HoldRequest, availableNano: NanoUsd): HoldDe
   return { isHeld: true, holdNano, outputTokens: grantedTokens(request, size, holdNano) };
 }
 
-/** The least hold that will do: less than the full one only where the limit of tokens may be lowered. */
+/** Returns the smallest sufficient hold. It is below the full hold only if the token limit can be reduced. */
 export function leastHold(request: HoldRequest): NanoUsd {
   if (request.isLimitExplicit) return holdFor(request, request.outputTokens);
   return holdFor(request, Math.min(MIN_OUTPUT_TOKENS, request.outputTokens));
 }
 
-/** Takes nothing from anyone, so it neither waits nor is waited for. */
+/** Returns true if the request is free. It then neither waits nor blocks others. */
 export function costsNothing(request: HoldRequest): boolean {
-  const isOneFree = holdFor(request, request.outputTokens) === 0n;
-  return isOneFree && (request.budget === undefined || costsNothing(request.budget));
+  const isFree = holdFor(request, request.outputTokens) === 0n;
+  return isFree && (request.budget === undefined || costsNothing(request.budget));
 }

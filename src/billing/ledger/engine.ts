@@ -12,6 +12,7 @@ import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { writtenInTheEnd } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -30,34 +31,34 @@ import {
 import { emitExhaustedOf } from "./refusal.ts";
 import { Refunds, type UndeliveredChargeJournal } from "./undelivered.ts";
 
-/** What either engine is made from. */
+/** The dependencies of both engines. */
 export interface MoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly subjectBudgets: SubjectBudgetActors;
   readonly clock: Clock;
   readonly instance: InstanceIdentity;
-  /** A provider's figures went beyond the hold and were cut to it. */
+  /** Called when a provider's figures exceed the hold and were reduced to it. */
   readonly onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
   readonly notes: UndeliveredChargeJournal;
 }
 
-/** Who pays for a request. */
+/** The payer of a request. */
 export interface Payer {
   readonly keyId: string;
   readonly organizationId: string;
   readonly subjectAccounts?: readonly string[] | undefined;
 }
 
-/** Of a running hold: whether a checkpoint was handed in, or one is known to be written. */
+/** The checkpoint state of an open hold: none submitted, one submitted, or one known to be written. */
 export interface Attempted {
   attempt: "none" | "asked for" | "written";
 }
 
 /**
- * What both engines do alike with the ledger: charges and checkpoints on their way, refunds, and the ends of
- * holds that outlive processes. Where holds stand, and who decides them, is each engine's own.
+ * The part that both engines share: pending charges and checkpoints, refunds, and the ends of holds that outlive
+ * processes. Each engine stores and decides holds itself.
  */
 export abstract class MoneyEngine implements ChargeOwner {
   protected readonly dependencies: MoneyDependencies;
@@ -78,12 +79,12 @@ export abstract class MoneyEngine implements ChargeOwner {
     });
   }
 
-  /** The ledger and the engine call each other, so the two are made one after the other. */
+  /** Connects the ledger. It and the engine call each other, so they are created one after the other. */
   connect(ledger: GroupCommit): void {
     this.#ledger = ledger;
   }
 
-  /** The charge is durable. */
+  /** Called when the charge is durable. */
   abstract charged(settlement: Settlement): void;
   abstract notCharged(settlement: Settlement): void;
 
@@ -137,12 +138,12 @@ export abstract class MoneyEngine implements ChargeOwner {
     alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
   ): Promise<ReadonlyMap<string, unknown>>;
 
-  /** A charge was posted whose answer never left, because the database answered too late. */
+  /** Refunds a charge that was posted but whose answer was not sent, because the database answered too late. */
   refund(settlement: Settlement): void {
     this.#refunds.give(settlement);
   }
 
-  /** This process ends at once: what was not answered never will be. */
+  /** Notes all unanswered charges, because this process ends immediately and will not send their answers. */
   noteUnanswered(): void {
     this.settleDeadline.noteWaiting();
   }
@@ -151,10 +152,10 @@ export abstract class MoneyEngine implements ChargeOwner {
     return this.#ledger!;
   }
 
-  /** The ledger has given money back, or ended a hold that stood only there. */
+  /** Called when the ledger has refunded money, or ended a hold that was only in the ledger. */
   protected abstract changedInLedger(payer: Payer): void;
 
-  /** The charge that ends a hold; it is still to be posted. */
+  /** Returns the charge that ends a hold, not posted yet. */
   protected chargeFor(
     hold: Hold,
     { attempt }: Attempted,
@@ -166,7 +167,10 @@ export abstract class MoneyEngine implements ChargeOwner {
     return new PendingCharge(this, this.settleDeadline, settlement, also);
   }
 
-  /** Resolves when it is durable. One that follows another is tried until the hold ends. */
+  /**
+   * Writes a checkpoint. Resolves when it is durable. A checkpoint after the first one is retried until the hold
+   * ends.
+   */
   protected async writeCheckpoint(
     hold: Hold,
     of: Attempted,
@@ -189,9 +193,7 @@ export abstract class MoneyEngine implements ChargeOwner {
   }
 }
 
-const FEMTO_PER_NANO = 1_000_000n;
-
-/** A long hold as any other is asked for: it waits, and is refused, like one. */
+/** Returns the hold request of a long hold, which waits and is rejected like any other. */
 function requestOfLong(long: LongHoldRequest): HoldRequest {
   return {
     requestId: long.id,
@@ -206,17 +208,17 @@ function requestOfLong(long: LongHoldRequest): HoldRequest {
   };
 }
 
-/** Those that are granted, and what refuses the others, by name. */
+/** Places the holds. Returns the granted ones, and the errors of the others by id. */
 export async function grantedAmong<Granted extends Hold>(
   requests: readonly LongHoldRequest[],
   hold: (request: HoldRequest) => Granted | Promise<Granted>,
 ): Promise<{ readonly granted: readonly Granted[]; readonly refused: Map<string, unknown> }> {
   const granted: Granted[] = [];
   const refused = new Map<string, unknown>();
-  const asking = requests.map(async (request) => hold(requestOfLong(request)));
-  for (const [at, asked] of (await Promise.allSettled(asking)).entries()) {
-    if (asked.status === "fulfilled") granted.push(asked.value);
-    else refused.set(requests[at]!.id, asked.reason);
+  const holds = requests.map(async (request) => hold(requestOfLong(request)));
+  for (const [at, result] of (await Promise.allSettled(holds)).entries()) {
+    if (result.status === "fulfilled") granted.push(result.value);
+    else refused.set(requests[at]!.id, result.reason);
   }
   return { granted, refused };
 }

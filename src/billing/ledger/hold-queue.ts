@@ -12,7 +12,7 @@ import {
 } from "../../../db/ledger/rows.ts";
 import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
@@ -33,29 +33,29 @@ import {
 } from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
-/** Holds that wait for the next batches; a further one fails with "overloaded". */
+/** Most holds that wait for the next batches. A further one fails with "overloaded". */
 const MAX_QUEUED_HOLDS = 20_000;
-/** How often those who wait are asked for again although nothing is known to have come free here. */
+/** Interval at which waiting holds are decided again, even if this instance knows of no released money. */
 const POLL_MS = 50;
-/** Between two looks whether a silent instance still holds money of an organization. */
+/** Time between two checks whether a silent instance holds money of an organization. */
 const SILENT_LOOK_MS = 250;
-/** How long the last look may take where the database does not answer. */
+/** Longest final decision if the database does not answer. */
 const MAX_LAST_LOOK_MS = 500;
 
-/** How many of each key or subject are asked for again at first; more follow where these get what they want. */
+/** Number of holds per key or subject that are decided again at first. More follow if these are granted. */
 const FIRST_WIDTH = 4;
 const WIDTH_GROWTH = 4;
 const MAX_WIDTH = 4_096;
 
 /**
- * The waiting line of a clustered gateway, which asks the database. Where money may have come free the first
- * of each key or subject are asked for again, and more of them as long as that brings something.
+ * The wait queue of a clustered gateway, which decides in the database. When money can have become available, the
+ * first holds of each key or subject are decided again, and more of them while that succeeds.
  */
 class HoldRequestQueue extends WaitingLine<PendingHold> {
   #width = FIRST_WIDTH;
   #hasGrown = false;
 
-  /** The next to be asked for again, at most so many. */
+  /** Returns the next holds to decide again, at most `limit`. */
   next(limit: number): PendingHold[] {
     if (!this.#hasGrown) this.#width = FIRST_WIDTH;
     this.#hasGrown = false;
@@ -73,7 +73,7 @@ class HoldRequestQueue extends WaitingLine<PendingHold> {
     return next;
   }
 
-  /** One of those that were asked for again has left the line. */
+  /** Widens the next selection, because a hold that was decided again has left the queue. */
   widen(): void {
     if (this.#hasGrown) return;
     this.#hasGrown = true;
@@ -81,26 +81,26 @@ class HoldRequestQueue extends WaitingLine<PendingHold> {
   }
 }
 
-/** Whether an instance that has missed its heartbeats holds money of the organization. */
+/** Resolves true if an instance that has missed its heartbeats holds money of the organization. */
 export type IsHeldBySilent = (organizationId: string) => Promise<boolean>;
 
 /**
- * Puts the holds that are asked for before the database, with the next batch of the ledger. Those that are
- * short only because of other holds wait in their organization's line: they are asked for again when holds
- * of this instance have ended, and at a steady rate for those of the others.
+ * Sends pending holds to the database with the next ledger batch. Holds that are short only because of other
+ * holds wait in their organization's queue. They are decided again when holds of this instance have ended, and
+ * periodically because of other instances.
  */
 export class HoldQueue implements HoldSource {
   readonly accounts: AccountsNow;
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;
   readonly #queued = new IntrusiveList<PendingHold>();
-  /** Of running requests: no more than there are of these. */
+  /** Extensions of running requests, so at most one for each. */
   readonly #extensions: HoldUnit[] = [];
   readonly #due = new Set<PendingHold>();
   readonly #lines = new Map<string, HoldRequestQueue>();
   readonly #awake = new Set<HoldRequestQueue>();
   readonly #timers = new Map<PendingHold, () => void>();
-  /** Looks that are under way, by organization. */
+  /** Current checks for silent instances, by organization. */
   readonly #silentLooks = new Map<string, Promise<boolean>>();
   readonly #isHeldBySilent: IsHeldBySilent | undefined;
   #isPolling = false;
@@ -117,16 +117,10 @@ export class HoldQueue implements HoldSource {
     return isAnyNew || this.#extensions.length > 0;
   }
 
-  /** Throws 503 where too many stand here already. */
+  /** Adds a pending hold. Throws 503 if the queue is full. */
   submit(pending: PendingHold): void {
     if (this.#queued.length >= MAX_QUEUED_HOLDS) {
-      throw new GatewayError(
-        "overloaded",
-        "Too many requests are waiting here. Try again shortly.",
-        {
-          retryAfterSeconds: 1,
-        },
-      );
+      throw overloaded("Too many requests are waiting here. Try again shortly.");
     }
     this.#queued.add(pending);
     this.#wakeLedger();
@@ -140,7 +134,7 @@ export class HoldQueue implements HoldSource {
     this.#end(pending, error);
   }
 
-  /** Asks for a hold that runs to be raised, with the next batch. Rejects where nothing was written. */
+  /** Sends an extension of an open hold with the next batch. Rejects if nothing was written. */
   decideExtension(demand: HoldDemand): Promise<HoldVerdict> {
     return new Promise((decided, failed) => {
       this.#extensions.push({ demand, decided, failed });
@@ -148,7 +142,7 @@ export class HoldQueue implements HoldSource {
     });
   }
 
-  /** Money of the organization may have come free. */
+  /** Decides waiting holds of the organization again, because money can have become available. */
   wake(organizationId: string): void {
     const line = this.#lines.get(organizationId);
     if (line === undefined) return;
@@ -158,7 +152,7 @@ export class HoldQueue implements HoldSource {
 
   take(): readonly HoldUnit[] {
     const units = this.#extensions.splice(0, MAX_BATCH_HOLDS);
-    // Those whose time is up came before all others.
+    // Holds after their longest wait are first, because they are older than all others.
     for (const pending of this.#due) {
       if (units.length >= MAX_BATCH_HOLDS) return units;
       this.#due.delete(pending);
@@ -176,9 +170,9 @@ export class HoldQueue implements HoldSource {
       if (pending === undefined) break;
       this.#queued.remove(pending);
       const { request } = pending;
-      const behind = this.#lines.get(request.organizationId)?.blocks(request);
-      if (pending.isDue || behind === undefined) units.push(this.#unitOf(pending));
-      else this.#joinLine(pending, behind);
+      const blockedBy = this.#lines.get(request.organizationId)?.blocks(request);
+      if (pending.isDue || blockedBy === undefined) units.push(this.#unitOf(pending));
+      else this.#joinLine(pending, blockedBy);
     }
     return units;
   }
@@ -200,7 +194,7 @@ export class HoldQueue implements HoldSource {
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
     } else if (verdict.kind !== "short") {
-      this.#stay(pending, verdict.kind === "behind" ? verdict.of : "key");
+      this.#stay(pending, verdict.kind === "blockedBy" ? verdict.of : "key");
     } else {
       const { request } = pending;
       const headroom = headroomOf(request, demand, verdict);
@@ -218,7 +212,7 @@ export class HoldQueue implements HoldSource {
     pending.refuse(error);
   }
 
-  /** Stays in its line, or joins it. */
+  /** Keeps a hold in its queue, or adds it. */
   #stay(pending: PendingHold, shortOf: Shortage): void {
     if (pending.isGivenUp) {
       this.#leave(pending);
@@ -242,14 +236,14 @@ export class HoldQueue implements HoldSource {
       this.#lines.set(organizationId, line);
     }
     if (line.length >= MAX_WAITING_REQUESTS) {
-      // There is no place for it to wait: it is refused where it is short now.
+      // The queue is full, so the hold is decided now, without waiting.
       pending.isDue = true;
       pending.place = "queued";
       this.#queued.add(pending);
       return;
     }
     pending.isInLine = true;
-    // It was put behind one that has left meanwhile.
+    // The hold that blocked this one has left the queue in the meantime.
     if (line.length === 0 && shortOf !== "organization") this.#awake.add(line);
     pending.place = "waiting";
     line.note(pending, shortOf);
@@ -261,7 +255,10 @@ export class HoldQueue implements HoldSource {
     this.#poll();
   }
 
-  /** If a silent instance holds what the request waits for, that is free soon: then it waits on. */
+  /**
+   * Ends a hold's wait, or extends it if a silent instance holds money of the organization, which is released
+   * soon.
+   */
   #timeIsUp(pending: PendingHold, beganMs: number): void {
     const isHeldBySilent = this.#isHeldBySilent;
     const isOver = this.#clock.nowMs() - beganMs >= MAX_WAIT_FOR_SILENT_MS;
@@ -270,7 +267,7 @@ export class HoldQueue implements HoldSource {
       return;
     }
     void this.#lookForSilent(pending.request.organizationId, isHeldBySilent).then((isHeld) => {
-      // Granted or given up meanwhile.
+      // The hold was granted or given up in the meantime.
       if (!this.#timers.has(pending)) return;
       const again = () => this.#timeIsUp(pending, beganMs);
       if (isHeld) this.#timers.set(pending, this.#clock.after(SILENT_LOOK_MS, again));
@@ -287,7 +284,7 @@ export class HoldQueue implements HoldSource {
     this.#lookLast(pending);
   }
 
-  /** One look for all requests of the organization that wait at the moment. */
+  /** Checks for silent instances once for all waiting requests of the organization. */
   #lookForSilent(organizationId: string, isHeldBySilent: IsHeldBySilent): Promise<boolean> {
     const underWay = this.#silentLooks.get(organizationId);
     if (underWay !== undefined) return underWay;
@@ -305,7 +302,7 @@ export class HoldQueue implements HoldSource {
   }
 
   #tooLate(pending: PendingHold): void {
-    const isTaken = pending.place === "taken";
+    const isInBatch = pending.place === "taken";
     this.#leave(pending);
     pending.isGivenUp = true;
     pending.refuse(
@@ -313,10 +310,10 @@ export class HoldQueue implements HoldSource {
         retryAfterSeconds: 1,
       }),
     );
-    if (isTaken) pending.place = "taken";
+    if (isInBatch) pending.place = "taken";
   }
 
-  /** A request that leaves a line may have stood before others. */
+  /** Removes a hold from its queue and wakes the queue, because it can have blocked others. */
   #leave(pending: PendingHold): void {
     this.#timers.get(pending)?.();
     this.#timers.delete(pending);
@@ -346,7 +343,7 @@ export class HoldQueue implements HoldSource {
   }
 }
 
-/** The accounts of requests that are admitted now: their day and month stay theirs. */
+/** Returns the accounts of requests that are admitted now. A request keeps its day and month. */
 export class AccountsNow {
   readonly #clock: Clock;
   #day: Period;

@@ -2,47 +2,52 @@ import type { ImageVariant, ModelPrices } from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
 import type { Usage } from "../../lib/usage.ts";
 
-/** What is known of the images of a call; absent: nothing. */
+/** The known size and quality of a call's images. An absent member is unknown. */
 type KnownVariant = NonNullable<Usage["imageVariant"]>;
 
 type VariantPrices = Pick<ModelPrices, "imageVariants" | "imageFemto">;
 
-/** What one image costs: as the first variant that fits, or as one that no variant fits. */
+/** Returns the price of an image: that of the first variant that matches, or of an image without a variant. */
 export function imagePriceFemto(prices: VariantPrices, known: KnownVariant): FemtoUsd {
   const { imageVariants, imageFemto = 0n } = prices;
   if (imageVariants === undefined) return imageFemto;
   return imageVariants.find((variant) => mayBe(variant, known))?.imageFemto ?? imageFemto;
 }
 
-/** The most that one image costs of those that the request may get; what it leaves open may be any. */
-export function dearestImageFemto(prices: VariantPrices, asked: KnownVariant): FemtoUsd {
+/**
+ * Returns the highest price of an image that the request can get. A member that the request omits can have any
+ * value.
+ */
+export function dearestImageFemto(prices: VariantPrices, requested: KnownVariant): FemtoUsd {
   const { imageVariants = [], imageFemto = 0n } = prices;
-  const fitting = imageVariants.filter((variant) => mayBe(variant, asked));
-  const isSettled = fitting[0] !== undefined && isAll(fitting[0], asked);
-  const own = fitting.map((variant) => variant.imageFemto ?? imageFemto);
-  if (isSettled) return own[0]!;
-  return own.reduce((most, price) => (price > most ? price : most), imageFemto);
+  const fitting = imageVariants.filter((variant) => mayBe(variant, requested));
+  const isSettled = fitting[0] !== undefined && isAll(fitting[0], requested);
+  const variantPrices = fitting.map((variant) => variant.imageFemto ?? imageFemto);
+  if (isSettled) return variantPrices[0]!;
+  return variantPrices.reduce((most, price) => (price > most ? price : most), imageFemto);
 }
 
-/** The same for the output tokens of one image; undefined where no variant states them. */
+/**
+ * Returns the most output tokens of an image that the request can get, or undefined if no variant states them.
+ */
 export function mostImageTokens(
   { imageVariants = [] }: VariantPrices,
-  asked: KnownVariant,
+  requested: KnownVariant,
 ): number | undefined {
-  const fitting = imageVariants.filter((variant) => mayBe(variant, asked));
-  if (fitting[0] !== undefined && isAll(fitting[0], asked)) return fitting[0].maxTokens;
+  const fitting = imageVariants.filter((variant) => mayBe(variant, requested));
+  if (fitting[0] !== undefined && isAll(fitting[0], requested)) return fitting[0].maxTokens;
   if (fitting.length === 0 || fitting.some(({ maxTokens }) => maxTokens === undefined)) {
     return undefined;
   }
   return Math.max(...fitting.map(({ maxTokens }) => maxTokens!));
 }
 
-/** Nothing that is known contradicts it. */
+/** Returns true if no known member contradicts the variant. */
 function mayBe(variant: ImageVariant, known: KnownVariant): boolean {
   return isOpen(variant.size, known.size) && isOpen(variant.quality, known.quality);
 }
 
-/** Every image that is known so far is one of these, whatever else becomes known of it. */
+/** Returns true if the variant matches whatever the unknown members are. */
 function isAll(variant: ImageVariant, known: KnownVariant): boolean {
   return isCovered(variant.size, known.size) && isCovered(variant.quality, known.quality);
 }

@@ -6,54 +6,54 @@ import type { Subject } from "../../../db/queries/subject-budgets.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 
-/** An end user or a tag of a request that has a budget of its own. */
+/** An end user or a tag of a request that has a budget. */
 export interface BudgetSubject extends Subject {
   readonly budgetId: string;
 }
 
-/** What a request may cost at most, as a function of the output tokens it is allowed. */
+/** The highest cost of a request, as a function of its output token limit. */
 export interface HoldRequest {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** Their budgets count what those of the key do. Undefined for most. */
+  /** End users and tags with budgets, which count the same amounts as the key's. Undefined for most requests. */
   readonly subjects?: readonly BudgetSubject[] | undefined;
-  /** Everything that does not depend on the limit of output tokens, in provider cost (femto-USD). */
+  /** Provider cost that does not depend on the output token limit, in femto-USD. */
   readonly fixedFemto: ExactInteger;
-  /** Provider cost of one more output token, over all choices. */
+  /** Provider cost of one more output token over all choices, in femto-USD. */
   readonly perTokenFemto: ExactInteger;
-  /** The limit the caller set, or the model's own. */
+  /** The output token limit of the caller, or of the model. */
   readonly outputTokens: number;
-  /** True where the caller set the limit: then it is not lowered. */
+  /** True if the caller set the limit, so that it must not be reduced. */
   readonly isLimitExplicit: boolean;
   readonly feeBasisPoints: bigint;
-  /** The same request as the budgets of its key count it, where that is not what it costs. */
+  /** The request with its cost for the budgets of its key, if that differs from the charged cost. */
   readonly budget?: HoldRequest | undefined;
 }
 
-/** Money set aside for one request until it is settled or released. */
+/** Money held for one request until it is settled or released. */
 export interface Hold extends RequestAccounts {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** Grows with each extension. */
+  /** The held amount, which grows with each extension. */
   readonly holdNano: NanoUsd;
-  /** What is held of the budgets of the key, where that is not the same. */
+  /** The amount held in the budgets of the key, if it differs. */
   readonly budgetNano: NanoUsd | undefined;
   readonly feeBasisPoints: bigint;
-  /** The limit of output tokens that the hold covers. */
+  /** The output token limit that the hold covers. */
   readonly outputTokens: number;
-  /** True where it is lower than what the caller would have had. */
+  /** True if the limit is lower than the caller's or the model's. */
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
 }
 
-/** What was delivered of a request, and what that costs. */
+/** The delivered part of a request, and its cost. */
 export interface ChargeFigures extends UsageFigures {
   readonly chargeNano: NanoUsd;
-  /** What the budgets of the key count, where that is not the charge. */
+  /** The amount for the budgets of the key, if it differs from the charge. */
   readonly budgetNano?: NanoUsd | undefined;
-  /** What the provider's figures would have cost beyond the hold. */
+  /** The amount by which the provider's figures exceed the hold. */
   readonly clampedNano: NanoUsd;
   readonly model: string;
   readonly provider: string;
@@ -63,47 +63,50 @@ export interface ChargeFigures extends UsageFigures {
 }
 
 export interface SettlementFigures extends ChargeFigures {
-  /** 200, 499 where the client went away, or 408 where its time was up before anything left. */
+  /** 200, 499 if the client disconnected, or 408 if the request timed out before any output. */
   readonly status: number;
 }
 
-/** Money set aside for work that outlives processes, such as a fine-tuning job. */
+/** Money held for work that outlives processes, such as a fine-tuning job. */
 export interface LongHoldRequest {
-  /** Names the hold, and its charge: the id of the request that ordered the work. */
+  /** Id of the hold and its charge: the id of the request that ordered the work. */
   readonly id: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** As those of a request. */
+  /** End users and tags with budgets, as for a request. */
   readonly subjects?: readonly BudgetSubject[] | undefined;
-  /** What the work may cost at most, fee included. */
+  /** Highest cost of the work, fee included. */
   readonly holdNano: NanoUsd;
 }
 
 /**
- * Holds that outlive the process that placed them. An effect that is written with one may raise, such as
- * the guard of a lease: then the whole fails, and nothing of it was posted.
+ * Holds that outlive the process that placed them. An effect that is written together with one can throw, such as
+ * the guard of a lease. Then the whole transaction fails and nothing is posted.
  */
 interface LongHolds {
-  /** Holds durably, in one transaction with `also`. Throws 402. */
+  /** Places a durable hold in one transaction with `also`. Throws 402. */
   holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void>;
   /**
-   * Charges at most the hold, to the day and month in which it was placed, in one transaction with `also`.
-   * Where the hold has ended already this changes nothing, and `also` is not carried out.
+   * Charges at most the hold, to the day and month in which it was placed, in one transaction with `also`. If the
+   * hold has already ended, this changes nothing and `also` is not written.
    */
   settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
-  /** Gives the hold back, in one transaction with `also`; as settleLong where it has ended already. */
+  /**
+   * Releases the hold in one transaction with `also`. If the hold has already ended, this changes nothing and
+   * `also` is not written.
+   */
   releaseLong(id: string, also?: StatementEffect): Promise<void>;
   /**
-   * Holds several that share a payer: those that are granted in one transaction with what `alsoOf` makes of them, by
-   * name. Resolves with what refuses the others.
+   * Places several holds that share a payer. The granted holds are written in one transaction with the effect
+   * that `alsoOf` returns for their ids. Resolves with the errors of the rejected holds by id.
    */
   holdLongs(
     requests: readonly LongHoldRequest[],
     alsoOf: (held: ReadonlySet<string>) => StatementEffect | undefined,
   ): Promise<ReadonlyMap<string, unknown>>;
   /**
-   * Charges several at most what they hold, or, where there are no figures, gives them back, in one transaction with
-   * `also`. Those that have ended already are passed over.
+   * Charges several holds, each at most its amount, or releases those without figures, in one transaction with
+   * `also`. Holds that have already ended are skipped.
    */
   endLong(
     ends: ReadonlyMap<string, SettlementFigures | undefined>,
@@ -112,34 +115,40 @@ interface LongHolds {
 }
 
 /**
- * Holds money before the upstream is called and settles it afterwards, so that neither a balance nor a
- * budget is ever overspent. Each hold ends exactly once: by `settle` or by `release`. Where several instances
- * share the database, a hold is durable when `hold` returns it.
+ * Holds money before the provider is called and settles it afterwards, so that no balance and no budget is
+ * overspent. Each hold ends exactly once, by `settle` or `release`. If several instances share the database, a
+ * hold is durable when `hold` returns it.
  */
 export interface MoneyPort extends LongHolds {
-  /** Throws 402 insufficient_credits or budget_exhausted where the money is not there. */
+  /**
+   * Holds money for a request. Throws 402 insufficient_credits or budget_exhausted if too little is available.
+   */
   hold(request: HoldRequest): Hold | Promise<Hold>;
   /**
-   * Raises a hold by so much while its request runs, by the same decision as `hold`, for the periods in which
-   * it was admitted. It does not wait for other holds to end: two requests could wait for one another.
-   * Resolves false, with the hold as it was, where the money is not there, the key was revoked, or the hold
-   * ends. On a single node it is also refused behind the end of a period for which the key, or a subject,
+   * Extends the hold of a running request, in the periods in which it was admitted, by the same decision as
+   * `hold`. It does not wait for other holds to end, because two requests could then wait for each other.
+   *
+   * Resolves false, and leaves the hold unchanged, if too little is available, the key was revoked, or the hold
+   * has ended. A single node also rejects an extension after the end of a period for which the key or a subject
    * has a budget.
    */
   extend(hold: Hold, moreNano: NanoUsd): Promise<boolean>;
-  /** Resolves when the charge of what is about to be delivered is durable. */
+  /** Writes the charge of output that is about to be delivered. Resolves when it is durable. */
   checkpoint(hold: Hold, figures: ChargeFigures): Promise<void>;
   /**
-   * Resolves when the charge is durable, and `also` with it. Never charges more than the hold. Where it
-   * rejects, nothing was posted. Rejects with a plain Error, a fault of the program, where nothing is held.
+   * Charges a hold, never more than its amount, and writes `also`. Resolves when both are durable. If it rejects,
+   * nothing was posted. Rejects with a plain Error, a program error, if the hold does not exist.
    */
   settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
-  /** Emits budget.exhausted of a key's periods whose budgets reject a request before it asks for a hold. Never rejects. */
+  /** Emits budget.exhausted for a key's periods whose budgets reject a request before its hold. Never rejects. */
   noteUsedUp(
     key: Pick<HoldRequest, "organizationId" | "keyId">,
     periods: readonly Omit<PeriodHeadroom, "availableNano">[],
   ): Promise<void>;
-  /** Gives back what nothing was delivered for. What has a checkpoint stays held: it has to be settled. */
+  /**
+   * Releases a hold for which no output was delivered. A hold with a checkpoint stays, because it must be
+   * settled.
+   */
   release(hold: Hold): void;
   /** Number of holds that are neither settled nor released. */
   readonly outstandingHolds: number;

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { authored } from "../../../db/authored.ts";
 import { type Database, type Query, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import { refundPart } from "../../../db/ledger/credits.ts";
 import {
   type CreditCommandOutcome,
@@ -14,7 +15,7 @@ import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-li
 import { findOperatedOrganization } from "../../../db/queries/organizations.ts";
 import type { RefundState } from "../../../db/queries/payment-refunds.ts";
 import type { Author } from "../../lib/author.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { usdText } from "../../lib/money.ts";
 import type { CardRefunds } from "./card-refunds.ts";
@@ -28,7 +29,7 @@ export interface OperatorCreditDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** Who orders it. The same idempotency key of the same operator key orders it once. */
+/** The author of an order. An idempotency key is carried out once per operator key. */
 export interface OrderSource {
   readonly author: Author;
   readonly idempotencyKey: string | undefined;
@@ -36,33 +37,32 @@ export interface OrderSource {
 
 export interface Adjustment {
   readonly organizationId: string;
-  /** Negative takes from the balance, at most what is not held. */
+  /** Amount in nano-USD. A negative amount is deducted, up to the part of the balance that is not held. */
   readonly amountNano: bigint;
   readonly description: string;
 }
 
 export interface Refund {
   readonly organizationId: string;
-  /** Id of a usage transaction, or of a top-up by card. */
+  /** Id of a usage transaction, or of a card top-up. */
   readonly chargeId: string;
-  /** Undefined: all that was not given back yet. */
+  /** Undefined: everything that was not refunded yet. */
   readonly amountNano: bigint | undefined;
 }
 
 export interface RefundEntry extends PostedEntry {
-  /** Of money that goes back to a card. */
+  /** Set for a refund to a card. */
   readonly cardStatus?: RefundState;
 }
 
-const UNIQUE_VIOLATION = "23505";
-/** Sums with it and with any one amount stay within a bigint. */
+/** Largest credit. Sums of it and any one amount stay within a bigint. */
 const MAX_CREDIT_NANO = 4n * 10n ** 18n;
-/** How often an order is read again, because the same one was given or refused at the same moment. */
+/** Most reads of an order. It is read again if an equal order is given or rejected at the same time. */
 const MAX_LOOKS = 8;
 
 /**
- * Adjustments and refunds that operators order over HTTP. An order is a row whose id follows from the
- * idempotency key, and is carried out in the transaction that marks it done: a repeated one finds the row.
+ * Adjustments and refunds that operators order over HTTP. An order is a row whose id is derived from the
+ * idempotency key. It is carried out in the transaction that marks it done, so a repeated order finds the row.
  */
 export class OperatorCredit {
   readonly #dependencies: OperatorCreditDependencies;
@@ -71,14 +71,21 @@ export class OperatorCredit {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 402, 404, 409, and 503 where it was not carried out in time: then it was withdrawn. */
+  /**
+   * Adjusts the balance. Throws 402, 404 and 409, and 503 if the order was not carried out in time and was
+   * withdrawn.
+   */
   async adjust(source: OrderSource, adjustment: Adjustment): Promise<PostedEntry> {
     const { organizationId, amountNano } = adjustment;
     const { balanceNano, creditNano } = await this.#requireOrganization(organizationId);
     if (creditNano + amountNano > MAX_CREDIT_NANO) {
-      throw new GatewayError("invalid_body", "The balance would be larger than can be counted.", {
-        param: "amount_usd",
-      });
+      throw new GatewayError(
+        "invalid_body",
+        "The balance would exceed the largest amount that the gateway can store.",
+        {
+          param: "amount_usd",
+        },
+      );
     }
     const id = orderId(source);
     const { transactionId } = await this.#giveOnce({ ...adjustment, id, author: source.author });
@@ -90,8 +97,8 @@ export class OperatorCredit {
   }
 
   /**
-   * Gives a charge back to the balance, or a top-up from the balance to the card that paid it. Throws 400 where
-   * less is left of it, 404, 409; of a top-up also 402 where so much is not free, and 502.
+   * Refunds a charge to the balance, or a top-up from the balance to the card that paid it. Throws 400 if less is
+   * left to refund, 404 and 409; for a top-up also 402 if too little is available, and 502.
    */
   async refund(source: OrderSource, refund: Refund): Promise<RefundEntry> {
     const { organizationId, chargeId: transactionId, amountNano } = refund;
@@ -105,18 +112,18 @@ export class OperatorCredit {
       orderId: id,
       author: source.author,
     };
-    const given = await cardRefunds.order(toCard);
-    if (given === undefined) return this.#refundCharge(id, refund, source.author);
-    if (given.transactionId === null) throw busy();
-    const entry = await this.#posted(organizationId, given.transactionId);
-    return { ...entry, cardStatus: given.state };
+    const cardRefund = await cardRefunds.order(toCard);
+    if (cardRefund === undefined) return this.#refundCharge(id, refund, source.author);
+    if (cardRefund.transactionId === null) throw busy();
+    const entry = await this.#posted(organizationId, cardRefund.transactionId);
+    return { ...entry, cardStatus: cardRefund.state };
   }
 
   async #refundCharge(id: string, refund: Refund, author: Author): Promise<PostedEntry> {
     const { organizationId } = refund;
     for (let look = 0; look < MAX_LOOKS; look++) {
-      const known = await this.#known(id, refundOrder(refund));
-      if (known?.transactionId) return this.#posted(organizationId, known.transactionId);
+      const earlier = await this.#earlierOrder(id, refundOrder(refund));
+      if (earlier?.transactionId) return this.#posted(organizationId, earlier.transactionId);
       try {
         const transactionId = await this.#refundNow(id, refund, author);
         this.#dependencies.organizations.forget(organizationId);
@@ -128,7 +135,7 @@ export class OperatorCredit {
     throw busy();
   }
 
-  /** All of it in one transaction: a second one of the same id waits for the first. */
+  /** Refunds in one transaction. A second refund with the same id waits for the first. */
   #refundNow(id: string, refund: Refund, author: Author): Promise<string> {
     const transactionId = newId("txn");
     return authored(this.#dependencies.sql, author).begin(async (transaction) => {
@@ -158,44 +165,44 @@ export class OperatorCredit {
     const { sql, orders } = this.#dependencies;
     const { id } = order;
     for (let look = 0; look < MAX_LOOKS; look++) {
-      const known = await this.#known(id, { ...order, kind: "adjustment" });
+      const earlier = await this.#earlierOrder(id, { ...order, kind: "adjustment" });
       try {
-        if (known === undefined) return await orders.give({ ...order, kind: "adjustment" });
+        if (earlier === undefined) return await orders.give({ ...order, kind: "adjustment" });
       } catch (error) {
         if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
         continue;
       }
-      if (known.isDone && !known.isRefused) return known;
-      // A refusal frees the key: what it lacked may be there now.
-      if (known.isRefused) await forgetRefusedCommand(sql, id);
+      if (earlier.isDone && !earlier.isRefused) return earlier;
+      // A rejected order frees the key, because enough credit may be available now.
+      if (earlier.isRefused) await forgetRefusedCommand(sql, id);
       else await orders.carryOut();
     }
     throw busy();
   }
 
-  /** Throws 409 where something else was ordered under the id. */
-  async #known(
+  /** Returns the order that was given under the id before. Throws 409 if that was a different order. */
+  async #earlierOrder(
     id: string,
     order: Pick<KnownOrder, "organizationId" | "kind" | "amountNano" | "description">,
   ): Promise<KnownOrder | undefined> {
-    const known = await this.#dependencies.read(findCreditCommand(id));
-    if (known === undefined) return undefined;
+    const earlier = await this.#dependencies.read(findCreditCommand(id));
+    if (earlier === undefined) return undefined;
     const isSame =
-      known.kind === order.kind &&
-      known.organizationId === order.organizationId &&
-      known.amountNano === order.amountNano &&
-      known.description === order.description;
-    if (isSame) return known;
+      earlier.kind === order.kind &&
+      earlier.organizationId === order.organizationId &&
+      earlier.amountNano === order.amountNano &&
+      earlier.description === order.description;
+    if (isSame) return earlier;
     throw new GatewayError(
       "idempotency_conflict",
-      "This idempotency key was used for another order before.",
+      "This idempotency key was already used for another order.",
       { param: "Idempotency-Key" },
     );
   }
 
   async #requireOrganization(id: string) {
-    const found = await findOperatedOrganization(this.#dependencies.sql, id);
-    if (found !== undefined) return found;
+    const organization = await findOperatedOrganization(this.#dependencies.sql, id);
+    if (organization !== undefined) return organization;
     throw new GatewayError("organization_not_found", "There is no such organization.");
   }
 
@@ -212,7 +219,7 @@ function orderId({ author, idempotencyKey }: OrderSource): string {
   return `cmd_${digest.digest("hex")}`;
 }
 
-/** What the order's row says of a refund, by which a repeated one is recognised. */
+/** Returns the members of the order's row, by which a repeated refund is recognised. */
 function refundOrder({ organizationId, chargeId, amountNano }: Refund) {
   const part = amountNano === undefined ? "what is left" : "a part";
   return {
@@ -224,7 +231,5 @@ function refundOrder({ organizationId, chargeId, amountNano }: Refund) {
 }
 
 function busy(): GatewayError {
-  return new GatewayError("overloaded", "The same order is being carried out. Try again shortly.", {
-    retryAfterSeconds: 1,
-  });
+  return overloaded("The same order is being carried out. Try again shortly.");
 }

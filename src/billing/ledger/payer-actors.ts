@@ -14,10 +14,10 @@ import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
 import type { Headroom } from "./refusal.ts";
 
-/** What is held, and the limit of output tokens that it covers. */
+/** The granted amounts, and the output token limit that they cover. */
 export type GrantedAmounts = Pick<Hold, "holdNano" | "budgetNano" | "outputTokens">;
 
-/** A hold in memory that has not ended. */
+/** An open hold in memory. */
 export class SingleNodeHold implements Hold, Attempted {
   readonly requestId: string;
   readonly organizationId: string;
@@ -33,7 +33,7 @@ export class SingleNodeHold implements Hold, Attempted {
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
   attempt: Attempted["attempt"] = "none";
-  /** Its charge, on its way. */
+  /** Its charge, if that is being posted. */
   charge: PendingCharge | undefined;
 
   constructor(
@@ -60,10 +60,13 @@ export class SingleNodeHold implements Hold, Attempted {
   }
 }
 
-/** Who spends for a request, by the actors that know. */
+/** The spenders of a request, by the ids of their actors. */
 type Spending = Pick<HoldRequest, "keyId" | "organizationId" | "subjects">;
 
-/** The actors of a key, its organization and its subjects, as one: all in memory and up to date, or waited for. */
+/**
+ * The actors of a key, its organization and its subjects, as one. The caller waits until all are in memory and up
+ * to date.
+ */
 export class PayerActors {
   readonly #keys: ApiKeyActors;
   readonly #organizations: OrganizationActors;
@@ -79,7 +82,9 @@ export class PayerActors {
     this.#subjectBudgets = subjectBudgets;
   }
 
-  /** Undefined where all of these actors are in memory, up to date, and durable. */
+  /**
+   * Returns undefined if all of these actors are in memory, up to date and durable, otherwise a promise of that.
+   */
   whenSettled(payer: Payer & Spending): Promise<void> | undefined {
     const key = this.#keys.get(payer.keyId);
     const organization = this.#organizations.get(payer.organizationId);
@@ -102,8 +107,8 @@ export class PayerActors {
   }
 
   /**
-   * Holds so much of all of them, in one step. Undefined, with nothing held, where one of them has not so much
-   * free, or the key may not be used.
+   * Holds the amounts for all of them in one step. Returns undefined, and holds nothing, if one of them has too
+   * little available or the key is not valid.
    */
   hold(request: HoldRequest, granted: GrantedAmounts, nowMs: number): SingleNodeHold | undefined {
     const { holdNano, budgetNano = holdNano } = granted;
@@ -129,7 +134,10 @@ export class PayerActors {
     return undefined;
   }
 
-  /** Replies their accounts. Undefined, and nothing is held, where one has not so much free. */
+  /**
+   * Holds for all subjects and returns their accounts. Returns undefined, and holds nothing, if one has too
+   * little available.
+   */
   #holdSubjects(subjects: readonly BudgetSubject[], nano: bigint): readonly string[] | undefined {
     const accounts: string[] = [];
     for (const { budgetId } of subjects) {
@@ -150,7 +158,7 @@ export class PayerActors {
     }
   }
 
-  /** Holds so much more of all for a hold that runs. False, with nothing changed, where it is not free. */
+  /** Extends an open hold for all of them. Returns false, and changes nothing, if too little is available. */
   extend(hold: Hold, byNano: bigint): boolean {
     const { dayAccount, monthAccount, subjectAccounts = [] } = hold;
     const key = this.#key(hold);
@@ -164,7 +172,7 @@ export class PayerActors {
     return false;
   }
 
-  /** Returns how many of the accounts it has raised. */
+  /** Returns the number of accounts that were extended. */
   #extendSubjects(accounts: readonly string[], byNano: bigint): number {
     let extended = 0;
     for (const [dayAccount, monthAccount] of inPairs(accounts)) {
@@ -175,13 +183,13 @@ export class PayerActors {
     return extended;
   }
 
-  /** Frees what a hold has held, where an actor that knows of the hold is in memory. */
+  /** Releases a hold, if an actor that has it is in memory. */
   release(hold: Hold): void {
     this.releaseAll([hold]);
   }
 
   releaseAll(holds: readonly Hold[]): void {
-    // Most of a batch has its accounts in common with its neighbour.
+    // Holds next to each other in a batch mostly share their accounts.
     let last: Hold | undefined;
     let sumNano = 0n;
     let budgetNano = 0n;
@@ -207,9 +215,10 @@ export class PayerActors {
     this.#key(hold)?.turn("changeHeld", { dayAccount, monthAccount, byNano: -budgetNano });
   }
 
-  /** Notes what a durable batch has spent. */
+  /** Records the spend of a durable batch. */
   notePosted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
-    // A key's day stands for its month and its organization: most of a batch has them in common.
+    // If the day of a key is equal, its month and organization are too. Settlements next to each other mostly
+    // share them.
     let last: Settlement | undefined;
     for (const settlement of settlements) {
       if (settlement.subjectAccounts !== undefined) {
@@ -227,14 +236,14 @@ export class PayerActors {
     }
   }
 
-  /** What is known of them is out of date. */
+  /** Marks the actors of a payer as outdated. */
   forget(payer: Payer): void {
     this.#keys.forget(payer.keyId);
     this.#organizations.forget(payer.organizationId);
     for (const id of budgetsOf(payer)) this.#subjectBudgets.forget(id);
   }
 
-  /** Undefined where the actor is not in memory: one that knows of a hold always is. */
+  /** Returns undefined if the actor is not in memory. An actor with a hold always is. */
   #key({ keyId }: Pick<Payer, "keyId">) {
     const key = this.#keys.peek(keyId);
     return key?.isLoaded === true ? key : undefined;
@@ -251,7 +260,7 @@ export class PayerActors {
   }
 }
 
-/** Of a request that is to be held, or of its hold. */
+/** Returns the budget ids of a request or of its hold. */
 function budgetsOf({
   subjects,
   subjectAccounts = [],
@@ -260,7 +269,7 @@ function budgetsOf({
   return inPairs(subjectAccounts).map(([dayAccount]) => budgetOfAccount(dayAccount));
 }
 
-/** Day and month of each budget. */
+/** Returns the accounts as pairs of day and month for each budget. */
 function inPairs(accounts: readonly string[]): [day: string, month: string][] {
   return Array.from({ length: accounts.length / 2 }, (_, at) => [
     accounts[2 * at]!,
@@ -285,7 +294,7 @@ async function activate(cells: readonly Settling[]): Promise<void> {
   }
 }
 
-/** In memory, and nothing of it waiting to become durable. */
+/** Returns true if the actor is in memory and has no unfinished commit. */
 function isSettled(cell: Pick<Settling, "isActive" | "gate">): boolean {
   return cell.isActive && cell.gate === undefined;
 }

@@ -1,5 +1,6 @@
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import { forgetRefusedCommand } from "../../../db/queries/credit-commands.ts";
 import {
   claimUnsettledReversals,
@@ -24,16 +25,19 @@ export interface PaymentReversalsDependencies {
 
 const LOOK_MS = 5_000;
 const UNSETTLED_AT_A_TIME = 20;
-const UNIQUE_VIOLATION = "23505";
-/** Of one reversal: each look that finds something free gives one, and looks become rare. */
+/**
+ * Most orders of one reversal. Each search that finds an available amount gives one, and searches become rare.
+ */
 const MAX_ORDERS = 500;
 const MAX_ROUNDS = 8;
 
 /**
- * What processors take back by themselves, in disputes and by refunds that were made there, is taken from the
- * balance too: at once as far as it is neither spent nor held, and the rest when there is something free
- * again. What comes back is put back. The credit commands say how much was taken; each round compares that with
- * what should be, so it may run as often, and in as many places, as it likes.
+ * Deducts from the balance what processors take back: disputed payments, and refunds made at the processor. It
+ * deducts the available amount immediately, and the rest when more is available. It credits returned payments
+ * again.
+ *
+ * The credit commands state the deducted amount. Each round compares it with the due amount, so rounds can run at
+ * any time and on any instance.
  */
 export class PaymentReversals {
   readonly #dependencies: PaymentReversalsDependencies;
@@ -44,17 +48,17 @@ export class PaymentReversals {
     this.#dependencies = dependencies;
   }
 
-  /** What the processor reports; nothing happens where the payment is none of the gateway's. */
+  /** Records a reversal that the processor reports. Ignores reversals of payments that are not the gateway's. */
   async note(reversal: NewReversal): Promise<void> {
     const { background, suspensions, onError } = this.#dependencies;
     const noted = await noteReversal(background, reversal);
     if (noted === undefined) return;
     suspensions.forget();
-    const known = await findReversal(background, reversal.id);
-    if (known !== undefined) await this.#settle(known).catch(onError);
+    const current = await findReversal(background, reversal.id);
+    if (current !== undefined) await this.#settle(current).catch(onError);
   }
 
-  /** Settles what is left to be settled, now and every few seconds. */
+  /** Settles unsettled reversals, now and every few seconds. */
   start(): void {
     void this.#settleAll();
   }
@@ -101,8 +105,8 @@ export class PaymentReversals {
     id: string,
     takesNano: bigint,
   ): Promise<void> {
-    const title = kind === "dispute" ? "Disputed payment" : "Payment that was given back";
-    const verb = takesNano < 0n ? "put back" : "taken back";
+    const title = kind === "dispute" ? "Disputed payment" : "Refunded payment";
+    const verb = takesNano < 0n ? "returned to the balance" : "deducted from the balance";
     const { background, orders } = this.#dependencies;
     try {
       const { isRefused } = await orders.give({
@@ -114,7 +118,7 @@ export class PaymentReversals {
       });
       if (isRefused) await forgetRefusedCommand(background, id);
     } catch (error) {
-      // Another instance gave this one.
+      // Another instance gave this order.
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
     }
   }

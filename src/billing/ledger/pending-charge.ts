@@ -9,22 +9,24 @@ import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";
 import type { UndeliveredChargeJournal } from "./undelivered.ts";
 
-/** How long an answer waits for its charge, and a request for its hold, before it fails. */
+/**
+ * Longest wait of an answer for its charge, and of a request for its hold, in milliseconds. After it they fail.
+ */
 const MAX_SETTLE_WAIT_MS = 1_800;
 
-/** Receives how a charge has ended. */
+/** Receives the outcome of a charge. */
 export interface ChargeOwner {
-  /** It is durable. */
+  /** Called when the charge is durable. */
   charged(settlement: Settlement): void;
-  /** Nothing was posted. */
+  /** Called when nothing was posted. */
   notCharged(settlement: Settlement): void;
-  /** Nothing was posted yet, because the database cannot write at the moment: it is to be posted again. */
+  /** Called when the database cannot write now, so that the charge must be posted again. */
   postAfterDelay(charge: PendingCharge): void;
 }
 
 /**
- * A charge on its way into the ledger, and its waiter: without a deadline if something was delivered,
- * because that has to be charged, however long it takes; the rest can still be given up.
+ * A charge that is being posted, and its caller. If output was delivered, the charge has no deadline, because it
+ * must be posted however long it takes. Other charges can be given up.
  */
 export class PendingCharge implements Unit, CancellationToken, Expiring {
   readonly settlement: Settlement;
@@ -40,7 +42,7 @@ export class PendingCharge implements Unit, CancellationToken, Expiring {
 
   constructor(
     owner: ChargeOwner,
-    patience: SettleDeadline,
+    deadline: SettleDeadline,
     settlement: Settlement,
     also: StatementEffect | undefined,
   ) {
@@ -48,16 +50,16 @@ export class PendingCharge implements Unit, CancellationToken, Expiring {
     this.settlement = settlement;
     this.settlements = [settlement];
     this.statements = also === undefined ? NONE : [also];
-    this.#settleDeadline = settlement.hasAttempt ? undefined : patience;
+    this.#settleDeadline = settlement.hasAttempt ? undefined : deadline;
     this.#settleDeadline?.watch(this);
   }
 
-  /** Resolves when it is durable. Rejects where nothing was posted, and where it was given up. */
+  /** Resolves when the charge is durable. Rejects if nothing was posted, or if the charge was given up. */
   get settled(): Promise<void> {
     return this.#settled.promise;
   }
 
-  /** Where the answer is not kept for a later call. */
+  /** True if the answer is not stored for a later call. */
   get isOwedBack(): boolean {
     return this.statements[0]?.storesAnswer === undefined;
   }
@@ -80,13 +82,13 @@ export class PendingCharge implements Unit, CancellationToken, Expiring {
     this.#owner.charged(this.settlement);
   }
 
-  /** What was delivered is charged as soon as that can be done; the rest has failed. */
+  /** Retries the charge of delivered output until it is posted. Fails other charges. */
   reject(error: unknown): void {
     if (this.settlement.hasAttempt && isServerUnable(error)) this.#owner.postAfterDelay(this);
     else this.fail(error);
   }
 
-  /** Nothing was posted, and nothing will be. */
+  /** Ends a charge that was not posted and never will be. */
   fail(error: unknown): void {
     this.#settled.reject(error);
     this.#owner.notCharged(this.settlement);
@@ -99,7 +101,7 @@ export class PendingCharge implements Unit, CancellationToken, Expiring {
   }
 }
 
-/** Gives up waiting for the database after a while. */
+/** The deadline of charges and holds that wait for the database. */
 export class SettleDeadline {
   readonly #deadlines: DeadlineQueue;
   readonly #notes: UndeliveredChargeJournal;
@@ -109,41 +111,41 @@ export class SettleDeadline {
     this.#deadlines = new DeadlineQueue(clock, MAX_SETTLE_WAIT_MS);
   }
 
-  /** Calls `late` with 503 when the time is up. The returned function ends the waiting. */
+  /** Calls `late` with a 503 error at the deadline. The returned function cancels it. */
   begin(late: (error: GatewayError) => void): () => void {
     const deadline = this.#deadlines.add(() => late(silent()));
     return () => deadline.cancel();
   }
 
   /**
-   * Gives the charge up where it takes too long to be posted. Behind that it is owed back where it comes to
-   * be posted nevertheless, unless the answer is kept with it.
+   * Gives the charge up at the deadline. If it is posted later, it must be refunded, unless the answer is stored
+   * with it.
    */
   watch(charge: PendingCharge): void {
     this.#deadlines.set(charge);
   }
 
-  /** It is posted. */
+  /** Ends the deadline of a posted charge. */
   end(charge: PendingCharge): void {
     this.#deadlines.cancel(charge);
   }
 
-  /** Nothing was posted. */
+  /** Ends the deadline of a charge that was not posted, and removes its note. */
   endUnposted(charge: PendingCharge): void {
     this.#notes.remove(charge.settlement.requestId);
     this.end(charge);
   }
 
-  /** Its time is up. Returns the error for its client. */
+  /** Notes a charge that must be refunded if it is posted. Returns the error for its client. */
   giveUp(charge: PendingCharge): GatewayError {
     if (charge.isOwedBack) this.#notes.add(charge.settlement);
     return silent();
   }
 
-  /** This process ends at once, and no answer that waits for its charge will ever leave. */
+  /** Notes all waiting charges, because this process ends immediately and will not send their answers. */
   noteWaiting(): void {
-    for (const one of this.#deadlines.entries) {
-      if (one instanceof PendingCharge && one.isOwedBack) this.#notes.add(one.settlement);
+    for (const entry of this.#deadlines.entries) {
+      if (entry instanceof PendingCharge && entry.isOwedBack) this.#notes.add(entry.settlement);
     }
   }
 }
@@ -154,18 +156,18 @@ function silent(): GatewayError {
   });
 }
 
-/** Of a hold, what its charge is made from. */
+/** The members of a hold from which its charge is built. */
 interface Chargeable extends LedgerRequest {
   readonly holdNano: NanoUsd;
   readonly budgetNano?: NanoUsd | undefined;
 }
 
-/** A charge is never larger than its hold, whatever its caller has worked out. */
+/** Returns the charge, limited to its hold whatever the caller has calculated. */
 function within(holdNano: NanoUsd, chargeNano: NanoUsd): NanoUsd {
   return chargeNano > holdNano ? holdNano : chargeNano;
 }
 
-/** What a hold covers of a charge that the budgets of its key count as it is. */
+/** Returns the highest charge of a hold if the budgets of its key count the charge itself. */
 export function chargeableNano({
   holdNano,
   budgetNano = holdNano,
@@ -173,7 +175,7 @@ export function chargeableNano({
   return within(holdNano, budgetNano);
 }
 
-/** What a hold is charged: the same in a checkpoint and in a settlement. */
+/** Returns the charge of a hold, for checkpoints and settlements. */
 function chargeOf(hold: Chargeable, figures: ChargeFigures) {
   return {
     requestId: hold.requestId,
@@ -205,14 +207,14 @@ function chargeOf(hold: Chargeable, figures: ChargeFigures) {
   };
 }
 
-/** What the ledger keeps of a hold whose request runs, for the instance that may have to end it. */
+/** Returns the checkpoint of an open hold, for an instance that must end the hold later. */
 export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
   const charge = chargeOf(hold, figures);
   const { holdNano, budgetNano: budgetHoldNano } = hold;
   return { ...charge, holdNano, budgetHoldNano, startedAtMs: hold.admittedAtMs };
 }
 
-/** What the ledger receives for a hold that ends with a charge. */
+/** Returns the settlement of a hold that ends with a charge. */
 export function settlementOf(
   hold: Chargeable,
   figures: SettlementFigures,
@@ -221,7 +223,7 @@ export function settlementOf(
   return { ...chargeOf(hold, figures), status: figures.status, hasAttempt };
 }
 
-/** A charge that nothing is held for would take money that others were given. */
+/** Returns the error for a charge without a hold, which would spend money that was granted to others. */
 export function notHeld({ requestId }: { readonly requestId: string }): Error {
-  return new Error(`${requestId} is not held: it was never, or its hold has ended`);
+  return new Error(`no hold for ${requestId}: it was never placed, or has ended`);
 }

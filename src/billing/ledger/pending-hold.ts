@@ -5,50 +5,50 @@ import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 
 /**
- * A hold that is asked for. Its states:
+ * A hold that is not decided yet. Its states:
  *
  *   queued    goes into the next batch
- *   taken     is in the batch that is under way
- *   waiting   was short for the time being, or stands behind one that is: it is in its organization's line
- *   ended     granted, refused or given up
+ *   taken     is in the current batch
+ *   waiting   is in its organization's queue: short for now, or blocked by an earlier request
+ *   ended     granted, rejected or given up
  *
- * queued → taken → granted, refused or waiting; waiting → taken when money may have come free, and once
- * more when its time is up.
+ * A batch takes a queued hold, and grants or rejects it or makes it wait. A batch takes a waiting hold again when
+ * money can have become available, and once more after its longest wait.
  */
 export class PendingHold implements ListNode<PendingHold> {
   older: PendingHold | undefined;
   newer: PendingHold | undefined;
   readonly request: HoldRequest;
   readonly size: HoldSize;
-  /** Of the budgets of the key, where that is not the same. */
+  /** The size for the budgets of the key, if it differs. */
   readonly budgetSize: HoldSize | undefined;
   place: "queued" | "taken" | "waiting" | "ended" = "queued";
-  /** Cancels it; if it is granted nevertheless, it is released. */
+  /** True if it was cancelled. A grant that still arrives is released. */
   isGivenUp = false;
   isInLine = false;
-  /** Its time is up: it is looked at once more, past those before it. */
+  /** True after its longest wait: it is decided once more, ahead of earlier requests. */
   isDue = false;
-  /** As it was last asked for. */
+  /** The last demand that was sent to the database. */
   demand: HoldDemand | undefined;
-  readonly #told: {
+  readonly #callbacks: {
     granted(hold: RunnableHold): void;
     refused(error: unknown, headroom: Headroom | undefined): void;
   };
 
   constructor(
     request: HoldRequest,
-    told: {
+    callbacks: {
       granted(hold: RunnableHold): void;
       refused(error: unknown, headroom: Headroom | undefined): void;
     },
   ) {
     this.request = request;
-    this.#told = told;
+    this.#callbacks = callbacks;
     this.size = holdSize(request);
     this.budgetSize = request.budget && holdSize(request.budget);
   }
 
-  /** What the database is asked. */
+  /** Returns the demand for the database. */
   ask(accounts: RequestAccounts): HoldDemand {
     const { request } = this;
     this.demand = {
@@ -71,17 +71,17 @@ export class PendingHold implements ListNode<PendingHold> {
       grantedTokens(budgetOf(request), budgetSize, budgetNano),
     );
     const granted = { holdNano, budgetNano: this.budgetSize && budgetNano, outputTokens };
-    this.#told.granted(holdOf(request, this.demand!, granted, nowMs));
+    this.#callbacks.granted(holdOf(request, this.demand!, granted, nowMs));
   }
 
-  /** `headroom` is what the refusal was worked out from. */
+  /** Rejects the hold. `headroom` is the data on which the rejection is based. */
   refuse(error: unknown, headroom?: Headroom): void {
     this.place = "ended";
-    this.#told.refused(error, headroom);
+    this.#callbacks.refused(error, headroom);
   }
 }
 
-/** A hold whose amount its engine raises. */
+/** A hold that its engine can extend. */
 export interface RunnableHold extends Hold {
   holdNano: bigint;
   budgetNano: bigint | undefined;

@@ -9,7 +9,7 @@ import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold
 import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
 import type { Shortage } from "./waiting-line.ts";
 
-/** Everything that limits one request: the balance, and the budgets of its key and its subjects. */
+/** All limits of one request: the balance, and the budgets of its key and its subjects. */
 export interface Headroom {
   readonly key: SpenderHeadroom;
   readonly subjects: readonly SubjectHeadroom[];
@@ -22,11 +22,11 @@ interface SubjectHeadroom extends Pick<SpenderHeadroom, "limits"> {
 
 interface Limit {
   readonly period: PeriodHeadroom;
-  /** Undefined where it is the key's. */
+  /** Undefined if it is a budget of the key. */
   readonly subject: BudgetSubject | undefined;
 }
 
-/** Those of the key first. */
+/** Returns all budget limits, the key's first. */
 function limitsOf({ key, subjects }: Headroom): Limit[] {
   const limits: Limit[] = key.limits.map((period) => ({ period, subject: undefined }));
   for (const { subject, limits: periods } of subjects) {
@@ -35,7 +35,7 @@ function limitsOf({ key, subjects }: Headroom): Limit[] {
   return limits;
 }
 
-/** What the tightest budget leaves free, holds counted; undefined where there is none. */
+/** Returns the available amount of the tightest budget, after holds. Returns undefined if there is no budget. */
 function freeOfBudgets(headroom: Headroom): bigint | undefined {
   let free: bigint | undefined;
   for (const { period } of limitsOf(headroom)) {
@@ -44,7 +44,7 @@ function freeOfBudgets(headroom: Headroom): bigint | undefined {
   return free;
 }
 
-/** The first limit that has not so much free. */
+/** Returns the first budget limit that does not cover the request. */
 function tightestOf(headroom: Headroom, request: HoldRequest): Limit | undefined {
   const ofBudget = budgetOf(request);
   return limitsOf(headroom).find(
@@ -52,13 +52,13 @@ function tightestOf(headroom: Headroom, request: HoldRequest): Limit | undefined
   );
 }
 
-/** What a request waits for that is refused by holds alone. */
+/** Returns the reason that a request waits if only holds block it. */
 export function findShortage(headroom: Headroom, request: HoldRequest): Shortage {
   if (!decideHold(request, headroom.organization.availableNano).isHeld) return "organization";
   return tightestOf(headroom, request)?.subject === undefined ? "key" : "subject";
 }
 
-/** What is held where the headroom allows it; undefined where it does not. */
+/** Returns the amounts to hold, or undefined if the headroom is too small. */
 export function decideAmounts(
   request: HoldRequest,
   headroom: Headroom,
@@ -79,7 +79,7 @@ export function decideAmounts(
   };
 }
 
-/** Output tokens that balance and budgets pay for. */
+/** Returns the output tokens that balance and budgets pay for. */
 function affordable(request: HoldRequest, headroom: Headroom): number {
   const ofBudget = affordableTokens(budgetOf(request), freeOfBudgets(headroom) ?? UNLIMITED_NANO);
   return Math.max(
@@ -88,15 +88,17 @@ function affordable(request: HoldRequest, headroom: Headroom): number {
   );
 }
 
-/** In which the request would be refused even if nothing were held. */
+/** Returns true if the period would not cover the request even without holds. */
 function isShortPeriod({ remainingNano }: PeriodHeadroom, request: HoldRequest): boolean {
   return !decideHold(budgetOf(request), remainingNano).isHeld;
 }
 
 /**
- * Returns the periods whose budgets cause the 402 of a request: those that have too little left by spend or, if none of
- * its limits has, by spend and holds. Returns none for a request that does not fit into a whole budget of which
- * something is left: its size causes the 402.
+ * Returns the periods whose budgets cause the 402 of a request. These have too little left after spend or, if no
+ * limit has too little after spend, after spend and holds.
+ *
+ * Returns none if the request exceeds a whole budget that is not exhausted: the request's size then causes the
+ * 402.
  */
 function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
   const { limits } = headroom.key;
@@ -112,7 +114,7 @@ function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadro
   return limits.filter(({ availableNano }) => !decideHold(ofBudget, availableNano).isHeld);
 }
 
-/** True where the request would be refused even if nothing were held: waiting cannot help. */
+/** Returns true if the request would be rejected even without holds, so that waiting cannot help. */
 export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolean {
   return (
     !decideHold(request, headroom.organization.remainingNano).isHeld ||
@@ -120,7 +122,7 @@ export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolea
   );
 }
 
-/** The 402 of a request, which says what is missing, what would help, and what would have been affordable. */
+/** Returns the 402 error of a request. It states the shortage, a remedy, and the affordable output tokens. */
 export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
   const tightest = tightestOf(headroom, request);
   const tokens = affordable(request, headroom);
@@ -154,23 +156,23 @@ function nameOf({ type, value }: BudgetSubject): string {
 }
 
 function budgetRemedy(limit: PeriodHeadroom, request: HoldRequest): string {
-  const lacks = missing(request, limit.availableNano);
+  const shortfall = missing(request, limit.availableNano);
   if (decideHold(request, limit.remainingNano).isHeld) {
-    return `${lacks}: raise the budget, or try again when running requests have ended.`;
+    return `${shortfall}: raise the budget, or try again when running requests have ended.`;
   }
-  // A new period does not help what is larger than the whole budget.
-  if (!decideHold(request, limit.budgetNano).isHeld) return `${lacks}: raise the budget.`;
+  // A new period does not help if the request exceeds the whole budget.
+  if (!decideHold(request, limit.budgetNano).isHeld) return `${shortfall}: raise the budget.`;
   const startMs = Date.parse(limit.periodStart);
   const { endMs } = limit.kind === "day" ? utcDay(startMs) : utcMonth(startMs);
-  return `${lacks}: raise the budget, or wait until it renews at ${isoTime(endMs)}.`;
+  return `${shortfall}: raise the budget, or wait until it renews at ${isoTime(endMs)}.`;
 }
 
-/** What the least hold that will do takes beyond what is free. */
+/** Returns a text with the amount that the smallest sufficient hold needs beyond the available amount. */
 function missing(request: HoldRequest, free: bigint): string {
   return `${usdText(positive(leastHold(request) - positive(free)))} USD more is needed`;
 }
 
-/** The key was deleted or switched off between its authentication and its hold. */
+/** Returns the error for a key that was deleted or deactivated between its authentication and its hold. */
 export function revoked({ key }: Headroom): GatewayError {
   return key.isActive === undefined
     ? new GatewayError("invalid_api_key", "The API key is not valid.")
@@ -183,7 +185,7 @@ function positive(nano: bigint): bigint {
 
 const UNLIMITED = { remainingNano: UNLIMITED_NANO, availableNano: UNLIMITED_NANO };
 
-/** What the database saw when it refused a hold, as the refusal is worked out from it. */
+/** Returns the headroom that the database reported when it rejected a hold. */
 export function headroomOf(
   { subjects = [] }: HoldRequest,
   demand: HoldDemand,
@@ -201,7 +203,7 @@ export function headroomOf(
   };
 }
 
-/** Of a day and a month, where they have budgets. */
+/** Returns the headroom of a day and a month, if they have budgets. */
 function periodsOf(
   [dayAccount, monthAccount]: readonly [string, string],
   [day, month]: readonly (AccountHeadroom | undefined)[],
@@ -212,7 +214,7 @@ function periodsOf(
   return periods;
 }
 
-/** The same where the key does not count any more. */
+/** Returns the headroom of a key that is no longer valid. */
 export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
   return {
     key: keyHeadroom(demand, isActive, []),
@@ -244,7 +246,7 @@ function periodHeadroom(
   };
 }
 
-/** Emits budget.exhausted for the periods that refuse the request, once for each, before its 402 is sent. */
+/** Emits budget.exhausted once for each period that rejects the request, before its 402 is sent. */
 export function emitExhausted(
   dependencies: EmittingDependencies,
   request: HoldRequest,
@@ -259,8 +261,8 @@ export interface EmittingDependencies {
 }
 
 /**
- * Emits budget.exhausted for these periods of a key, once for each. If that fails the request is still rejected, and
- * the next 402 emits it.
+ * Emits budget.exhausted once for each of these periods of a key. If that fails, the request is still rejected,
+ * and the next 402 emits it.
  */
 export async function emitExhaustedOf(
   { keys, onBackgroundError }: EmittingDependencies,

@@ -31,9 +31,9 @@ import {
 } from "./waiting-line.ts";
 
 /**
- * Money where this process is the only writer: actors hold in memory against what the ledger has posted,
- * so an admission costs no round trip and an unstreamed request one commit. A hold lives from its
- * admission until `committed` has seen its settlement, or until it is released.
+ * The ledger engine for a process that is the only writer. Actors hold in memory against what the ledger has
+ * posted, so an admission needs no round trip, and a request without streaming one commit. A hold lasts from its
+ * admission until `committed` has processed its settlement, or until it is released.
  */
 export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   readonly #payers: PayerActors;
@@ -50,13 +50,13 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     return this.#holds.size;
   }
 
-  /** At once where the actors are in memory and the money is there. */
+  /** Holds immediately if the actors are in memory and enough credit is available. */
   hold(request: HoldRequest): Hold | Promise<Hold> {
     const settled = this.#payers.whenSettled(request);
     if (settled !== undefined) return this.#holdWhen(settled, request);
     const queue = this.#queues.get(request.organizationId);
-    const behind = queue?.blocks(request);
-    if (behind !== undefined && !costsNothing(request)) return this.#wait(request, behind);
+    const blockedBy = queue?.blocks(request);
+    if (blockedBy !== undefined && !costsNothing(request)) return this.#wait(request, blockedBy);
     const fullNano = holdFor(request, request.outputTokens);
     const budgetNano = request.budget && holdFor(request.budget, request.outputTokens);
     const full = { holdNano: fullNano, budgetNano, outputTokens: request.outputTokens };
@@ -95,7 +95,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
 
   async checkpoint({ requestId }: Hold, figures: ChargeFigures): Promise<void> {
     const hold = this.#holds.get(requestId);
-    // Behind a settlement a checkpoint would bring back the attempt that it removed.
+    // A checkpoint after settlement would recreate the attempt row that the settlement deleted.
     if (hold === undefined || hold.charge !== undefined) return;
     await this.writeCheckpoint(hold, hold, figures, () => hold.charge === undefined);
   }
@@ -110,7 +110,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     return charge.settled;
   }
 
-  /** Its hold has ended with the batch that it was in. */
+  /** Does nothing: `committed` has ended the hold. */
   charged(): void {}
 
   notCharged({ requestId }: Settlement): void {
@@ -122,8 +122,8 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
 
   release({ requestId }: Hold): void {
     const hold = this.#holds.get(requestId);
-    // What is being charged is not free, even after its caller's deadline. Nor is what the next
-    // start would charge: it stays held.
+    // The amount of a running charge is not available, even after its caller's deadline. The next start would
+    // charge a written attempt, so its hold stays too.
     if (hold === undefined || hold.charge !== undefined || hold.attempt === "written") return;
     this.#holds.delete(requestId);
     this.#payers.release(hold);
@@ -141,13 +141,13 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
       await this.ledger.submit([placeLongHoldsEffect(granted, also)]);
       for (const hold of granted) this.#payers.forget(hold);
     } finally {
-      // Nothing is decided any more before the actors have loaded what is held in the database now.
+      // The actors reload before their next decision, so they will see the holds that are now in the database.
       for (const hold of granted) this.release(hold);
     }
     return refused;
   }
 
-  /** A batch of settlements is durable: spend is noted and holds end, in one step. */
+  /** Applies a durable batch of settlements: records the spend and ends the holds in one step. */
   committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
     this.#payers.notePosted(settlements, totals);
     const ended: SingleNodeHold[] = [];
@@ -166,7 +166,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     this.#queues.get(payer.organizationId)?.drain();
   }
 
-  /** Decides over all who pay at once, without a wait in between, and holds where it can. */
+  /** Decides over all payers without an await in between, and holds if possible. */
   #look(request: HoldRequest): WaitVerdict {
     const headroom = this.#payers.headroom(request);
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
@@ -180,7 +180,9 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     return { kind: "short", of: findShortage(headroom, request), error, headroom };
   }
 
-  /** Undefined where not all who pay have so much free, or the key may not be used. */
+  /**
+   * Holds for all payers. Returns undefined if one of them has too little available, or if the key is not valid.
+   */
   #tryHold(request: HoldRequest, amounts: GrantedAmounts): Hold | undefined {
     const hold = this.#payers.hold(request, amounts, this.dependencies.clock.nowMs());
     if (hold !== undefined) this.#holds.set(hold.requestId, hold);

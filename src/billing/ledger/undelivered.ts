@@ -8,38 +8,43 @@ import type { Clock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
 import type { LeftNotes, NoteFile } from "../../platform/storage/note-file.ts";
 
-/** Between two looks for notes of dead processes. */
+/** Time between two searches for notes of dead processes. */
 const LOOK_MS = 1_000;
-/** Of an instance that this database does not know, or not any more: notes of another one, perhaps. */
+/**
+ * Age after which notes of an instance that this database does not know are discarded. They may belong to another
+ * one.
+ */
 const MAX_NOTE_AGE_MS = 7 * 86_400_000;
 
-/** A request of which nothing was delivered and nothing ever will be. */
+/** A request whose output was not delivered and never will be. */
 export type Undelivered = Pick<
   LedgerRequest,
   "requestId" | "dayAccount" | "monthAccount" | "subjectAccounts"
 >;
 
 /**
- * Requests whose clients get an error while it is not known here whether they are charged. The
- * database cannot be told: it is what does not answer. Nor does it know by itself: to it a charge whose
- * answer left and one whose answer did not are the same. So a note is taken beside it, before the client
- * gets its error, and an instance that finds one after a crash refunds what was charged, if anything was.
+ * The journal of requests whose clients get an error before it is known whether they are charged.
  *
- * None is ever taken where something may have left, or may yet be asked for: not where the answer is
- * kept under an idempotency key with the charge.
+ * The database cannot record this, because it does not answer. It also cannot distinguish a charge with a
+ * delivered answer from one without. So a note is written to a file before the client gets the error. An instance
+ * that finds a note after a crash refunds the charge, if there was one.
+ *
+ * A note is never written if output may have been delivered, or can be requested later: for example if the answer
+ * is stored under an idempotency key together with the charge.
  */
 export interface UndeliveredChargeJournal {
-  /** The note outlives this process when this returns. Never throws. */
+  /** Adds a note, which outlives this process when this returns. Never throws. */
   add(undelivered: Undelivered): void;
-  /** It is known now, and settled. */
+  /** Removes a note, because the outcome is known and settled. */
   remove(requestId: string): void;
 }
 
 /**
- * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
- * to the budgets of its key and subjects. Budget events that the charge has set off stay as they are: they may have
- * been received, and each goes out exactly once in a period, so one that was taken back could never be
- * told again.
+ * Returns the effect that refunds a charge whose answer was not sent, because the database answered too late. It
+ * refunds to the balance, and to the budgets of the key and its subjects.
+ *
+ * Budget events of the charge stay: receivers may have them, and each event is sent exactly once in a period, so
+ * a withdrawn event could not be sent again.
  */
 export function refundEffect({
   requestId,
@@ -71,12 +76,12 @@ interface RefundsDependencies {
   readonly notes: UndeliveredChargeJournal;
   readonly clock: Clock;
   submit(effect: StatementEffect): Promise<void>;
-  /** It is durable. */
+  /** Called when the refund is durable. */
   onGiven(settlement: Settlement): void;
   onError(error: unknown): void;
 }
 
-/** Refunds of charges that this process knows to have come too late. */
+/** Refunds charges that this process knows to be too late. */
 export class Refunds {
   readonly #dependencies: RefundsDependencies;
 
@@ -86,11 +91,11 @@ export class Refunds {
 
   give(settlement: Settlement): void {
     const { clock, notes, submit, onGiven, onError } = this.#dependencies;
-    const given =
+    const written =
       settlement.chargeNano === 0n && (settlement.budgetNano ?? 0n) === 0n
         ? Promise.resolve()
         : writtenInTheEnd(clock, () => submit(refundEffect(settlement)), always);
-    given.then(() => {
+    written.then(() => {
       notes.remove(settlement.requestId);
       onGiven(settlement);
     }, onError);
@@ -107,14 +112,14 @@ export interface OwedRefundsDependencies {
   onError(error: unknown): void;
 }
 
-/** Notes of what was not delivered, and the refunds that those of dead processes are owed. */
+/** The notes of undelivered requests, and the refunds for notes of dead processes. */
 export class PendingRefunds implements UndeliveredChargeJournal {
   readonly #dependencies: OwedRefundsDependencies;
   #isSettling = false;
   #isClosed = false;
   #cancelNext = (): void => {};
-  /** Files of unknown instances whose refunds this process has asked for: once is enough. */
-  readonly #asked = new Set<string>();
+  /** Files of unknown instances whose refunds this process has requested: once is enough. */
+  readonly #requested = new Set<string>();
 
   constructor(dependencies: OwedRefundsDependencies) {
     this.#dependencies = dependencies;
@@ -125,7 +130,7 @@ export class PendingRefunds implements UndeliveredChargeJournal {
       const note = { requestId, dayAccount, monthAccount, subjectAccounts };
       this.#dependencies.file.add(requestId, note);
     } catch (error) {
-      // Without the note the refund is owed by this process alone.
+      // Without the note, only this process can give the refund.
       this.#dependencies.onError(error);
     }
   }
@@ -134,15 +139,15 @@ export class PendingRefunds implements UndeliveredChargeJournal {
     try {
       this.#dependencies.file.remove(requestId);
     } catch (error) {
-      // A note that stays asks for a refund that has been given, or that nothing was charged for.
+      // A remaining note requests a refund that was already given, or for which there is no charge.
       this.#dependencies.onError(error);
     }
   }
 
   /**
-   * Gives what other processes of this folder owe that have died: at once, and from then on as soon as one is
-   * declared dead, whichever instance does that. So every instance looks after its own folder, also one that
-   * was back before the lease of its predecessor had ended. A look costs the reading of a folder.
+   * Gives the refunds for other processes of this folder that have died: immediately, and later when any instance
+   * declares one dead. So every instance checks its own folder, even if it restarted before its predecessor's
+   * lease ended. Each check reads one folder.
    */
   watch(): void {
     if (this.#isClosed || this.#isSettling) return;
@@ -165,20 +170,20 @@ export class PendingRefunds implements UndeliveredChargeJournal {
     this.#cancelNext();
   }
 
-  /** Each refund is given once, by whichever process and however often it is asked for. */
+  /** Requests the refunds of a file. Each refund is given once, however often it is requested. */
   async #settle({ name, notes, writtenAtMs, discard }: LeftNotes<Undelivered>): Promise<void> {
     const { sql, submit, clock } = this.#dependencies;
     const isDead = await isInstanceDead(sql, name);
-    // One that lives settles its notes by itself, and what it sent may yet be written.
+    // A live instance settles its notes itself, and its charges can still be written.
     if (isDead === false) return;
     const isOld = clock.nowMs() - writtenAtMs > MAX_NOTE_AGE_MS;
-    if (this.#asked.has(name) && !isOld) return;
+    if (this.#requested.has(name) && !isOld) return;
     const requestIds = notes.map(({ requestId }) => requestId);
-    // The reaper of the dead instance is about to charge these.
+    // The dead instance's reaper is about to charge these requests.
     const undecided = await requestsWithAttempts(sql, requestIds);
     for (const note of notes) if (!undecided.has(note.requestId)) await submit(refundEffect(note));
     if (undecided.size > 0) return;
     if (isDead || isOld) discard();
-    else this.#asked.add(name);
+    else this.#requested.add(name);
   }
 }

@@ -4,7 +4,7 @@ import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.t
 import { quantitiesOf, type Usage, usageOfLast } from "../../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
 
-/** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
+/** Returns the provider cost of the usage in femto-USD. A kind without a price costs nothing. */
 export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
   const { earlier } = usage;
   return earlier === undefined
@@ -14,7 +14,7 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
         .reduce((sum, cost) => plus(sum, cost), 0);
 }
 
-/** The part of it that the gateway's own tools cost, which no provider bills; none where it runs none. */
+/** Returns the cost of the gateway's tools, which no provider bills. Returns 0 if the request ran none. */
 export function toolCostFemto(
   { webSearches = 0, fileSearches = 0 }: Pick<Usage, "webSearches" | "fileSearches">,
   prices: ToolPrices | undefined,
@@ -35,15 +35,15 @@ function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
     times(plain, exact(prices.inputTokenFemto)),
     times(completionTokens, exact(prices.outputTokenFemto)),
   );
-  // Most calls have neither.
+  // Most calls have no cached tokens.
   if (cachedPromptTokens !== 0 || cacheWriteTokens !== 0) {
     const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
     cost = plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
   }
-  for (const [kind, price, basis] of TOKENS_PRICED_APART) {
+  for (const [kind, price, basis] of SEPARATELY_PRICED_TOKENS) {
     const count = usage[kind];
     const priceFemto = prices[price] ?? model[price];
-    // The sums above have counted these tokens at the price of text.
+    // The sums above already contain these tokens at the price of text.
     if (count && priceFemto !== undefined) {
       cost = plus(cost, times(count, exact(priceFemto - prices[basis])));
     }
@@ -59,8 +59,8 @@ function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
   return usage.durationMs ? plus(cost, soundCostFemto(usage.durationMs, usage, model)) : cost;
 }
 
-/** Tokens that cost what those of text do unless the model has a price for them. */
-const TOKENS_PRICED_APART = [
+/** Kinds of tokens that cost as much as text tokens, unless the model has a price for them. */
+const SEPARATELY_PRICED_TOKENS = [
   ["cacheWriteHourTokens", "cacheWriteHourTokenFemto", "cacheWriteTokenFemto"],
   ["reasoningTokens", "reasoningTokenFemto", "outputTokenFemto"],
   ["audioPromptTokens", "audioInputTokenFemto", "inputTokenFemto"],
@@ -92,13 +92,15 @@ function soundCostFemto(
 
 const MS_PER_SECOND = 1_000n;
 
-/** Rounded up to a femto-USD, so that a bound over more milliseconds is never below it. */
+/**
+ * Returns the cost of a duration, rounded up to a femto-USD: a bound over more milliseconds is never below it.
+ */
 function durationCostFemto(durationMs: number, secondFemto: bigint): ExactInteger {
   const scaled = BigInt(times(durationMs, exact(secondFemto)));
   return exact((scaled + MS_PER_SECOND - 1n) / MS_PER_SECOND);
 }
 
-/** The use as the ledger keeps it. */
+/** Returns the usage in the form of the ledger. */
 export function usageFigures(usage: Usage): UsageFigures {
   return {
     promptTokens: usage.promptTokens,
@@ -110,7 +112,7 @@ export function usageFigures(usage: Usage): UsageFigures {
   };
 }
 
-/** The prices of a prompt of so many tokens, where they are not those of a shorter one. */
+/** Returns the long-prompt prices of a model if they apply to a prompt of this length. */
 export function longPromptPrices(
   { longPrompt }: ModelPrices,
   promptTokens: number,

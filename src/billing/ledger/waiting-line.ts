@@ -3,23 +3,26 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 
-/** A request short only because of other running holds waits this long at most. */
+/** Longest wait of a request that is short only because of running holds. */
 export const MAX_WAIT_MS = 2_000;
-/** The same while holds of an instance that has missed its heartbeats are still to be settled. */
+/** Longest wait while holds of an instance that has missed its heartbeats are unsettled. */
 export const MAX_WAIT_FOR_SILENT_MS = 6_000;
-/** Waiting requests of one organization; beyond that a request is refused at once. */
+/** Most waiting requests of one organization. Further requests are rejected immediately. */
 export const MAX_WAITING_REQUESTS = 4_096;
-/** How long the last look waits for what is known of the money, where that is just changing. */
+/** Longest wait of the final decision for actors that are reloading or committing. */
 const MAX_SETTLING_MS = 500;
 
-/** What a waiting request is short of: its organization's balance, a budget of its key, or only of its subjects. */
+/**
+ * The reason that a request waits: its organization's balance, a budget of its key, or only budgets of its
+ * subjects.
+ */
 export type Shortage = "organization" | "key" | "subject";
 
 type Waiter = Pick<HoldRequest, "keyId" | "subjects">;
 
 /**
- * Requests of one organization that wait for holds to end, first come first served: a request that needs what
- * an earlier one waits for stands behind it.
+ * Requests of one organization that wait for holds to end, first come first served. A request that needs a budget
+ * for which an earlier one waits queues after it.
  */
 export class WaitingLine<Waiting extends { readonly request: Waiter }> {
   readonly #waiting = new Map<Waiting, Shortage>();
@@ -29,50 +32,54 @@ export class WaitingLine<Waiting extends { readonly request: Waiter }> {
     return this.#waiting.size;
   }
 
-  /** In order. */
+  /** Waiting requests in their order. */
   get waiting(): Iterable<Waiting> {
     return this.#waiting.keys();
   }
 
-  has(one: Waiting): boolean {
-    return this.#waiting.has(one);
+  has(entry: Waiting): boolean {
+    return this.#waiting.has(entry);
   }
 
-  /** What an earlier request waits for that this one needs too; undefined where there is none. */
+  /** Returns the shortage of an earlier request that also blocks this one, or undefined if there is none. */
   blocks(request: Waiter): Shortage | undefined {
     if (this.#lanes.has("") || this.#lanes.has(request.keyId)) return "key";
     const { subjects = [] } = request;
     return subjects.some(({ budgetId }) => this.#lanes.has(budgetId)) ? "subject" : undefined;
   }
 
-  /** Names those that wait for the same: of its key, or of its subjects alone. */
-  groupOf(one: Waiting): string {
-    const shortOf = this.#waiting.get(one);
-    return shortOf === "subject" ? lanesOf(one.request, shortOf).join(" ") : one.request.keyId;
+  /**
+   * Returns the name of the requests that wait for the same budgets: those of its key, or only those of its
+   * subjects.
+   */
+  groupOf(entry: Waiting): string {
+    const shortOf = this.#waiting.get(entry);
+    return shortOf === "subject" ? lanesOf(entry.request, shortOf).join(" ") : entry.request.keyId;
   }
 
-  /** Puts it at the end, or notes what one that waits already is short of. */
-  note(one: Waiting, shortOf: Shortage): void {
-    const before = this.#waiting.get(one);
+  /** Adds a request at the end, or updates the shortage of one that already waits. */
+  note(entry: Waiting, shortOf: Shortage): void {
+    const before = this.#waiting.get(entry);
     if (before === shortOf) return;
-    this.#waiting.set(one, shortOf);
-    if (before !== undefined) this.#lanes.add(lanesOf(one.request, before), -1);
-    this.#lanes.add(lanesOf(one.request, shortOf), 1);
+    this.#waiting.set(entry, shortOf);
+    if (before !== undefined) this.#lanes.add(lanesOf(entry.request, before), -1);
+    this.#lanes.add(lanesOf(entry.request, shortOf), 1);
   }
 
-  /** False where it does not wait here. */
-  remove(one: Waiting): boolean {
-    const shortOf = this.#waiting.get(one);
+  /** Removes a request. Returns false if it does not wait here. */
+  remove(entry: Waiting): boolean {
+    const shortOf = this.#waiting.get(entry);
     if (shortOf === undefined) return false;
-    this.#waiting.delete(one);
-    this.#lanes.add(lanesOf(one.request, shortOf), -1);
+    this.#waiting.delete(entry);
+    this.#lanes.add(lanesOf(entry.request, shortOf), -1);
     return true;
   }
 }
 
 /**
- * What later requests may need that this one waits for: the organization's balance is the lane "". One that is
- * short of its subjects alone keeps no other end user of its key waiting.
+ * Returns the budgets that this request is waiting for. A later request that needs one of them queues after it.
+ * The empty string stands for the organization's balance. A request that is short only of its subjects' budgets
+ * does not block other end users of its key.
  */
 function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: Shortage): readonly string[] {
   const ofSubjects = subjects.map(({ budgetId }) => budgetId);
@@ -80,7 +87,7 @@ function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: Shortage): readonly 
   return shortOf === "key" ? [keyId, ...ofSubjects] : ["", keyId, ...ofSubjects];
 }
 
-/** How many wait in each lane. */
+/** Number of waiting requests per budget. */
 class BudgetCounts {
   readonly #counts = new Map<string, number>();
 
@@ -97,26 +104,26 @@ class BudgetCounts {
   }
 }
 
-/** Why a request gets no hold. */
+/** The reason that a request gets no hold. */
 export interface Refusal {
   readonly error: unknown;
-  /** What a 402 was worked out from. Undefined for other errors. */
+  /** The headroom on which a 402 is based. Undefined for other errors. */
   readonly headroom?: Headroom;
 }
 
-/** What one look at a waiting request decides. */
+/** The decision on a waiting request. */
 export type WaitVerdict =
   | { readonly kind: "held"; readonly hold: Hold }
   | ({ readonly kind: "refused" } & Refusal)
-  /** Short for the time being. */
+  /** Short for now, because of running holds. */
   | ({ readonly kind: "short"; readonly of: Shortage } & Refusal);
 
 interface WaitingMoney {
-  /** Undefined where what is known of the request's money is durable and up to date; else a promise of it. */
+  /** Returns undefined if the actors of the request are durable and up to date, otherwise a promise of that. */
   whenSettled(request: HoldRequest): Promise<void> | undefined;
-  /** Only where it is settled. */
+  /** Decides a request. Call it only if the actors are settled. */
   look(request: HoldRequest): WaitVerdict;
-  /** Rejects with the error, after what it causes is written. */
+  /** Rejects with the error after the events that it causes are written. */
   refuse(request: HoldRequest, refusal: Refusal): Promise<never>;
 }
 
@@ -128,8 +135,8 @@ interface Entry {
 }
 
 /**
- * The waiting line of a single-node gateway, which decides in memory. When its time is up a request is looked
- * at once more, alone, because nothing is refused while the money is there.
+ * The wait queue of a single-node gateway, which decides in memory. After the longest wait each request is
+ * decided once more, independently of the queue: no request is rejected while enough credit is available.
  */
 export class WaitQueue {
   readonly #clock: Clock;
@@ -162,7 +169,7 @@ export class WaitQueue {
     });
   }
 
-  /** Looks at everyone in order, after holds have ended. */
+  /** Decides all waiting requests in order, after holds have ended. */
   drain(): void {
     const blocked = new Set<string>();
     const isBlocked = ({ keyId, subjects = [] }: HoldRequest) =>
@@ -188,7 +195,7 @@ export class WaitQueue {
   }
 
   #resumeWhen(settled: Promise<void>): void {
-    // Its failure is for the wait that is under way to report.
+    // The wait that is in progress reports this failure.
     if (this.#isResuming) return void settled.catch(() => {});
     this.#isResuming = true;
     settled.then(
@@ -197,7 +204,7 @@ export class WaitQueue {
         this.drain();
       },
       () => {
-        // There is nothing to look at; the last look tells why.
+        // No decision is possible. The final decision of each request reports the reason.
         this.#isResuming = false;
       },
     );

@@ -1,9 +1,9 @@
 import { Type } from "typebox";
 import type { PaymentMethod } from "../../../db/queries/payment-methods.ts";
 import { jsonResponse } from "../../http/error-response.ts";
+import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { publicUrl } from "../../http/request-headers.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import { bodyHash, idempotencyKeyOf } from "../../inference/call/idempotency/idempotency.ts";
+import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
@@ -104,7 +104,7 @@ export function billingRoutes(services: BillingServices): RouteDefinition[] {
 
 function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): RouteDefinition {
   const path = "/v1/credits/topup";
-  return {
+  return route({
     method: "POST",
     path,
     tag,
@@ -122,7 +122,7 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
       409: { description: "The idempotency key was used for another top-up" },
     },
     async handle(context) {
-      const body = context.body as { amount_usd: number; payment_method_id?: string };
+      const body = context.body;
       if (!hasAtMostDecimals(body.amount_usd, MAX_PAYMENT_DECIMALS)) {
         throw new GatewayError("invalid_body", "amount_usd may have at most 2 decimals.", {
           param: "amount_usd",
@@ -148,7 +148,7 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
         closeWhenIdle();
       }
     },
-  };
+  });
 }
 
 function hashOf(path: string, { bodyText }: RequestContext): string {
@@ -223,7 +223,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         return jsonResponse({ data: listed.map(methodShape) });
       },
     },
-    {
+    route({
       method: "POST",
       path,
       tag,
@@ -239,7 +239,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         502: { description: "The payment processor could not be reached" },
       },
       async handle(context) {
-        const { payment_method: name } = context.body as { payment_method?: string };
+        const { payment_method: name } = context.body;
         const returnUrl = publicUrl("/", context.request, publicBase);
         const added = await methods.add(
           organizationOf(context),
@@ -248,7 +248,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         );
         return jsonResponse({ id: added.id, setup_url: added.setupUrl }, 201);
       },
-    },
+    }),
     {
       method: "PATCH",
       path: `${path}/:id`,

@@ -80,9 +80,9 @@ export class AutoReplenish {
     author: Author,
   ): Promise<Replenishment> {
     const { sql, methods } = this.#dependencies;
-    const known = { ...(await this.find(organizationId)), ...change };
-    if (known.isEnabled || change.methodId != null) {
-      await methods.chosen(organizationId, known.methodId ?? undefined);
+    const requested = { ...(await this.find(organizationId)), ...change };
+    if (requested.isEnabled || change.methodId != null) {
+      await methods.chosen(organizationId, requested.methodId ?? undefined);
     }
     await changeReplenishment(authored(sql, author), organizationId, (before) =>
       checked({ ...before, ...change }),

@@ -138,8 +138,8 @@ export class Payments {
     const { methods, processor } = this.#dependencies;
     for (;;) {
       const earlier = await this.#findEarlier(order);
-      if (known !== undefined) {
-        const joined = await this.#join(known);
+      if (earlier !== undefined) {
+        const joined = await this.#join(earlier);
         // The payment never reached the processor, and its idempotency key is unused: it is ordered again.
         if (joined.kind === "refused" && order.intentId === undefined) continue;
         return joined;
@@ -242,12 +242,16 @@ export class Payments {
    * Returns the payment that was ordered before under the same id or idempotency key. Throws 409 if the body
    * differs.
    */
-  async #known({ intentId, keyId, idempotency }: PaymentOrder): Promise<PaymentIntent | undefined> {
+  async #findEarlier({
+    intentId,
+    keyId,
+    idempotency,
+  }: PaymentOrder): Promise<PaymentIntent | undefined> {
     const { sql } = this.#dependencies;
     if (intentId !== undefined) return findPaymentIntent(sql, intentId);
     if (keyId === null || idempotency === undefined) return undefined;
-    const known = await findPaymentByKey(sql, keyId, idempotency.key);
-    if (known === undefined || known.bodyHash === idempotency.bodyHash) return known;
+    const earlier = await findPaymentByKey(sql, keyId, idempotency.key);
+    if (earlier === undefined || earlier.bodyHash === idempotency.bodyHash) return earlier;
     throw new GatewayError(
       "idempotency_conflict",
       "This idempotency key was used with a different request.",
@@ -290,11 +294,11 @@ export class Payments {
   }
 
   /** Waits for a payment that was ordered before. Looks it up if no instance does. */
-  async #join(known: PaymentIntent): Promise<PaymentResult> {
+  async #join(earlier: PaymentIntent): Promise<PaymentResult> {
     const { sql, clock, instance, processor } = this.#dependencies;
-    if (known.processor !== processor.name) return this.#joinFromOtherProcessor(known);
+    if (earlier.processor !== processor.name) return this.#joinFromOtherProcessor(earlier);
     const untilMs = clock.nowMs() + MAX_JOIN_MS;
-    for (let intent: PaymentIntent | undefined = known; intent !== undefined; ) {
+    for (let intent: PaymentIntent | undefined = earlier; intent !== undefined; ) {
       const settled = await this.#settledResult(intent);
       if (settled.kind !== "unknown") return settled;
       const running = this.#running.get(intent.id);
@@ -305,7 +309,7 @@ export class Payments {
       await sleep(clock, JOIN_RETRY_MS);
       intent = await findPaymentIntent(sql, intent.id);
     }
-    return { kind: "unknown", intentId: known.id };
+    return { kind: "unknown", intentId: earlier.id };
   }
 
   /**
@@ -313,13 +317,13 @@ export class Payments {
    * until that processor is configured again, because no other processor knows it. A payment of the test
    * processor is failed, because it moved no money.
    */
-  async #joinFromOtherProcessor(known: PaymentIntent): Promise<PaymentResult> {
+  async #joinFromOtherProcessor(earlier: PaymentIntent): Promise<PaymentResult> {
     const { background, instance } = this.#dependencies;
-    const { id, processor } = known;
+    const { id, processor } = earlier;
     if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
       await failPayment(background, instance, notSent(id, "processor_replaced"));
     }
-    return this.#settledResult((await findPaymentIntent(background, id)) ?? known);
+    return this.#settledResult((await findPaymentIntent(background, id)) ?? earlier);
   }
 
   async #settledResult(intent: PaymentIntent): Promise<PaymentResult> {

@@ -87,12 +87,12 @@ export class PlanBilling {
    */
   async subscribe(organizationId: string, author: Author): Promise<void> {
     const { sql, methods, processorName } = this.#dependencies;
-    const known = await this.find(organizationId);
+    const current = await this.find(organizationId);
     // An unpaid subscription is cancelled before another try, which can use another card.
     const isGivenUp =
-      known !== undefined && (GIVEN_UP.has(known.state) || known.processor !== processorName);
-    if (isGivenUp) await this.cancel(known, author);
-    if (isGivenUp || (known?.state !== "pending" && known?.state !== "active")) {
+      current !== undefined && (GIVEN_UP.has(current.state) || current.processor !== processorName);
+    if (isGivenUp) await this.cancel(current, author);
+    if (isGivenUp || (current?.state !== "pending" && current?.state !== "active")) {
       const method = await methods.chosen(organizationId, undefined);
       const customer = await asking(() => methods.customer(organizationId));
       const order = { organizationId, processor: processorName, plan: PAID_PLAN, customer };
@@ -143,8 +143,10 @@ export class PlanBilling {
   /** Reads the status of a subscription after the processor has reported a change. */
   async recheck(reference: string): Promise<void> {
     const { background, processorName } = this.#dependencies;
-    const known = await findSubscriptionByReference(background, processorName, reference);
-    if (known !== undefined && known.state !== "ended") await this.#read(known);
+    const subscription = await findSubscriptionByReference(background, processorName, reference);
+    if (subscription !== undefined && subscription.state !== "ended") {
+      await this.#read(subscription);
+    }
   }
 
   start(): void {
@@ -191,9 +193,9 @@ export class PlanBilling {
   /**
    * Reads the status from the processor and stores it. Returns undefined if the processor did not answer.
    */
-  async #read(known: PlanSubscription): Promise<PlanStanding | undefined> {
+  async #read(initial: PlanSubscription): Promise<PlanStanding | undefined> {
     const { plans, processorName, background, organizations } = this.#dependencies;
-    let subscription: PlanSubscription | undefined = known;
+    let subscription: PlanSubscription | undefined = initial;
     for (let reads = 0; subscription !== undefined && reads < MAX_READS; reads++) {
       if (subscription.processor !== processorName) return undefined;
       const standing = await standingOf(plans, subscription);

@@ -476,8 +476,8 @@ export function isRefusal(error: unknown): boolean {
  */
 function asProcessorError(cause: unknown): PaymentProcessorError {
   const isRetryable = !isRefusal(cause) || cause instanceof Stripe.errors.StripeRateLimitError;
-  const said = cause instanceof Error ? cause.message : String(cause);
-  return new PaymentProcessorError(`Stripe: ${said}`, isRetryable, cause);
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new PaymentProcessorError(`Stripe: ${reason}`, isRetryable, cause);
 }
 
 /** Calls Stripe and converts its errors. Only for calls that move no money. */
@@ -498,6 +498,7 @@ export function nanoOfCents(cents: number): NanoUsd {
 }
 
 function centsOf(amountNano: NanoUsd): number {
-  if (amountNano % NANO_PER_CENT !== 0n) throw new RangeError("the amount is not a multiple of one cent");
+  if (amountNano % NANO_PER_CENT !== 0n)
+    throw new RangeError("the amount is not a multiple of one cent");
   return Number(amountNano / NANO_PER_CENT);
 }

@@ -9,7 +9,7 @@ import {
 } from "../../../db/queries/requests.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeyId } from "../../http/limited-keys.ts";
-import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -59,7 +59,8 @@ const requestUsage = Type.Object(
     reasoning_tokens: nullable(Type.Integer()),
   },
   {
-    description: "The charged usage; also contains other quantities above zero, such as images and seconds",
+    description:
+      "The charged usage; also contains other quantities above zero, such as images and seconds",
   },
 );
 
@@ -67,7 +68,9 @@ const request = Type.Object({
   id: Type.String({ description: "X-Gateway-Request-ID of the response" }),
   key_id: nullable(Type.String()),
   model: nullable(
-    Type.String({ description: "The model id, or the name in the request if no such model exists" }),
+    Type.String({
+      description: "The model id, or the name in the request if no such model exists",
+    }),
   ),
   provider: nullable(Type.String()),
   status: nullable(
@@ -88,7 +91,9 @@ const shownRequest = Type.Object({
     Type.String({ description: "Transaction of the charge; null if nothing was charged" }),
   ),
   estimated: nullable(
-    Type.Boolean({ description: "True if the gateway counted the tokens because the provider reported none" }),
+    Type.Boolean({
+      description: "True if the gateway counted the tokens because the provider reported none",
+    }),
   ),
   provider_key_id: nullable(
     Type.String({ description: "The organization's provider key (BYOK) that served the request" }),
@@ -98,11 +103,12 @@ const shownRequest = Type.Object({
   ),
   queue_ms: nullable(
     Type.Integer({
-      description:
-        "From the request to its first provider call; null if shorter than 20 ms",
+      description: "From the request to its first provider call; null if shorter than 20 ms",
     }),
   ),
-  first_token_ms: nullable(Type.Integer({ description: "From the request to the first token; streams only" })),
+  first_token_ms: nullable(
+    Type.Integer({ description: "From the request to the first token; streams only" }),
+  ),
   routing: nullable(
     Type.Object(
       {
@@ -111,9 +117,13 @@ const shownRequest = Type.Object({
             endpoint: Type.String(),
             result: Type.String({ description: "`ok`, or the kind of failure" }),
             status: Type.Optional(
-              Type.Integer({ description: "The provider's HTTP status, if the call failed with one" }),
+              Type.Integer({
+                description: "The provider's HTTP status, if the call failed with one",
+              }),
             ),
-            ms: Type.Integer({ description: "Milliseconds until the call failed, or until its answer began" }),
+            ms: Type.Integer({
+              description: "Milliseconds until the call failed, or until its answer began",
+            }),
           }),
           { description: "Provider calls, in order" },
         ),
@@ -128,7 +138,10 @@ const shownRequest = Type.Object({
           }),
         ),
       },
-      { description: "Null if the first endpoint answered without retries, or if no endpoint was called" },
+      {
+        description:
+          "Null if the first endpoint answered without retries, or if no endpoint was called",
+      },
     ),
   ),
 });
@@ -138,7 +151,9 @@ const requestList = Type.Object({
   data: Type.Array(request),
   first_id: nullable(Type.String()),
   last_id: nullable(
-    Type.String({ description: "`after` of the next page; with filters, not always an item of data" }),
+    Type.String({
+      description: "`after` of the next page; with filters, not always an item of data",
+    }),
   ),
   has_more: Type.Boolean(),
 });
@@ -149,18 +164,19 @@ const tag = "Usage";
 /** Returns the routes of charged and failed requests of models. */
 export function requestRoutes(sql: Database): RouteDefinition[] {
   return [
-    {
+    route({
       method: "GET",
       path: "/v1/requests",
       tag,
-      summary: "List requests of models, newest first: charged requests, and failed requests of the last 30 days",
+      summary:
+        "List requests of models, newest first: charged requests, and failed requests of the last 30 days",
       access,
       query: requestsQuery,
       responses: { 200: { description: "Requests", schema: requestList } },
       async handle({ query, caller: { key } }) {
-        return jsonResponse(await page(sql, key, query as RequestsQuery));
+        return jsonResponse(await page(sql, key, query));
       },
-    },
+    }),
     {
       method: "GET",
       path: "/v1/requests/:id",

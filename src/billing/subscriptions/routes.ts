@@ -1,8 +1,8 @@
 import { Type } from "typebox";
 import { jsonResponse } from "../../http/error-response.ts";
-import { nullable, type RouteDefinition } from "../../http/route.ts";
+import { nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { usdNumber } from "../../lib/money.ts";
-import { PLANS, type PlanName } from "../../lib/plans.ts";
+import { PLANS } from "../../lib/plans.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { Subscription, Subscriptions } from "./subscriptions.ts";
 
@@ -12,7 +12,9 @@ const subscription = Type.Object({
   billing_period: Type.Enum(["monthly"]),
   current_period_start: Type.String(),
   current_period_end: Type.String({ description: "End of the period, exclusive" }),
-  usage_this_period_usd: Type.Number({ description: "Total charged since the start of the period" }),
+  usage_this_period_usd: Type.Number({
+    description: "Total charged since the start of the period",
+  }),
   payment_method: nullable(
     Type.Object(
       { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
@@ -28,7 +30,9 @@ const subscription = Type.Object({
         "Payment status of a paid plan; null if no plan is billed. `ending`: the operator has chosen another plan",
     }),
   ),
-  payment_url: nullable(Type.String({ description: "The page on which an open invoice can be paid" })),
+  payment_url: nullable(
+    Type.String({ description: "The page on which an open invoice can be paid" }),
+  ),
   invoice_url: nullable(Type.String({ description: "The latest invoice of a paid plan" })),
 });
 
@@ -54,7 +58,7 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
         return jsonResponse(subscriptionShape(await subscriptions.find(key.organizationId)));
       },
     },
-    {
+    route({
       method: "POST",
       path,
       tag,
@@ -65,12 +69,15 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
         200: { description: "The changed subscription", schema: subscription },
         402: { description: "The paid plan is not paid" },
         403: { description: "Only the gateway's operator can make this change" },
-        408: { description: "The outcome of the payment is not known yet; the plan takes effect when it is paid" },
+        408: {
+          description:
+            "The outcome of the payment is not known yet; the plan takes effect when it is paid",
+        },
         409: { description: "The subscription is being changed at the moment" },
         502: { description: "The payment processor could not be reached" },
       },
       async handle(context) {
-        const { plan } = context.body as { plan: PlanName };
+        const { plan } = context.body;
         const { key } = context.caller;
         // The payment processor can take longer than an idle connection stays open.
         const closeWhenIdle = context.keepOpen();
@@ -81,7 +88,7 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
           closeWhenIdle();
         }
       },
-    },
+    }),
   ];
 }
 

@@ -11,7 +11,10 @@ export const intervalFields = {
     Type.String({ maxLength: 64, description: "ISO 8601, inclusive; rounded down to the hour" }),
   ),
   end_date: Type.Optional(
-    Type.String({ maxLength: 64, description: "ISO 8601, exclusive; can be a date without a time" }),
+    Type.String({
+      maxLength: 64,
+      description: "ISO 8601, exclusive; can be a date without a time",
+    }),
   ),
   interval: Type.Optional(Type.Enum(["hour", "day", "month"], { default: "day" })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),

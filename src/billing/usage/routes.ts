@@ -10,7 +10,7 @@ import {
 import { listLatencies } from "../../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeyId } from "../../http/limited-keys.ts";
-import { type Access, nullable, type RouteDefinition } from "../../http/route.ts";
+import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import {
   dateOf,
@@ -30,7 +30,7 @@ const usageQuery = Type.Object(
     group_by: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: `Some of ${USAGE_GROUPS.join(", ")}, between commas; not both user and tag`,
+        description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag`,
       }),
     ),
     key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
@@ -48,17 +48,19 @@ interface UsageQuery extends IntervalQuery {
 }
 
 const name = (description: string) =>
-  Type.Optional(nullable(Type.String({ description: `Where grouped by it. ${description}` })));
+  Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}` })));
 
 const usageRow = Type.Object({
   date: intervalDate,
   model: name("Null for requests whose model was not found"),
   key_id: name("The key that was charged"),
-  provider: name("Null for requests that reached none"),
-  user: name("`other`: those beyond the 1,000 largest of a day"),
+  provider: name("Null for requests that reached no provider"),
+  user: name("`other`: users beyond the 1,000 largest of a day"),
   tag: name("An entry of metadata.tags; `other` as for users"),
-  requests: Type.Integer({ description: "Charged and failed ones" }),
-  errors: Type.Integer({ description: "Of these, requests that ended with a status from 400 up" }),
+  requests: Type.Integer({ description: "Charged and failed requests" }),
+  errors: Type.Integer({
+    description: "Requests among these that ended with a status of 400 or higher",
+  }),
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
   cached_tokens: Type.Integer(),
@@ -66,12 +68,15 @@ const usageRow = Type.Object({
   images: Type.Integer(),
   characters: Type.Integer(),
   seconds: Type.Number(),
-  search_units: Type.Integer({ description: "Of rankings" }),
-  cost_usd: Type.Number({ description: "Charges, less those whose answers never left" }),
+  search_units: Type.Integer({ description: "Search units of rerank requests" }),
+  cost_usd: Type.Number({
+    description: "Charges, minus the charges of answers that were never delivered",
+  }),
 });
 
 const isComplete = Type.Boolean({
-  description: "False while requests from before an upgrade, or of a flood, are still to be added",
+  description:
+    "False while requests made before an upgrade or during a burst are still being added",
 });
 
 const usageList = Type.Object({
@@ -82,10 +87,14 @@ const usageList = Type.Object({
 
 const latencyRow = Type.Object({
   date: intervalDate,
-  requests: Type.Integer({ description: "Charged ones that did not fail" }),
-  p50_ms: Type.Integer({ description: "From the request to the end of its answer, within 5 %" }),
+  requests: Type.Integer({ description: "Charged requests that did not fail" }),
+  p50_ms: Type.Integer({
+    description: "From the request to the end of its response, accurate to 5 %",
+  }),
   p95_ms: Type.Integer(),
-  streams: Type.Integer({ description: "Of these, streams whose first event is timed" }),
+  streams: Type.Integer({
+    description: "Streams among these with a recorded time to the first event",
+  }),
   first_token_p50_ms: nullable(Type.Integer()),
   first_token_p95_ms: nullable(Type.Integer()),
 });
@@ -99,28 +108,28 @@ const latencyList = Type.Object({
 const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
 
-/** What was used and charged, by time and by what it is grouped by (contract 7). */
+/** Returns the routes of usage and cost by time interval and group (contract 7). */
 export function usageRoutes(sql: Database): RouteDefinition[] {
   return [
     {
       method: "GET",
       path: "/v1/usage",
       tag,
-      summary: "Sum up requests, tokens and cost by hour, day or month",
+      summary: "Retrieve requests, tokens and cost by hour, day or month",
       access,
       query: usageQuery,
-      responses: { 200: { description: "Sums, earliest first", schema: usageList } },
-      async handle({ query: asked, caller: { key } }) {
-        const query = asked as UsageQuery;
+      responses: { 200: { description: "Totals, earliest first", schema: usageList } },
+      async handle({ query: params, caller: { key } }) {
+        const query = params as UsageQuery;
         const { format = "json" } = query;
         const page = intervalPage(query);
         const { interval } = page;
         const groups = groupsOf(query);
-        const own = shownKeyId(key);
-        const keyId = query.key_id ?? own;
-        const isForeign = own !== undefined && keyId !== own;
-        const isUpToDate = isForeign || (await bringUsageUpToDate(sql, key.organizationId));
-        const { rows, hasMore } = isForeign
+        const ownKeyId = shownKeyId(key);
+        const keyId = query.key_id ?? ownKeyId;
+        const isOtherKey = ownKeyId !== undefined && keyId !== ownKeyId;
+        const isUpToDate = isOtherKey || (await bringUsageUpToDate(sql, key.organizationId));
+        const { rows, hasMore } = isOtherKey
           ? { rows: [], hasMore: false }
           : await listUsage(sql, {
               ...page,
@@ -131,16 +140,16 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
     },
-    {
+    route({
       method: "GET",
       path: "/v1/usage/latency",
       tag,
-      summary: "Show how long requests took, by hour, day or month",
+      summary: "Retrieve request latency by hour, day or month",
       access,
       query: Type.Object(intervalFields, { additionalProperties: false }),
       responses: { 200: { description: "Quantiles, earliest first", schema: latencyList } },
       async handle({ query, caller: { key } }) {
-        const page = intervalPage(query as IntervalQuery);
+        const page = intervalPage(query);
         const { organizationId } = key;
         const isUpToDate = await bringUsageUpToDate(sql, organizationId);
         const { rows, hasMore } = await listLatencies(sql, { organizationId, ...page });
@@ -155,23 +164,26 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         }));
         return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
-    },
+    }),
   ];
 }
 
-/** Throws 400. */
+/** Returns the groups of the query. Throws 400. */
 function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   if (text === undefined) return [];
   const groups = text.split(",");
-  for (const [place, group] of groups.entries()) {
-    if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== place) {
-      throw invalidQuery("group_by", `must be some of ${USAGE_GROUPS.join(", ")}, each once`);
+  for (const [index, group] of groups.entries()) {
+    if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== index) {
+      throw invalidQuery(
+        "group_by",
+        `must be a list of ${USAGE_GROUPS.join(", ")}, each at most once`,
+      );
     }
   }
   const subjects = groups.filter((group) => group === "user" || group === "tag");
   if (subjects.length > 1) throw invalidQuery("group_by", "cannot have both user and tag");
   if (subjects.length > 0 && interval === "hour") {
-    throw invalidQuery("interval", "must be day or month where usage is grouped by user or tag");
+    throw invalidQuery("interval", "must be day or month if usage is grouped by user or tag");
   }
   return groups as UsageGroup[];
 }
@@ -215,7 +227,10 @@ const FIGURES: readonly (readonly [string, (row: UsageRow) => number])[] = [
   ["search_units", (row) => row.searchUnits],
 ];
 
-/** RFC 4180, with a line of names first. Whether there are more, and whether all is added, say headers. */
+/**
+ * Returns CSV by RFC 4180 with a header line. Response headers report whether there are more rows, and
+ * whether the totals are complete.
+ */
 function csvResponse(
   rows: readonly UsageRow[],
   groups: readonly UsageGroup[],
@@ -239,7 +254,7 @@ function csvResponse(
   });
 }
 
-/** A program of sheets would run a cell that begins like this. */
+/** A spreadsheet program would run a cell with this first character as a formula. */
 const FORMULA = /^[=+\-@\t\r]/;
 const NEEDS_QUOTES = /[",\r\n]/;
 

@@ -11,24 +11,30 @@ import type { Clock } from "../../lib/clock.ts";
 interface UsageRollUpDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  /** True on one instance of several: one is enough. */
+  /** Returns true on one of several instances, because one instance is enough. */
   isOurTurn(): boolean;
   onError(error: unknown): void;
 }
 
 const ROLL_UP_MS = 1_000;
-/** A look over very many organizations is taken less often: at most a twentieth of the time. */
+/**
+ * Upper limit of the pause between two rounds. A scan of very many organizations runs less often, so that
+ * scans take at most a twentieth of the time.
+ */
 const MAX_ROLL_UP_MS = 4_000;
 const PAUSES_A_LOOK = 20;
 const MAX_ORGANIZATIONS = 1_000;
-/** One step is one transaction of some ten milliseconds. */
+/** Rows of one step. A step is one transaction of about ten milliseconds. */
 const MOST_A_STEP = 2_000;
-/** What one organization may take before others have their turn; more than comes together between two rounds. */
+/**
+ * Steps for one organization before the next organization's turn. This is more than one organization adds
+ * between two rounds.
+ */
 const STEPS_A_TURN = 5;
 
 /**
- * Adds transactions and failed requests to the usage of their organizations, every second: what the ledger has, what
- * the release before this one writes there, and, behind an upgrade, all that was there already.
+ * Adds transactions and failed requests to the usage totals of their organizations, every second. Covers new
+ * ledger entries, entries that the previous release writes, and after an upgrade all older entries.
  */
 export class UsageRollUp {
   readonly #dependencies: UsageRollUpDependencies;
@@ -43,13 +49,13 @@ export class UsageRollUp {
     void this.#rollUp();
   }
 
-  /** A round that is under way ends behind its next step. */
+  /** Stops the roll-up. A running round ends after its current step. */
   stop(): void {
     this.#isStopped = true;
     this.#cancel?.();
   }
 
-  /** Never rejects. */
+  /** Runs one round and schedules the next one. Never rejects. */
   async #rollUp(): Promise<void> {
     const { clock, isOurTurn, onError } = this.#dependencies;
     let pauseMs = MAX_ROLL_UP_MS;
@@ -61,20 +67,25 @@ export class UsageRollUp {
     if (!this.#isStopped) this.#cancel = clock.after(pauseMs, () => this.start());
   }
 
-  /** Returns when to look again. */
+  /** Adds new usage of all organizations. Returns the pause before the next round, in milliseconds. */
   async #rollUpAll(): Promise<number> {
     const { sql } = this.#dependencies;
     const beganMs = performance.now();
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
-    const lacking = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
+    const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
-    const hasLacking = await this.#forEach(lacking, (id) => inSteps(() => addUsageTotals(sql, id)));
-    const hasMore = hasNew || hasLacking || organizations.length === MAX_ORGANIZATIONS;
+    const hasIncomplete = await this.#forEach(incomplete, (id) =>
+      inSteps(() => addUsageTotals(sql, id)),
+    );
+    const hasMore = hasNew || hasIncomplete || organizations.length === MAX_ORGANIZATIONS;
     return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
   }
 
-  /** True where there is more of one. An error of one does not keep the others waiting. */
+  /**
+   * Runs `add` for each organization. Returns true if an organization has more to add. An error of one
+   * organization does not stop the others.
+   */
   async #forEach(
     organizations: readonly string[],
     add: (organizationId: string) => Promise<boolean>,
@@ -96,7 +107,7 @@ function rollUpSteps(sql: Database, organizationId: string): Promise<boolean> {
   return inSteps(() => rollUpUsage(sql, organizationId, MOST_A_STEP));
 }
 
-/** True where there is more. */
+/** Repeats a step. Returns true if there is more to do. */
 async function inSteps(step: () => Promise<boolean>): Promise<boolean> {
   for (let count = 0; count < STEPS_A_TURN; count++) {
     if (!(await step())) return false;
@@ -105,8 +116,8 @@ async function inSteps(step: () => Promise<boolean>): Promise<boolean> {
 }
 
 /**
- * Adds what is new first, so that what is read then is all that was charged. The backlog of an upgrade is left to the
- * rounds: false while there is one.
+ * Adds new usage first, so that a following read includes all charges. Returns false while a backlog of an
+ * upgrade remains, which the regular rounds process.
  */
 export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<boolean> {
   return !(await hasNewUsage(sql, organizationId)) || !(await rollUpSteps(sql, organizationId));

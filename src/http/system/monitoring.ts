@@ -11,7 +11,7 @@ import type { RouteDefinition } from "../route.ts";
 
 export interface Readiness {
   readonly ok: boolean;
-  /** Each thing that was looked at, with "ok" or what is wrong with it. */
+  /** The checks by name. The value is "ok" or says what is wrong. */
   readonly checks: Readonly<Record<string, string>>;
 }
 
@@ -20,10 +20,13 @@ interface HealthDependencies {
   readonly clock?: Clock;
 }
 
-/** An orchestrator's probe gives up after a second or more; a hanging check must not outlast it by much. */
+/**
+ * The probe of an orchestrator times out after a second or more. A check that hangs must not take
+ * much longer.
+ */
 const READY_WITHIN_MS = 2000;
 
-/** Whether the process lives, and whether it can serve. */
+/** Returns the routes for liveness and readiness. */
 export function healthRoutes(dependencies: HealthDependencies): RouteDefinition[] {
   return [aliveRoute(), readyRoute(dependencies)];
 }
@@ -65,7 +68,7 @@ function readyRoute(dependencies: HealthDependencies): RouteDefinition {
           },
         ),
       },
-      503: { description: "Not ready; `checks` beside the error says what is wrong" },
+      503: { description: "Not ready; `checks` next to the error says what fails" },
     },
     async handle({ requestId, log }) {
       const { ok, checks } = await readiness(dependencies);
@@ -77,7 +80,7 @@ function readyRoute(dependencies: HealthDependencies): RouteDefinition {
   };
 }
 
-/** Never rejects: a check that fails or hangs is an answer too. */
+/** Runs the readiness checks. Never rejects: a check that fails or hangs means not ready. */
 async function readiness({ isReady, clock = systemClock }: HealthDependencies): Promise<Readiness> {
   const { promise: tooLate, resolve } = Promise.withResolvers<Readiness>();
   const cancel = clock.after(READY_WITHIN_MS, () =>
@@ -107,17 +110,20 @@ interface MetricsDependencies {
   readonly telemetry: Pick<Telemetry, "metrics" | "metricsContentType">;
   /** GATEWAY_METRICS_TOKEN */
   readonly token?: string;
-  /** Whether only this machine can reach the gateway's address. */
+  /** True if only this machine can reach the gateway's address. */
   readonly isLoopback: boolean;
 }
 
 const BEARER = /^Bearer +([\x21-\x7e]{1,4096})$/i;
 
-/** A proxy on this machine passes on what the outside asks: each of these tells of one. */
+/** Headers that show that a proxy on this machine forwards a request from outside. */
 const FORWARDING_HEADERS = ["forwarded", "via", "x-real-ip"];
 const FORWARDING_PREFIX = "x-forwarded-";
 
-/** Serves metrics to holders of the token or, where none is set, to this machine alone. */
+/**
+ * Returns the route for metrics. It serves holders of the token or, if no token is set, this
+ * machine only.
+ */
 export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinition[] {
   const { telemetry, token, isLoopback } = dependencies;
   const tokenDigest = token === undefined ? undefined : digest(token);
@@ -130,13 +136,13 @@ export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinitio
       access: { kind: "public" },
       responses: {
         200: {
-          description: "Everything that is measured, in Prometheus' text format.",
+          description: "All metrics in the Prometheus text format.",
           contentType: "text/plain",
         },
         401: { description: "The metrics token is missing or wrong" },
         404: {
           description:
-            "No metrics token is set, and the address or the Host is none of loopback, or a proxy forwarded the request",
+            "No metrics token is set, and the address or the Host is not a loopback address, or a proxy forwarded the request",
         },
       },
       async handle({ request }) {
@@ -156,7 +162,8 @@ function assertToken(request: Request, expected: Buffer): void {
     throw new GatewayError("missing_api_key", "Metrics need the metrics token as a bearer token.");
   }
   const [, given] = BEARER.exec(header) ?? [];
-  // Digests have one length, so that not even the token's length shows in the time.
+  // Digests have equal lengths, so the time of the comparison does not reveal the length of the
+  // token.
   if (given === undefined || !timingSafeEqual(digest(given), expected)) {
     throw new GatewayError("invalid_api_key", "The metrics token is wrong.");
   }
@@ -173,10 +180,13 @@ function isFromThisMachine({ headers }: Request): boolean {
   return true;
 }
 
-/** As if there were no such route, but for its message: a stranger learns nothing, an operator the remedy. */
+/**
+ * Returns a 404 as for an unknown route, so that a stranger learns nothing. The message tells an
+ * operator the remedy.
+ */
 function notServed(): GatewayError {
   return new GatewayError(
     "route_not_found",
-    "Metrics are not served here: set GATEWAY_METRICS_TOKEN, or ask this machine's loopback address without a proxy.",
+    "Metrics are not served here: set GATEWAY_METRICS_TOKEN, or request them from this machine's loopback address without a proxy.",
   );
 }

@@ -5,11 +5,11 @@ import { CompressedFile } from "../compressed-file.ts";
 import type { RouteDefinition } from "../route.ts";
 
 interface DescriptionDependencies {
-  /** The OpenAPI document; asked once, when it is first needed. */
+  /** Returns the OpenAPI document. Called once, at the first request. */
   document(): object;
 }
 
-/** The API's description for programs, and the same for people. */
+/** Returns the routes for the OpenAPI document and for its reference page. */
 export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
   let text: Uint8Array | undefined;
   let script: CompressedFile | undefined;
@@ -28,7 +28,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
       ...publicGet("/docs", "Reference page"),
       responses: {
         200: { description: "The page.", contentType: "text/html" },
-        308: { description: "Without the slash at its end it is the page." },
+        308: { description: "Redirects to the page without the trailing slash." },
       },
       handle: ({ request }) => (request.url.endsWith("/") ? pageWithoutSlash() : page()),
     },
@@ -36,7 +36,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
       ...publicGet("/docs/scalar.js", "Script of the reference page"),
       responses: {
         200: { description: "The script.", contentType: "text/javascript" },
-        304: { description: "The script that the browser has is current." },
+        304: { description: "The browser's copy of the script is current." },
       },
       handle({ request }) {
         script ??= readerScript();
@@ -51,15 +51,15 @@ function publicGet(path: string, summary: string) {
 }
 
 const PAGE_PATH = fileURLToPath(new URL("./reference-page.html", import.meta.url));
-/** Scalar's API reference as one file, which its package holds beside its modules. */
+/** Scalar's API reference as one file, which its package contains next to its modules. */
 const SCRIPT_PATH = fileURLToPath(
   new URL("./js/standalone.js", import.meta.resolve("@scalar/fastify-api-reference")),
 );
 const SCRIPT_MAX_AGE_SECONDS = 86_400;
 
 /**
- * Nothing from outside, no script but ours, and requests only to this gateway. Scalar sets styles on
- * elements and inserts style sheets, hence the one permission for inline styles.
+ * Allows no content from other origins, no inline scripts, and requests only to this gateway.
+ * Scalar sets styles on elements and inserts style sheets, so inline styles are allowed.
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -74,8 +74,8 @@ const CONTENT_SECURITY_POLICY = [
 ].join("; ");
 
 /**
- * The page around the script. Read first: of a small file that is sent from the disk the platform makes a
- * copy for each request, also for a client that reads none of them.
+ * Returns the page that loads the script. Reads the file into memory: when a small file is sent
+ * from disk, the platform copies it for each request, even if the client reads nothing.
  */
 function page(): Response {
   return new Response(readFileSync(PAGE_PATH), {
@@ -89,12 +89,15 @@ function page(): Response {
   });
 }
 
-/** The page names its files relative to itself, for proxies that put it below a path: from `/docs/` they are not there. */
+/**
+ * Redirects `/docs/` to `/docs`. The page names its files relative to itself, for proxies that
+ * serve it below a path, and from `/docs/` these names would be wrong.
+ */
 function pageWithoutSlash(): Response {
   return new Response(null, { status: 308, headers: { location: "../docs" } });
 }
 
-/** Uncompressed it is sent from the disk. */
+/** Returns the script. The uncompressed form is sent from disk. */
 function readerScript(): CompressedFile {
   const file = Bun.file(SCRIPT_PATH);
   return new CompressedFile({

@@ -3,7 +3,7 @@ import { authored } from "../../../db/authored.ts";
 import type { Database } from "../../../db/client.ts";
 import { purgeAnswers } from "../../../db/queries/response-cache.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import type { RouteDefinition } from "../../http/route.ts";
+import { type RouteDefinition, route } from "../../http/route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { cachePurged } from "../../lib/events/cache-purged.ts";
 import { newId } from "../../lib/ids.ts";
@@ -15,13 +15,13 @@ const purgeQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 1_024,
-        description: "Only answers that this model gave",
+        description: "Only answers of this model",
       }),
     ),
     key: Type.Optional(
       Type.String({
         pattern: "^[0-9a-f]{64}$",
-        description: "Only the answer whose `X-Gateway-Cache-Key` this is",
+        description: "Only the answer with this `X-Gateway-Cache-Key`",
       }),
     ),
   },
@@ -29,7 +29,7 @@ const purgeQuery = Type.Object(
 );
 
 const purged = Type.Object({
-  purged: Type.Integer({ description: "Answers that could have been given again" }),
+  purged: Type.Integer({ description: "Number of removed answers that had not expired" }),
 });
 
 interface ResponseCacheDependencies {
@@ -38,25 +38,25 @@ interface ResponseCacheDependencies {
   readonly tunedModels: TunedModels;
 }
 
-/** The response cache of an organization (contract §7). */
+/** Returns the routes of an organization's response cache (contract §7). */
 export function responseCacheRoutes({
   sql,
   clock,
   tunedModels,
 }: ResponseCacheDependencies): RouteDefinition[] {
   return [
-    {
+    route({
       method: "DELETE",
       path: "/v1/cache",
       tag: "Response cache",
-      summary: "Remove answers from the response cache; requests that run now are not kept",
+      summary: "Clear the response cache; answers to running requests are not stored",
       access: { kind: "administration", scope: "cache:manage" },
       query: purgeQuery,
-      responses: { 200: { description: "They are gone", schema: purged } },
+      responses: { 200: { description: "The answers were removed", schema: purged } },
       async handle({ query, caller: { key }, author }) {
-        const { model: name, key: keyHash } = query as { model?: string; key?: string };
+        const { model: name, key: keyHash } = query;
         const { organizationId } = key;
-        // An alias, or a name without its author, stands for the model that answers have been kept for.
+        // An alias, or a name without its author, is resolved to the model id under which answers are stored.
         const model =
           name && ((await tunedModels.indexFor(organizationId, [name])).resolve(name)?.id ?? name);
         const eventOf = (entries: number) =>
@@ -71,6 +71,6 @@ export function responseCacheRoutes({
         );
         return jsonResponse({ purged: count });
       },
-    },
+    }),
   ];
 }

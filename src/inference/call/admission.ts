@@ -12,10 +12,12 @@ import type {
   LongHoldRequest,
   MoneyPort,
 } from "../../billing/ledger/interface.ts";
+import type { Caller } from "../../http/caller.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
+import { BASIS_POINTS } from "../../lib/money.ts";
 import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
@@ -38,44 +40,36 @@ export interface AdmissionDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** The API key behind a request, as it stood when the request was authenticated. */
-export interface Caller {
-  readonly key: ApiKeyRecord;
-  /**
-   * True for calls that can wait, such as those of batches: they take no more than half of the key's limits and of the
-   * places at providers, together with all other calls, and leave the rest to these.
-   */
-  readonly isLowPriority?: boolean | undefined;
-}
-
-/** A request that arrives at a billed endpoint. */
+/** A request to a billed endpoint, as far as the rate limit needs it. */
 export interface RateSubject {
   readonly caller: Caller;
   readonly requestId: string;
-  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  /** The rate limit headers, if the request has already been counted. Otherwise undefined. */
   readonly admittedRateHeaders: RateHeaders | undefined;
 }
 
-/** Where a call is served: what its fee depends on. */
+/** The endpoint that serves a call, as far as the fee depends on it. */
 export interface ServingEndpoint {
   readonly providerId: string;
-  /** Of the organization's own, which the provider bills directly. */
+  /** The id of the organization's provider key (BYOK), if the provider bills the organization directly. */
   readonly byokKeyId?: string | undefined;
 }
 
-/** The platform fee of a request, by the place that serves it. */
+/** The platform fee of a request, by the endpoint that serves it. */
 export interface Fees {
   of(place: ServingEndpoint): bigint;
-  /** On the BYOK plan: whether a place is called with a key of the organization's own. */
+  /**
+   * Only on the BYOK plan: returns true if the endpoint is called with a provider key of the organization.
+   */
   readonly serves?: ((place: ServingEndpoint) => boolean) | undefined;
   readonly highest: bigint;
 }
 
-/** What a request may cost at each place. */
+/** Upper bounds of the cost of a request at each endpoint. */
 export interface HoldBounds {
-  /** What is charged for it: nothing at a place with the organization's own key. */
+  /** The amounts that the gateway charges. Nothing at an endpoint with a BYOK key. */
   readonly bounds: readonly CostBound[];
-  /** What providers bill the organization at such places, where the key's budgets count it. */
+  /** The amounts that providers bill the organization at such endpoints, if the key's budgets count them. */
   readonly own: readonly CostBound[];
 }
 
@@ -84,8 +78,8 @@ const NO_HEADERS: RateHeaders = {};
 const KEYLESS_PROVIDER = "sandbox";
 
 /**
- * The front half of every billed request, in this order: its place in the rate window, the plan and the fee,
- * the hold. Answers that return at once and work that outlives the process pass through it alike.
+ * Admits a billed request: rate limit, then plan and fee, then hold. Requests that are answered directly and
+ * jobs that outlive the process are admitted the same way.
  */
 export class CallAdmission {
   readonly #dependencies: AdmissionDependencies;
@@ -94,7 +88,7 @@ export class CallAdmission {
     this.#dependencies = dependencies;
   }
 
-  /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
+  /** Counts the request against the key's rate limit. Returns the headers of spec 4.5. Throws 429. */
   takeRate({
     caller: { key, isLowPriority },
     admittedRateHeaders,
@@ -110,8 +104,8 @@ export class CallAdmission {
   }
 
   /**
-   * Takes the most tokens that a request can use of its key's limit. Undefined where the key, or the request, has none.
-   * Rejects with 429, and with 400 where the limit could never cover the request.
+   * Reserves the most tokens that a request can use from the key's token limit. Returns undefined if the
+   * request uses no tokens. Rejects with 429, and with 400 if the limit can never cover the request.
    */
   takeTokens(
     { key, isLowPriority }: Caller,
@@ -128,11 +122,11 @@ export class CallAdmission {
   }
 
   /**
-   * Decides from the head of a request whether its long body is read: only of a key that has rate and money
-   * left. It takes its place in the rate window now, whether or not the body turns out to be valid, so that
-   * reading and parsing are bounded by the rate. Running holds are not counted: they may end before the body
-   * has arrived. Returns the headers of the rate window, which are noted for every answer. Throws 429, 402,
-   * 503.
+   * Decides from the head of a request whether its long body is read. The body is read only if the key has
+   * requests and money left. The request is counted against the rate limit now, whether or not its body is
+   * valid, so that the rate limits reading and parsing. Running holds are ignored, because they can end
+   * before the body has arrived. Returns the rate limit headers, which every response contains. Throws 429,
+   * 402 or 503.
    */
   async admitLongBody(caller: Caller, log: RequestFacts): Promise<RateHeaders> {
     const { clock, read } = this.#dependencies;
@@ -173,7 +167,7 @@ export class CallAdmission {
     );
   }
 
-  /** Throws 429. */
+  /** Throws 429 if no tokens are left in the key's window. */
   async #assertTokensLeft({ id, rateLimitTpm }: ApiKeyRecord): Promise<void> {
     if (rateLimitTpm === null) return;
     if ((await this.#dependencies.rates.remaining(tokenWindow(id), rateLimitTpm)) > 0) return;
@@ -185,8 +179,9 @@ export class CallAdmission {
   }
 
   /**
-   * The fee of each place that may serve the request. On the BYOK plan the provider bills the caller
-   * directly, which takes a provider key of the organization: throws 402 where every place needs one.
+   * Returns the fee of each endpoint that can serve the request. On the BYOK plan the provider bills the
+   * organization directly, which needs a provider key. Throws 402 if the organization has no key for any of
+   * the endpoints.
    */
   fees(caller: Caller, places: readonly ServingEndpoint[]): Fees | Promise<Fees> {
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
@@ -195,23 +190,27 @@ export class CallAdmission {
     const terms: FeeTerms | undefined = organization.turn("terms", undefined);
     if (terms === undefined) throw invalidKey();
     if (terms.plan === "byok") assertByokKeys(places);
-    const ofPlan = feeOfTerms(terms);
+    const planFee = feeOfTerms(terms);
     return {
-      of: ({ byokKeyId }) => (byokKeyId === undefined ? ofPlan : 0n),
-      serves: terms.plan === "byok" ? isOwn : undefined,
-      highest: ofPlan,
+      of: ({ byokKeyId }) => (byokKeyId === undefined ? planFee : 0n),
+      serves: terms.plan === "byok" ? isByokEndpoint : undefined,
+      highest: planFee,
     };
   }
 
-  /** The end user and the tags of a request that have budgets; at once where that is known. */
+  /**
+   * Returns the end user and the tags of a request that have budgets. Returns them without a promise if they
+   * are cached.
+   */
   subjectsOf({ key }: Caller, fields: SubjectFields): ReturnType<BudgetSubjects["of"]> {
     return this.#dependencies.budgetSubjects.of(key.organizationId, fields);
   }
 
   /**
-   * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
-   * Throws 402.
-   * @param mostUnits what the limit of units was lowered to
+   * Holds the maximum cost of the request at the most expensive endpoint, so that one hold covers every
+   * fallback. Throws 402.
+   *
+   * @param mostUnits the reduced limit of output units
    */
   hold(
     { caller: { key }, requestId }: RateSubject,
@@ -236,25 +235,26 @@ export class CallAdmission {
     const { money } = this.#dependencies;
     return own.length === 0
       ? money.hold(request)
-      : money.hold({ ...request, budget: withOwn(request, own) });
+      : money.hold({ ...request, budget: withByokBudget(request, own) });
   }
 
-  /** Holds money for work that outlives this process, in one transaction with `also`. Throws 402. */
+  /** Holds money for a job that outlives this process, in one transaction with `also`. Throws 402. */
   holdLong(request: LongHoldRequest, also: StatementEffect): Promise<void> {
     return this.#dependencies.money.holdLong(request, also);
   }
 }
 
-const BASIS_POINTS = 10_000n;
-
-/** What a request may cost, fee included, or its provider bill the organization: whichever is higher. */
-function withOwn(request: HoldRequest, own: readonly CostBound[]): HoldRequest {
+/**
+ * Returns the request with a budget amount. For each part it is the charge with fee or the provider's bill to
+ * the organization, whichever is higher.
+ */
+function withByokBudget(request: HoldRequest, own: readonly CostBound[]): HoldRequest {
   const withFee = (femto: ExactInteger): bigint =>
     (BigInt(femto) * (BASIS_POINTS + request.feeBasisPoints) + BASIS_POINTS - 1n) / BASIS_POINTS;
   const highest = highestBound(own);
-  const most = (femto: ExactInteger, ofOwn: ExactInteger): bigint => {
-    const ofOperator = withFee(femto);
-    return ofOperator > BigInt(ofOwn) ? ofOperator : BigInt(ofOwn);
+  const most = (femto: ExactInteger, byokFemto: ExactInteger): bigint => {
+    const operatorFemto = withFee(femto);
+    return operatorFemto > BigInt(byokFemto) ? operatorFemto : BigInt(byokFemto);
   };
   return {
     ...request,
@@ -264,7 +264,7 @@ function withOwn(request: HoldRequest, own: readonly CostBound[]): HoldRequest {
   };
 }
 
-/** The highest of each part, so that one hold covers the chain of fallbacks. */
+/** Returns the highest of each part, so that one hold covers the whole chain of fallbacks. */
 export function highestBound(bounds: readonly CostBound[]): CostBound {
   if (bounds.length === 1) return bounds[0]!;
   let fixedFemto: ExactInteger = 0;
@@ -282,32 +282,32 @@ export function highestBound(bounds: readonly CostBound[]): CostBound {
   return { fixedFemto, perUnitFemto, units, fixedTokens, perUnitTokens };
 }
 
-function isOwn({ providerId, byokKeyId }: ServingEndpoint): boolean {
+function isByokEndpoint({ providerId, byokKeyId }: ServingEndpoint): boolean {
   return byokKeyId !== undefined || providerId === KEYLESS_PROVIDER;
 }
 
 function assertByokKeys(places: readonly ServingEndpoint[]): void {
-  const [foreign] = places;
-  if (foreign === undefined || places.some(isOwn)) return;
+  const [withoutKey] = places;
+  if (withoutKey === undefined || places.some(isByokEndpoint)) return;
   throw new GatewayError(
     "insufficient_credits",
-    `The organization's plan is BYOK, and it has no provider key of its own that serves this at ${foreign.providerId}.`,
+    `The organization's plan is BYOK, and it has no provider key for this request at ${withoutKey.providerId}.`,
   );
 }
 
-/** Throws 429. */
+/** Returns the rate limit headers. Throws 429 if the request is not admitted. */
 function admittedHeaders(decision: RateDecision, clock: Clock): RateHeaders {
   const headers = rateHeaders(decision, clock);
   if (decision.isAdmitted) return headers;
   throw new GatewayError(
     "rate_limit_exceeded",
     `This API key is limited to ${decision.limit} requests a minute.`,
-    // The client needs at least a millisecond to ask again.
+    // The client needs at least one millisecond to send the next request.
     { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers },
   );
 }
 
-/** By the names of the specification, and by those that OpenAI's clients know. */
+/** Returns the headers under the specification's names and under the names that OpenAI's clients read. */
 function rateHeaders(decision: RateDecision, clock: Clock): RateHeaders {
   const limit = String(decision.limit);
   const remaining = String(decision.remaining);
@@ -327,7 +327,7 @@ function invalidKey(): GatewayError {
 
 type UsedUpPeriod = Omit<PeriodHeadroom, "availableNano">;
 
-/** Returns undefined if the period has no budget, or something of it is left. */
+/** Returns undefined if the period has no budget, or if part of it is left. */
 function usedUpPeriod(
   kind: "day" | "month",
   accountId: string,
@@ -339,7 +339,10 @@ function usedUpPeriod(
   return { kind, accountId, periodStart, budgetNano, remainingNano: budgetNano - spentNano };
 }
 
-/** On the plan `byok` calls are not charged here: they go to the organization's own provider accounts. */
+/**
+ * Throws 402 if no credit is left. On the `byok` plan calls are not charged here, because providers bill the
+ * organization directly.
+ */
 function assertCredit({ plan, balanceNano, creditLimitNano }: MoneyLeft): void {
   if (plan === "byok" || creditLimitNano === null || balanceNano + creditLimitNano > 0n) return;
   throw new GatewayError(

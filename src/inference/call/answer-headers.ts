@@ -7,7 +7,7 @@ import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = AdmittedCall<AcceptedRequest>;
 
-/** What became of the plan's candidates. */
+/** The results of trying the plan's candidates. */
 type Tries = Pick<Failover, "trail" | "postponed" | "full" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
@@ -15,8 +15,8 @@ const TRANSFORMS = "x-gateway-transforms";
 const MAX_HEADER_CHARACTERS = 2_000;
 
 /**
- * Headers of an answer: the rate window, what the hold was lowered to, what was left out and, once that is
- * known, who serves it and how the call was routed.
+ * Returns the headers of a response: the rate limit, the lowered limit of output tokens and the dropped
+ * parameters. If the candidate is known, also the provider and the route.
  */
 export function answerHeaders(
   call: Call,
@@ -44,14 +44,17 @@ export function answerHeaders(
   return headers;
 }
 
-/** Headers of an answer to a call that has not been tried. */
+/** Returns the headers of a response to a call before any candidate was tried. */
 export function admittedHeaders(call: Call): Record<string, string> {
   return answerHeaders(call, undefined, UNTRIED);
 }
 
 const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
 
-/** Those of an answer that say how its provider was asked, which hold for each request that gets it. */
+/**
+ * Returns the headers that describe the request to the provider. They are valid for each request that gets
+ * the same answer.
+ */
 export function headersOfAsking(
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
@@ -59,7 +62,10 @@ export function headersOfAsking(
   return Object.fromEntries(names.map((name) => [name, headers[name]!]));
 }
 
-/** Adds those of an answer that the response cache had: of who made it, and how that was asked. */
+/**
+ * Adds the headers of an answer from the response cache: its provider and model, and how the provider was
+ * called.
+ */
 export function addHitHeaders(
   headers: Record<string, string>,
   call: Call,
@@ -73,7 +79,7 @@ export function addHitHeaders(
   addChargeHeaders(headers, figures);
 }
 
-/** Adds what the charge of a whole answer tells. */
+/** Adds the headers that a whole answer's charge determines. */
 export function addChargeHeaders(headers: Record<string, string>, figures: MeteredFigures): void {
   headers["x-gateway-latency-ms"] = String(figures.latencyMs);
   addCostHeader(headers, figures);
@@ -86,7 +92,10 @@ export function addCostHeader(
   headers["x-gateway-cost"] = usdText(chargeNano);
 }
 
-/** Reports what was tried, or was full, with the error that the call ends with, where the caller asked for that. */
+/**
+ * Adds the tried and the saturated endpoints to the headers of an error response, if the caller requested the
+ * route.
+ */
 export function explainFailure(call: Call, tries: Tries): void {
   if (tries.trail.length === 0 && tries.full.length === 0) return;
   const headers = { ...call.log.headers };
@@ -95,8 +104,9 @@ export function explainFailure(call: Call, tries: Tries): void {
 }
 
 /**
- * What the candidate does not get. A stream that opens while its provider is still silent cannot know which
- * one will serve it: then whatever any of them lacks, so that nothing is dropped in silence.
+ * Returns the parameters that the candidate does not get. The headers of a stream can be sent before the
+ * serving candidate is known. Then returns the parameters that any candidate lacks, so that none is dropped
+ * silently.
  */
 function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
   if (plan.lacked === undefined) return [];
@@ -120,13 +130,16 @@ function explain(
     ["not needed", tries.left],
     ["skipped", skipped.map(({ placeId, reason }) => `${placeId}=${reason}`)],
   ];
-  const told = parts.filter(([, list], at) => at < 2 || list.length > 0);
+  const shown = parts.filter(([, list], at) => at < 2 || list.length > 0);
   headers["x-gateway-route-explain"] = headerText(
-    told.map(([name, list]) => `${name}: ${list.join(", ")}`).join("; "),
+    shown.map(([name, list]) => `${name}: ${list.join(", ")}`).join("; "),
   );
 }
 
-/** Names come from configurations and may hold any character; a header may not. */
+/**
+ * Replaces characters that a header cannot contain. Names come from configurations, which allow any
+ * character.
+ */
 function headerText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, "?").slice(0, MAX_HEADER_CHARACTERS);
 }

@@ -13,36 +13,40 @@ import { asCallerError } from "./routing/provider-error.ts";
 import type { PaidCallDependencies } from "./run-call.ts";
 
 /*
- * A call that its provider answers in a batch comes in two halves, which may lie a day apart, in two processes. In
- * between there is a hold that outlives processes, and who asks for the halves keeps what they have in common.
+ * A batched call runs in two phases that can be a day apart and in different processes: prepare (route,
+ * price, hold) and settle (read the provider's answer, charge). A hold that outlives processes covers the
+ * time between them. The caller stores the data that both phases need.
  */
 
 export type BatchPhase = BatchPreparation | BatchSettlement;
 
-/** Everything up to the hold, which is left to who asks; calls that have to be live leave it empty. */
+/**
+ * Phase 1: everything up to the hold, which the caller places. The result stays undefined if the request must
+ * be sent live.
+ */
 export interface BatchPreparation {
   readonly kind: "first";
   handed?: PreparedBatchLine;
 }
 
-/** A call that can stand in a batch. */
+/** A call that can be submitted in a batch. */
 export interface PreparedBatchLine {
-  /** With the terms of the batch. */
+  /** The serving candidate, with the prices of the batch. */
   readonly candidate: Candidate;
   readonly request: BatchRequest;
   readonly hold: LongHoldRequest;
   readonly feeBasisPoints: bigint;
 }
 
-/** Everything from the provider's answer on; the charge is left to who asks. */
+/** Phase 2: everything after the provider's answer. The caller writes the charge. */
 export interface BatchSettlement {
   readonly kind: "second";
-  /** Where it was answered: as the first half has found it. */
+  /** The endpoint that answered, as phase 1 chose it. */
   readonly place: AnsweredPlace;
   readonly hold: Pick<Hold, "organizationId" | "keyId" | "holdNano">;
   readonly feeBasisPoints: bigint;
   readonly answer: RecordedAnswer;
-  /** Names it in the details of the charge. */
+  /** The batch id, which the details of the charge contain. */
   readonly batchId: string;
   readonly latencyMs: number;
   charge?: UnwrittenCharge;
@@ -56,27 +60,30 @@ export interface AnsweredPlace {
   readonly providerModel: string;
 }
 
-/** What of a PaidCall decides about the first half. */
+/** The parts of a PaidCall that phase 1 needs. */
 interface BatchableCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
   route(call: IncomingCall<Request>): RoutePlan | Promise<RoutePlan>;
   guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
 }
 
-/** Its outcome is the answer, where the half has one. Rejects with what refuses the request, or failed it. */
+/**
+ * Runs one phase of a batched call. In phase 2 the outcome is the answer. Rejects with the error that
+ * rejected or failed the request.
+ */
 export async function runBatchPhase<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   paid: BatchableCall<Request, Answer>,
   call: IncomingCall<Request>,
 ): Promise<CallOutcome> {
-  const half = call.half!;
+  const half = call.batchPhase!;
   if (half.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, half);
   const handed = await prepareForBatch(dependencies, paid, call);
   if (handed !== undefined) half.handed = handed;
   return { kind: "whole", headers: {}, body: "" };
 }
 
-/** Undefined where the call has to be live. */
+/** Prepares the call for a batch. Returns undefined if the call must be sent live. */
 async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   paid: BatchableCall<Request, Answer>,
@@ -88,13 +95,13 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   if (endpoint.standsInBatches?.(request) !== true) return undefined;
   if ((await paid.guardOf(call)) !== undefined) return undefined;
   const plan = await paid.route(call);
-  const found = batchCandidate(plan);
-  if (found === undefined) return undefined;
+  const live = batchCandidate(plan);
+  if (live === undefined) return undefined;
   const { admission } = dependencies;
   const fees = await admission.fees(caller, plan.candidates);
-  if (fees.serves?.(found) === false) return undefined;
-  const { batches } = found.provider;
-  const candidate = { ...found, terms: batchTerms(found) };
+  if (fees.serves?.(live) === false) return undefined;
+  const { batches } = live.provider;
+  const candidate = { ...live, terms: batchTerms(live) };
   const payer = { organizationId: key.organizationId, keyId: key.id };
   const admitted = admittedHalf(endpoint, call, {
     ...{ plan, fees, hold: { ...NO_HOLD, ...payer, requestId } },
@@ -121,7 +128,10 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   };
 }
 
-/** The first endpoint of the first model that takes batches. An organization that has its own key there uses that. */
+/**
+ * Returns the first endpoint of the first model that supports batches. Returns undefined if the organization
+ * has a BYOK key for the model, because live calls then use that key.
+ */
 function batchCandidate({ candidates }: RoutePlan): Candidate | undefined {
   const ofFirst = candidates.filter(({ model }) => model === candidates[0]!.model);
   if (ofFirst.some(({ byokKeyId }) => byokKeyId !== undefined)) return undefined;
@@ -138,7 +148,7 @@ function batchTerms(candidate: Candidate): ModelTerms {
 
 function endpointOf({ model, providerId, upstreamModel }: Candidate): ModelEndpoint | undefined {
   const { endpoints } = model;
-  return endpoints.find((one) => one.provider === providerId && one.model === upstreamModel);
+  return endpoints.find((entry) => entry.provider === providerId && entry.model === upstreamModel);
 }
 
 async function settleFromBatch<Request extends AcceptedRequest, Answer>(
@@ -186,7 +196,7 @@ async function answeredCandidate(
   };
 }
 
-/** The catalogue has had it when the call was handed over. */
+/** Returns the model as the catalogue had it when the call was submitted. */
 function absentModel({ model: id, terms, providerId: provider }: AnsweredPlace): CatalogueModel {
   return {
     ...{ ...terms, id, name: id, description: "", provider, ownedBy: "", category: "chat" },
@@ -194,7 +204,7 @@ function absentModel({ model: id, terms, providerId: provider }: AnsweredPlace):
   };
 }
 
-/** The amount stands in the half, or is not held yet. */
+/** A placeholder hold: the real amount is in the phase object, or no money is held yet. */
 const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
   ...{ orgAccount: "", dayAccount: "", monthAccount: "" },
   ...{ holdNano: 0n, budgetNano: undefined, feeBasisPoints: 0n },

@@ -19,10 +19,10 @@ import type { AcceptedRequest, StepBound } from "./endpoint.ts";
 import { type Idempotency, MAX_STORED_RESULT_BYTES } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
-/** What the column takes. */
+/** The maximum of the database column. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;
 
-/** The figures of one call, as they stand; its end adds the status. */
+/** The current figures of a call. The end of the call adds the status. */
 export interface MeteredFigures extends ChargeFigures {
   status: number;
   details: Record<string, unknown> | null;
@@ -34,28 +34,28 @@ export interface ChargeDependencies {
   readonly idempotency: Idempotency;
 }
 
-/** A charge that is written by who asked for it. */
+/** A charge that the caller writes. */
 export interface UnwrittenCharge {
   readonly figures: SettlementFigures;
-  /** To be written with it. */
+  /** The event that is written together with the charge. */
   readonly event: StatementEffect | undefined;
-  /** To be called when both are. */
+  /** The caller calls it after both are written. */
   onWritten(): void;
 }
 
-/** A response that is kept under its idempotency key, with the charge. */
+/** A response that is stored under its idempotency key, together with the charge. */
 export interface StoredIdempotentResult {
   readonly claim: IdempotencyClaim;
   readonly headers: Record<string, string>;
-  /** Null where it was too large to be kept. */
+  /** Null if the body is too large to be stored. */
   readonly body: Uint8Array | null;
-  /** True where nothing of it has left: with its claim gone, nothing is charged. */
+  /** True if nothing of the response has been sent. If the claim has been lost, nothing is charged then. */
   readonly isClaimNeeded: boolean;
 }
 
 /**
- * The charge of one call: what its usage costs with the fee of the candidate that served it, checkpoints of
- * it while it grows, and its settlement together with its event.
+ * The charge of one call: cost of the usage with the serving candidate's fee, checkpoints while it grows, and
+ * settlement together with its event.
  */
 export class CallCharge {
   readonly #dependencies: ChargeDependencies;
@@ -66,20 +66,21 @@ export class CallCharge {
     this.#call = call;
   }
 
-  /** What the usage costs the organization: provider cost and fee, at most the hold. */
+  /** Returns the charge for the usage: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, byokKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
-    const isOwn = byokKeyId !== undefined;
-    // What its provider bills the organization is not charged here; the key's budgets may count it.
-    const toolsFemto = isOwn ? toolCostFemto(usage, toolPrices) : 0;
-    const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
-    const fullNano = isOwn
+    const isByok = byokKeyId !== undefined;
+    // The provider bills the organization directly. The gateway charges nothing for that, but the key's
+    // budgets can count it.
+    const toolsFemto = isByok ? toolCostFemto(usage, toolPrices) : 0;
+    const listNano = isByok ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
+    const fullNano = isByok
       ? chargeNanoUsd(toolsFemto, fees.highest)
       : chargeNanoUsd(costFemto, fees.of(candidate));
     const chargeNano = atMost(chargeableNano(hold), fullNano);
-    const counts = isOwn && hold.budgetNano !== undefined;
+    const counts = isByok && hold.budgetNano !== undefined;
     const spentNano = counts ? listNano + fullNano : 0n;
     const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
     const figures = {
@@ -90,7 +91,7 @@ export class CallCharge {
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details: isOwn ? { ...details, ...ownKeyDetails(byokKeyId, listNano) } : details,
+      details: isByok ? { ...details, ...byokDetails(byokKeyId, listNano) } : details,
       status: 0,
       description: descriptionOf(title, model),
     };
@@ -99,8 +100,9 @@ export class CallCharge {
   }
 
   /**
-   * Resolves true where the hold covers a step besides the usage so far, extended where it has to be; false where
-   * the money is not there, or the tokens within the rate of the key.
+   * Resolves with true if the hold covers another step in addition to the usage so far. Extends the hold if
+   * necessary. Resolves with false if the organization lacks the money, or the key the tokens in its rate
+   * limit.
    */
   async cover(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean> {
     const { costFemto: moreFemto, toolsFemto = 0, tokens: moreTokens } = step;
@@ -115,7 +117,7 @@ export class CallCharge {
     if (byokKeyId === undefined) {
       moreNano = holdNanoUsd(costFemto, fees.of(candidate)) - chargeableNano(hold);
     } else {
-      // Its provider bills the organization for the rest, which the key's budgets may count.
+      // The provider bills the organization for the rest, which the key's budgets can count.
       const allToolsFemto = plus(toolCostFemto(usage, toolPrices), toolsFemto);
       const toolsNano = holdNanoUsd(allToolsFemto, fees.highest);
       const listNano = holdNanoUsd(minus(costFemto, allToolsFemto), 0n);
@@ -126,7 +128,7 @@ export class CallCharge {
     return moreNano <= 0n || this.#dependencies.money.extend(hold, moreNano);
   }
 
-  /** Notes for the log line and the metrics of the request what it is charged, and for what. */
+  /** Records the model, the usage and the charge for the log line and the metrics of the request. */
   note(figures: ChargeFigures): void {
     const { log } = this.#call;
     log.model = figures.model;
@@ -136,15 +138,17 @@ export class CallCharge {
     log.costNano = figures.chargeNano;
   }
 
-  /** Resolves when the charge of what is about to be delivered is durable. */
+  /** Resolves when the charge for the bytes that are about to be delivered is durable. */
   checkpoint(figures: ChargeFigures): Promise<void> {
     return this.#dependencies.money.checkpoint(this.#call.hold, figures);
   }
 
   /**
-   * Resolves when the charge is durable, and with it its event and what is kept of the answer.
-   * @param errorCode set where the request failed although something of its answer is charged
-   * @param also what the endpoint keeps
+   * Resolves when the charge is durable, together with its event and the stored answer.
+   *
+   * @param errorCode set if the request failed although part of its answer is charged
+   *
+   * @param also the effect that makes the endpoint's stored answer visible
    */
   settle(
     figures: MeteredFigures,
@@ -180,7 +184,7 @@ export class CallCharge {
     return this.#dependencies.events?.ofCharge({ hold, route }, settled, errorCode);
   }
 
-  /** A charge that is not written here. */
+  /** Returns a charge that the caller writes. */
   async toSettle(settled: SettlementFigures): Promise<UnwrittenCharge> {
     const event = await this.#eventOf(settled);
     const onWritten = () => {
@@ -192,29 +196,31 @@ export class CallCharge {
   async #settleWithEvent(
     settled: SettlementFigures,
     stored: StatementEffect | undefined,
-    wanted: StatementEffect | Promise<StatementEffect | undefined>,
+    pendingEvent: StatementEffect | Promise<StatementEffect | undefined>,
   ): Promise<void> {
     const { money, events } = this.#dependencies;
-    const event = await wanted;
+    const event = await pendingEvent;
     await money.settle(this.#call.hold, settled, bothEffects(stored, event));
     if (event !== undefined) events!.noteWritten();
   }
 
-  /** Ends the hold behind a checkpoint of what never left: `figures` are those of no usage. */
+  /** Settles a call that has checkpoints but delivered nothing. `figures` contain no usage. */
   settleAtZero(figures: MeteredFigures): Promise<void> {
     this.#call.tokens?.end(0);
     return this.#dependencies.money.settle(this.#call.hold, withStatus(figures, 408));
   }
 
-  /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
+  /** Releases the hold. Changes nothing if a charge or a checkpoint is pending or durable. */
   release(): void {
     this.#call.tokens?.end(0);
     this.#dependencies.money.release(this.#call.hold);
   }
 }
 
-/** What the provider bills the organization by its list prices, which nothing is charged for here. */
-function ownKeyDetails(byokKeyId: string, listNano: bigint): Record<string, unknown> {
+/**
+ * Returns the provider's bill to the organization at its list prices. The gateway charges nothing for it.
+ */
+function byokDetails(byokKeyId: string, listNano: bigint): Record<string, unknown> {
   return { provider_key_id: byokKeyId, list_price_usd: usdNumber(listNano) };
 }
 
@@ -226,10 +232,10 @@ function isTooLarge(body: Uint8Array | null): body is Uint8Array {
   return body !== null && body.byteLength > MAX_STORED_RESULT_BYTES;
 }
 
-/** A shorter wait is not worth its bytes. */
+/** Shorter waits are not recorded. */
 const MIN_QUEUED_MS = 20;
 
-/** How the answer came about, where there is something to say. */
+/** Adds the time to the first token, the wait and the routing to the details, if there are any. */
 function addHistory(
   figures: MeteredFigures,
   { firstTokenMs, queuedMs = 0, routing }: RequestFacts,
@@ -243,13 +249,16 @@ function addHistory(
   figures.details = details;
 }
 
-/** The same object, so that a settlement copies nothing. */
+/** Changes the figures in place, so that a settlement copies nothing. */
 function withStatus(figures: MeteredFigures, status: 200 | 400 | 408 | 499): SettlementFigures {
   figures.status = status;
   return figures;
 }
 
-/** One text for all charges of a model and title: a batch compares it with its neighbours'. */
+/**
+ * Returns the same string object for all charges of a model and title, so that the ledger's comparison of
+ * neighbouring charges is cheap.
+ */
 const DESCRIPTIONS = new WeakMap<CatalogueModel, { title: string; text: string }>();
 
 function descriptionOf(title: string, model: CatalogueModel): string {

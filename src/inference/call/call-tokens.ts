@@ -10,14 +10,14 @@ import {
 } from "../../platform/cluster/interface.ts";
 import { type CostBound, tokensOfBound } from "./endpoint.ts";
 
-/** A key that is limited in tokens. */
+/** An API key with a token limit. */
 type LimitedKey = Pick<ApiKeyRecord, "id"> & {
   readonly rateLimitTpm: number;
-  /** As that of its caller. */
+  /** As `givesWay` of the caller. */
   readonly isLowPriority?: boolean | undefined;
 };
 
-/** What a call that gives way may find taken of a limit, itself included: at least 1. */
+/** Returns the largest part of a limit that low-priority calls can use: at least 1. */
 export function halfOf(limit: number): number {
   return Math.max(1, Math.floor(limit / 2));
 }
@@ -32,21 +32,22 @@ interface Take extends Pick<RateDecision, "recount"> {
 }
 
 /**
- * What one call counts for in the window of its key's tokens. It is admitted with the most that it can use, as its
- * money is held; what it has used replaces that when it ends. A call of several steps is counted step by step.
+ * The tokens that one call reserves in the window of its key. It is admitted with the most tokens that it can
+ * use, as its money is held. When the call ends, its usage replaces the reservation. A call of several steps
+ * reserves step by step.
  */
 export class TokenReservation {
-  /** The limit of units, where it is lower than what the caller would have had. */
+  /** The lowered limit of output units. Undefined if the limit was not lowered. */
   readonly outputLimit: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly #source: TokenSource;
   readonly #key: LimitedKey;
   readonly #bound: CostBound;
-  /** Takes of the step that runs. */
+  /** Reservations of the current step. */
   #takes: Take[];
-  /** What the step that runs counts for. */
+  /** Tokens reserved for the current step. */
   #counted: number;
-  /** Used by the steps before it. */
+  /** Tokens that earlier steps used. */
   #usedBefore = 0;
   #hasEnded = false;
 
@@ -69,9 +70,9 @@ export class TokenReservation {
   }
 
   /**
-   * Admits a call that can use at most so much. Where the caller set no limit of units it is lowered as its hold is,
-   * to what the window has left. Undefined where its tokens are not counted. Rejects with 429, and with 400 where the
-   * call could never be admitted.
+   * Admits a call with its highest possible usage. If the caller set no limit of units, it is lowered to the
+   * remaining window, as the hold is. Returns undefined if the call uses no counted tokens. Rejects with 429,
+   * and with 400 if the call can never be admitted.
    */
   static async take(
     source: TokenSource,
@@ -83,7 +84,7 @@ export class TokenReservation {
     const amount = amountOf(bound, isLimitExplicit);
     if (amount.full === 0) return undefined;
     if (amount.least > key.rateLimitTpm) throw neverAdmitted(key.rateLimitTpm, bound, amount.least);
-    // One that takes more than half waits until little else is taken.
+    // A low-priority call that needs more than half waits until little else is reserved.
     const limit =
       key.isLowPriority === true
         ? Math.max(halfOf(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
@@ -93,14 +94,14 @@ export class TokenReservation {
     return new TokenReservation(source, key, bound, decision);
   }
 
-  /** The hold, or what serves the call, allows it no more units than these. */
+  /** Lowers the reservation, because the hold or the serving endpoint allows fewer units. */
   lowerTo(units: number): void {
     this.#recount(tokensOfBound(this.#bound, units));
   }
 
   /**
-   * Counts a further step, behind steps that have used so much. Resolves false where the window has not so much left;
-   * rejects with 429 instead where nothing was used yet.
+   * Reserves tokens for another step, after steps that used `usedBefore` tokens. Resolves with false if the
+   * window has too few tokens left. Rejects with 429 instead if nothing was used before.
    */
   async reserveStep(usedBefore: number, tokens: number): Promise<boolean> {
     if (usedBefore > this.#usedBefore) {
@@ -122,19 +123,24 @@ export class TokenReservation {
     }
     this.#takes.push({ counted: more, recount: decision.recount });
     this.#counted = tokens;
-    // The call may have ended meanwhile: then the step never runs.
+    // The call can have ended in the meantime. Then the step never runs.
     if (this.#hasEnded) this.#recount(0);
     return !this.#hasEnded;
   }
 
-  /** The call has ended, and has used so much; 0 where it failed. Only the first end counts. */
+  /**
+   * Replaces the reservation with the tokens that the call used; 0 if it failed. Only the first call counts.
+   */
   end(used: number): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#recount(Math.max(0, used - this.#usedBefore));
   }
 
-  /** Lowers what the step that runs counts for: as in a charge, nothing counts beyond what was taken. */
+  /**
+   * Lowers the reservation of the current step. As with a charge, usage beyond the reservation is not
+   * counted.
+   */
   #recount(tokens: number): void {
     this.#counted = Math.min(tokens, this.#counted);
     let rest = this.#counted;
@@ -146,7 +152,7 @@ export class TokenReservation {
   }
 }
 
-/** Both ends of what is asked for, as those of a hold (`holdSize`). */
+/** Returns the largest and the smallest amount of a reservation, as for a hold (`holdSize`). */
 function amountOf(bound: CostBound, isLimitExplicit: boolean): RateAmount {
   const { units } = bound;
   const full = tokensOfBound(bound, units);
@@ -163,10 +169,10 @@ function neverAdmitted(limit: number, { fixedTokens, perUnitTokens }: CostBound,
   const wayOut =
     units > 0
       ? `Set max_tokens to at most ${units}.`
-      : `Its input alone counts for up to ${fixedTokens}: shorten it.`;
+      : `Its input alone can use up to ${fixedTokens} tokens: shorten it.`;
   return new GatewayError(
     "request_exceeds_rate_limit",
-    `This request may use up to ${least} tokens, and this API key is limited to ${limit} tokens a minute, so it can never be admitted. ${wayOut}`,
+    `This request can use up to ${least} tokens, and this API key is limited to ${limit} tokens a minute, so it can never be admitted. ${wayOut}`,
     { param: units > 0 ? "max_tokens" : null },
   );
 }
@@ -174,12 +180,12 @@ function neverAdmitted(limit: number, { fixedTokens, perUnitTokens }: CostBound,
 function refused(decision: RateDecision, clock: Clock): GatewayError {
   return new GatewayError(
     "rate_limit_exceeded",
-    `This API key is limited to ${decision.limit} tokens a minute, and ${decision.remaining} are left. Running requests count for the most that they can use: a lower max_tokens takes less.`,
+    `This API key is limited to ${decision.limit} tokens a minute, and ${decision.remaining} are left. Running requests reserve the most tokens that they can use: a lower max_tokens reserves fewer.`,
     { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers: headersOf(decision, clock) },
   );
 }
 
-/** By the names, and in the form, that OpenAI's clients know. */
+/** Returns the headers with the names and format of OpenAI's API. */
 function headersOf(
   { limit, remaining, resetMs }: RateDecision,
   clock: Clock,
@@ -191,7 +197,7 @@ function headersOf(
   };
 }
 
-/** The time until then in the form of OpenAI's headers, as `6.5s`; at least `0s`. */
+/** Returns the time until then in the format of OpenAI's headers, such as `6.5s`. At least `0s`. */
 export function secondsUntil(timeMs: number, clock: Clock): string {
   return `${Math.max(0, Math.ceil((timeMs - clock.nowMs()) / 100) / 10)}s`;
 }

@@ -1,10 +1,11 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
+import type { Caller } from "../../http/caller.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
-import type { Caller, Fees, RateSubject } from "./admission.ts";
+import type { Fees, RateSubject } from "./admission.ts";
 import type { BatchPhase } from "./batched-call.ts";
 import type { CacheWriter } from "./cache/keeping.ts";
 import type { TokenReservation } from "./call-tokens.ts";
@@ -12,48 +13,50 @@ import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
-/** A request as its endpoint accepted it. */
+/** A request after its endpoint has accepted it. */
 interface RunningRequest<Request> {
   readonly requestId: string;
   /** Monotonic milliseconds. */
   readonly startedMs: number;
   readonly request: Request;
-  /** Aborts when the client goes away. */
+  /** Aborts when the client disconnects. */
   readonly clientSignal: AbortSignal;
   readonly log: RequestFacts;
-  /** Guardrails of the call; undefined where it has none. */
+  /** The guardrails of the call. Undefined if it has none. */
   readonly guard?: CallGuard | undefined;
 }
 
 /**
- * In the place of a client's idempotency key, for what the gateway asks by itself: `keyId` is the id of the object that
- * asks, where an API key's would stand, so that no key of a client is the same.
+ * Replaces the client's idempotency key for calls that the gateway makes itself. `keyId` is the id of the
+ * calling object instead of an API key's id, so that it never equals a client's key.
  */
 export type InternalIdempotencyKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 
-/** With what the line needs of the HTTP request it came with. */
+/** An accepted request, with the parts of its HTTP request that the paid call needs. */
 export interface IncomingCall<Request> extends RateSubject, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** As that of an idempotency claim. */
+  /** Stores a result that is too large for the idempotency table, as that of an idempotency claim. */
   storeLargeResult?(body: Uint8Array): Promise<void>;
-  /** Set where its provider answers it in a batch. */
-  readonly half?: BatchPhase | undefined;
-  /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
+  /** The phase of a batched call. Undefined for live calls. */
+  readonly batchPhase?: BatchPhase | undefined;
+  /** Returns the request with the guardrails' redactions in its body. Rejects with 400 if they block it. */
   screened?(guard: CallGuard): Promise<Request>;
-  /** Absent for what the gateway asks by itself. */
+  /** Absent for calls that the gateway makes itself. */
   readonly headers?: Headers | undefined;
-  /** The caller as it stands now. Rejects where its key may not call any more. */
+  /** Authenticates the caller again. Rejects if the key can no longer call. */
   admitAgain(): Promise<Caller>;
   /**
-   * Answers the request once money is held for it, before a provider is called; what its idempotency key gives from
-   * then on goes to `keepResult`. Where it rejects, the hold is given back.
+   * Answers the request after money is held for it and before a provider is called. `keepResult` stores the
+   * result for its idempotency key. If this rejects, the hold is released.
    */
   begin?(admitted: AdmittedCall<Request>, keepResult: KeepResult): Promise<void>;
 }
 
-/** Resolves when the result is durable that the idempotency key of a call gives, where it has one. */
+/**
+ * Stores the result for the idempotency key of a call, if it has one. Resolves when the result is durable.
+ */
 export type KeepResult = (headers: Record<string, string>, body: Uint8Array) => Promise<void>;
 
 /** A call that is routed, within its limits, and has money held for it. */
@@ -61,23 +64,23 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly plan: RoutePlan;
   readonly hold: Hold;
   readonly fees: Fees;
-  /** What it counts for against its key's limit of tokens; undefined where that has none. */
+  /** The tokens that the call reserves in its key's limit. Undefined if the key has no limit. */
   readonly tokens?: TokenReservation | undefined;
-  /** The limit of units that the caller set. */
+  /** The limit of output units that the caller set. */
   readonly statedLimit: number | undefined;
-  /** Whether the caller asked how the call is routed. */
+  /** True if the caller requested the route of the call. */
   readonly explainsRoute: boolean;
-  /** Method and path of its endpoint. */
+  /** Method and path of the endpoint. */
   readonly route: string;
-  /** Begins the description of its transaction. */
+  /** The start of the transaction's description. */
   readonly title: string;
   /** Recorded with the charge. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
   readonly preparation?: Preparation | undefined;
-  /** Where its answer is to be kept in the response cache. */
+  /** The writer that stores the answer in the response cache. Undefined if it is not stored. */
   readonly keeping?: CacheWriter | undefined;
-  /** Receives which candidate has answered, where there were several. */
+  /** Receives the candidate that answered, if there were several candidates. */
   readonly recordServed?: ((candidate: Candidate) => void) | undefined;
 }
 
@@ -102,22 +105,22 @@ export type CallOutcome =
 
 interface CallAim {
   readonly onNewConnection: boolean;
-  /** Of the call, where it is traced. */
+  /** The trace span of the provider call, if the request is traced. */
   readonly span?: TraceSpan | undefined;
 }
 
-/** A call of a provider, and what ends it early, in one object. */
+/** A call of a provider and its abort signal, in one object. */
 export class ProviderCall extends CallAbort {
   readonly requestId: string;
   readonly stream: boolean;
-  /** The name the provider knows the model by. */
+  /** The provider's name of the model. */
   model = "";
   modelId = "";
   /** Set by the endpoint. */
   body: ChatBody = NO_BODY;
   asItems = false;
   onNewConnection = false;
-  /** Where the call is traced. */
+  /** The trace span, if the call is traced. */
   span: TraceSpan | undefined;
   #callersTraceparent: string | undefined;
 
@@ -128,9 +131,9 @@ export class ProviderCall extends CallAbort {
   }
 
   /**
-   * Directs the call to the candidate, whose body the endpoint then sets.
+   * Directs the call to the candidate. The endpoint then sets the body.
    *
-   * @param traceparent the caller's, of a request that is not traced
+   * @param traceparent the caller's, if the request is not traced
    */
   aimAt(
     { model, upstreamModel }: Candidate,
@@ -156,14 +159,14 @@ export class ProviderCall extends CallAbort {
 
 const NO_BODY = new ShortBody({});
 
-/** What a provider is asked for: what the endpoint states, and what is said of every call. */
+/** Returns the request to a provider: the endpoint's fields and the fields of every call. */
 export function providerRequest<Stated extends object>(call: ProviderCall, stated: Stated) {
   return {
     model: call.model,
     modelId: call.modelId,
     requestId: call.requestId,
     onNewConnection: call.onNewConnection,
-    // Made when it is first read, which most providers do not.
+    // Created on the first read. Most providers never read it.
     get signal() {
       return call.signal;
     },
@@ -173,9 +176,10 @@ export function providerRequest<Stated extends object>(call: ProviderCall, state
 }
 
 /**
- * The limit of units that goes upstream: what the caller set, or what the hold or the tokens of the key have lowered it
- * to. The hold is that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held
- * for a call with the organization's own key, so no hold lowers it, unless the key's budgets count such calls.
+ * Returns the limit of output units for the provider: the caller's limit, or the limit lowered by the hold or
+ * the key's tokens. The hold is that of the most expensive candidate. A candidate with a smaller limit could
+ * reject a larger value. A hold never lowers the limit of a BYOK call, unless the key's budgets count such
+ * calls.
  */
 export function sentLimit(
   { hold, statedLimit, tokens }: Pick<AdmittedCall<AcceptedRequest>, LimitFields>,

@@ -13,29 +13,30 @@ import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { GuardrailHit } from "../../lib/request-facts.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 
-/** What a charge is for. */
+/** The call that a charge is for. */
 export interface ChargedCall {
   readonly hold: Hold;
-  /** Method and path of its endpoint. */
+  /** Method and path of the endpoint. */
   readonly route: string;
 }
 
-/** The event that a charge is reported by, written with it. */
+/** Builds the event that reports a charge. It is written with the charge. */
 export interface ChargeEvents {
   /**
-   * Undefined if no webhook subscribes to it.
-   * @param errorCode set where the request failed although something of its answer is charged
+   * Returns undefined if no webhook subscribes to the event.
+   *
+   * @param errorCode set if the request failed although part of its answer is charged
    */
   ofCharge(
     call: ChargedCall,
     figures: SettlementFigures,
     errorCode: string | undefined,
   ): StatementEffect | undefined | Promise<StatementEffect | undefined>;
-  /** A charge was written with its event. */
+  /** Reports that a charge was written with its event. */
   noteWritten(): void;
 }
 
-/** Both written together; undefined where there is neither. */
+/** Returns an effect that runs both. Returns undefined if both are undefined. */
 export function bothEffects(
   first: StatementEffect | undefined,
   second: StatementEffect | undefined,
@@ -56,21 +57,21 @@ export function bothEffects(
 
 interface CompletionEventsDependencies {
   readonly subscriptions: Subscriptions;
-  /** Share of successful completions that are reported, 0 to 1. */
+  /** The share of successful completions that are reported, 0 to 1. */
   readonly successSample: number;
   random(): number;
-  /** The status and the type of an error code. */
+  /** Returns the status and the type of an error code. */
   errorEntry(code: string): { readonly status: number; readonly type: string };
-  /** Writes an event that no charge goes with. */
+  /** Writes an event that belongs to no charge. */
   write(event: OutboxEvent): void;
-  /** Events were written with charges, which the database does not notify. */
+  /** Reports that events were written with charges. The database sends no notification for these. */
   onWritten(): void;
 }
 
 /**
- * completion.success and completion.error (spec 6.1). Where something is charged the event is
- * written with the charge; the others are written by themselves. A request has one event, whose id follows
- * from its own.
+ * Emits completion.success and completion.error (spec 6.1). If a request is charged, the event is written
+ * with the charge. All other events are written separately. Each request has one event, whose id is derived
+ * from the request id.
  */
 export class CompletionEvents implements ChargeEvents {
   readonly #dependencies: CompletionEventsDependencies;
@@ -106,8 +107,9 @@ export class CompletionEvents implements ChargeEvents {
   }
 
   /**
-   * Receives every request when it has ended, and emits the event of one that failed at a billed endpoint.
-   * @param isBilled whether its endpoint is one
+   * Receives every request after it has ended. Emits the event of a request that failed at a billed endpoint.
+   *
+   * @param isBilled true if the request's endpoint is billed
    */
   noteFinished(request: RequestRecord, isBilled: boolean): void {
     const { status, errorCode, organizationId } = request;
@@ -123,7 +125,7 @@ export class CompletionEvents implements ChargeEvents {
     else emit(wanted);
   }
 
-  /** One event for a request, of what blocked it, or of what was redacted first. */
+  /** Emits one event for a request: for the hit that blocked it, or else for the first redaction. */
   #noteGuardrail(request: RequestRecord, hits: readonly GuardrailHit[]): void {
     const { requestId, organizationId, keyId } = request;
     const hit = hits.find(({ action }) => action === "block") ?? hits[0];
@@ -132,9 +134,9 @@ export class CompletionEvents implements ChargeEvents {
     const { subscriptions, write } = this.#dependencies;
     const emit = (isWanted: boolean) => {
       if (!isWanted) return;
-      const rules = [...new Set(hits.map((one) => one.type))];
-      const said = { guardrail, rule: type, rules, action, direction };
-      const data = { request_id: requestId, key_id: keyId!, ...said };
+      const rules = [...new Set(hits.map(({ type }) => type))];
+      const trigger = { guardrail, rule: type, rules, action, direction };
+      const data = { request_id: requestId, key_id: keyId!, ...trigger };
       write(guardrailTriggered.build(newId("evt"), organizationId, data));
     };
     const wanted = subscriptions.wants(organizationId, "guardrail.triggered");
@@ -168,7 +170,7 @@ export class CompletionEvents implements ChargeEvents {
     const { promptTokens, completionTokens } = request;
     return completionError.build(eventIdOf(request.requestId), organizationId, {
       request_id: request.requestId,
-      // Every request of an organization was made with one of its keys.
+      // Every request of an organization was made with an API key.
       key_id: request.keyId!,
       endpoint: request.route,
       model: request.model ?? null,
@@ -201,7 +203,10 @@ function usageOf(promptTokens: number, completionTokens: number) {
 const MAX_ORGANIZATIONS = 50_000;
 const ALL_TYPES: ReadonlySet<string> = new Set(EVENT_TYPES);
 
-/** Which event types the webhooks of each organization subscribe to, so that no event is emitted without a receiver. */
+/**
+ * The event types that the webhooks of each organization subscribe to, so that no event is emitted without a
+ * receiver.
+ */
 export class Subscriptions {
   readonly #types: OrganizationCache<ReadonlySet<string>>;
 
@@ -212,7 +217,10 @@ export class Subscriptions {
     });
   }
 
-  /** At once where it is known, which it is but for an organization's first time. */
+  /**
+   * Returns true if a webhook subscribes to the type. Returns without a promise if the types are cached,
+   * which they are after an organization's first request.
+   */
   wants(organizationId: string, type: EventType): boolean | Promise<boolean> {
     const types = this.#types.of(organizationId);
     if (!(types instanceof Promise)) return types.has(type);
@@ -223,7 +231,7 @@ export class Subscriptions {
     );
   }
 
-  /** They may have changed. */
+  /** Reloads the event types on the next use, because they possibly changed. */
   forget(organizationId: string): void {
     this.#types.forget(organizationId);
   }

@@ -12,7 +12,7 @@ import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 import type { ProviderPreferences } from "./routing/preferences.ts";
 
-/** What the line from a request to its bill reads of the body itself; the rest is the endpoint's own. */
+/** The body fields that every paid call reads. All other fields are read by the endpoint only. */
 export interface CommonFields {
   readonly model?: string | null;
   readonly models?: readonly string[] | null;
@@ -29,28 +29,32 @@ export interface CommonFields {
 /** A request whose body the endpoint has accepted. */
 export interface AcceptedRequest {
   readonly fields: CommonFields;
-  /** The hash of its body where that is known already. */
+  /** The hash of the body, if it has already been computed. */
   readonly bodyHash?: string | undefined;
 }
 
-/** An upper bound of what a request costs at one candidate, in provider cost. */
+/** An upper bound of the cost of a request at one candidate, as provider cost. */
 export interface CostBound {
-  /** What does not depend on the number of units. */
+  /** The part that does not depend on the number of units. */
   readonly fixedFemto: ExactInteger;
-  /** The part of it that the gateway's own tools cost: it is charged for a provider key of the organization, too. */
+  /** The part of `fixedFemto` for the gateway's own tools. It is charged even for BYOK calls. */
   readonly toolsFemto?: ExactInteger | undefined;
-  /** One more unit of the answer: an output token of each choice. */
+  /** The cost of one more unit of the answer, such as an output token of each choice. */
   readonly perUnitFemto: ExactInteger;
-  /** The limit that the caller set, or the model's own. */
+  /** The caller's limit of units, or the model's limit. */
   readonly units: number;
-  /** Tokens that count against the rate of the key: those of the prompt, and of one more unit. 0 where none are priced. */
+  /**
+   * Tokens that count against the key's token limit: of the prompt, and of one more unit. 0 if the endpoint
+   * is not priced by tokens.
+   */
   readonly fixedTokens: number;
   readonly perUnitTokens: number;
 }
 
 /**
- * Runs once, when money is held, however the request is answered then. Resolves false where it failed in part, so that
- * the answer is not kept for equal requests. Rejects with the error of the request, and with the signal's reason.
+ * Runs once after money is held, whatever the way of answering. Resolves with false if part of it failed; the
+ * answer is then not stored for equal requests. Rejects with the error of the request, or with the signal's
+ * reason.
  */
 export type Preparation = (call: {
   readonly organizationId: string;
@@ -58,7 +62,7 @@ export type Preparation = (call: {
   readonly signal: AbortSignal;
 }) => Promise<boolean>;
 
-/** What the charge of an answer adds to it. */
+/** The facts that the charge of an answer adds to it. */
 export interface AnswerFacts {
   readonly requestId: string;
   readonly candidate: Candidate;
@@ -69,47 +73,62 @@ export interface AnswerFacts {
 }
 
 /**
- * What is special about one billed endpoint. Admission, routing, holds, retries, charges, events and headers
- * are the same for all of them (run-call.ts).
+ * The parts that differ between billed endpoints. Admission, routing, holds, retries, charges, events and
+ * headers are shared (run-call.ts).
  */
 export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
-  /** Method and path; an idempotency key belongs to one of them. */
+  /** Method and path. An idempotency key belongs to one endpoint. */
   readonly route: string;
-  /** Of the models that it serves. */
+  /** The categories of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
-  /** A capability whose models it serves too, whatever their category. */
+  /** A capability. The endpoint also serves models that have it, whatever their category. */
   readonly alsoServes?: string;
-  /** What a provider must be capable of to serve it. */
+  /** The capability that a provider needs to serve the endpoint. */
   readonly capability: Capability;
-  /** Begins the description of its transactions: "Chat completion". */
+  /** The start of the description of its transactions: "Chat completion". */
   readonly title: string;
   /**
-   * Checks what its schema cannot. Throws 400.
-   * @param guard where guardrails have looked through the body
+   * Returns the request after the checks that the schema cannot express. Throws 400.
+   *
+   * @param guard set if guardrails have inspected the body
    */
   accept(body: unknown, headers: Headers, guard?: CallGuard): Request;
-  /** What requests have in common that a provider's prompt cache serves; asked where no session is named. */
+  /**
+   * Returns the text that requests share if they profit from the same prompt cache of a provider. Called if
+   * the request has no session id.
+   */
   affinity?(request: Request): string | undefined;
-  /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
+  /** Returns the plan without the candidates that cannot serve the request. Throws 400 if none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
-  /** Whether one call of a provider, in a batch of it, is all that a request needs. Absent: none may stand in batches. */
+  /**
+   * Returns true if a single provider call in a batch can answer the request. Absent if no request of the
+   * endpoint can be batched.
+   */
   standsInBatches?(request: Request): boolean;
-  /** What the gateway does itself for the request before a provider is called; undefined for most. */
+  /** Returns the work of the gateway before a provider is called. Returns undefined for most requests. */
   preparation?(request: Request): Preparation | undefined;
-  /** @param candidate absent where none is available and the model's own terms stand for it */
+  /**
+   * Returns an upper bound of the request's cost.
+   *
+   * @param candidate absent if no candidate is available; the model's own terms are used then
+   */
   bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
-  /** Throws 400 where the request asks for output that guardrails cannot look through. Absent: its output is no text. */
+  /**
+   * Throws 400 if the request needs output that guardrails cannot inspect. Absent if the output of the
+   * endpoint is not text.
+   */
   assertScreenable?(request: Request): void;
   /**
-   * A body in which everything that guardrails have to see is text; undefined if the body is so already. Rejects with
-   * 400 if that cannot be made.
+   * Returns a body in which everything that guardrails must inspect is text. Returns undefined if the body
+   * already has that form. Rejects with 400 if it cannot be converted.
    */
   readable?(body: unknown): Promise<unknown>;
-  /** The limit of units that the caller set: then the hold is not lowered. */
+  /** Returns the limit of units that the caller set. If it is set, the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
   /**
-   * Rejects with ProviderFailure where there is no answer, or one that cannot be used.
-   * @param steps given if `takesSteps` is true
+   * Calls the provider. Rejects with ProviderFailure if there is no answer, or if the answer is unusable.
+   *
+   * @param steps set if `takesSteps` returns true
    */
   call(
     call: ProviderCall,
@@ -117,36 +136,44 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
     admitted: AdmittedCall<Request>,
     steps?: WholeAnswerSteps,
   ): Promise<Answer>;
-  /** Whether a whole answer may take several calls of a provider, whose answers come in streams. Absent: it never does. */
+  /**
+   * Returns true if a whole answer can need several provider calls, which are then streamed. Absent if it
+   * never does.
+   */
   takesSteps?(request: Request): boolean;
-  /** What ended an answer after its first step: a ProviderFailure or a GatewayError. Undefined if nothing did. */
+  /**
+   * Returns the error that ended an answer after its first step: a ProviderFailure or a GatewayError. Returns
+   * undefined if there was none.
+   */
   failureOf?(answer: Answer): unknown;
-  /** What the provider reports, or what is counted here. */
+  /** Returns the usage that the provider reported, or the gateway's own count. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
-  /** The content type of whole answers; JSON where it is left out. A stored result keeps it. */
+  /** Returns the content type of whole answers, which a stored result keeps. JSON if absent. */
   answerType?(request: Request, answer: Answer): string;
-  /** The body of the response, as text or in UTF-8. */
+  /** Returns the body of the response, as text or as UTF-8 bytes. */
   answer(answer: Answer, request: Request, facts: AnswerFacts): string | Uint8Array;
   /**
-   * Writes what is kept of an answer before its charge, whatever its length; what is returned makes it visible in the
-   * charge's transaction. Undefined where nothing is kept.
+   * Stores the answer before it is charged. The returned effect makes the stored answer visible in the same
+   * transaction as the charge. Returns undefined if the endpoint stores nothing.
    */
   keep?(
     answer: Answer,
     admitted: AdmittedCall<Request>,
     facts: AnswerFacts,
   ): Promise<StatementEffect | undefined>;
-  /** Serves requests whose field `stream` is true: one form, or that of each request. */
+  /**
+   * The form of streams, for requests whose field `stream` is true: one form, or a form for each request.
+   */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
-  /** Its answers can be kept in the response cache. */
+  /** The cache format of its answers. Absent if they cannot be stored in the response cache. */
   readonly kept?: CacheFormat<Request>;
 }
 
-/** What a hit of the response cache adds to the answer that was kept. It costs nothing. */
+/** The facts that a cache hit adds to the stored answer. A hit costs nothing. */
 export interface HitFacts {
-  /** Of the request that gets it. */
+  /** The id of the request that gets the answer. */
   readonly requestId: string;
-  /** The model that served it. */
+  /** The model that served the original request. */
   readonly model: string;
   readonly usage: Usage;
   /** Unix seconds. */
@@ -155,30 +182,35 @@ export interface HitFacts {
 
 /** Gathers a stream as it is delivered. */
 export interface AnswerGatherer {
-  /** Never throws. */
+  /** Adds delivered bytes. Never throws. */
   push(bytes: Uint8Array): void;
-  /** The whole answer in the form that is kept; undefined where it is none, or is not to be kept. */
+  /**
+   * Returns the whole answer in the cache format. Returns undefined if the answer is incomplete or must not
+   * be stored.
+   */
   end(): string | undefined;
 }
 
 /**
- * How answers of one endpoint are kept for equal requests: in one form, whether they came whole or in a stream, and
- * given again in either.
+ * How the answers of one endpoint are stored for equal requests. There is one format for whole and streamed
+ * answers, and a stored answer can be returned as either.
  */
 export interface CacheFormat<Request extends AcceptedRequest> {
   /**
-   * What of a request, besides its models, decides about its answer: JSON. Undefined where its answer is never
-   * kept, or does more than answer.
+   * Returns everything in a request that affects its answer, except its models, as JSON. Returns undefined if
+   * the answer must not be stored, or if the request has side effects.
    */
   identity(request: Request): Readonly<Record<string, unknown>> | undefined;
-  /** Of what a client gets in one piece; undefined where it is not to be kept. Never throws. */
+  /**
+   * Converts a whole answer to the cache format. Returns undefined if it must not be stored. Never throws.
+   */
   ofWhole(body: string | Uint8Array): string | undefined;
   whole(kept: string, request: Request, facts: HitFacts): string;
-  /** Where the endpoint serves streams. */
+  /** Returns a gatherer. Absent if the endpoint serves no streams. */
   gather?(): AnswerGatherer;
-  /** All events of a stream. */
+  /** Returns all events of a stream. */
   stream?(kept: string, request: Request, facts: HitFacts): string;
-  /** As that of answers that are made. */
+  /** Stores an answer from the cache, as the endpoint stores generated answers. */
   keep?(
     kept: string,
     admitted: AdmittedCall<Request>,
@@ -187,46 +219,49 @@ export interface CacheFormat<Request extends AcceptedRequest> {
 }
 
 /**
- * The money of an answer that takes several calls of its provider, one behind the other. The first call is covered by
- * the hold as it was admitted.
+ * The money of an answer that needs several provider calls in sequence. The admitted hold covers the first
+ * call.
  */
 export interface StepMoney {
-  /** Resolves when what the answer has used so far is what this process would be charged for if it died now. */
+  /** Resolves when the usage so far is recorded, so that it is charged if this process dies now. */
   checkpoint(): Promise<void>;
   /**
-   * Resolves true where the hold covers a further step besides what was used so far, extended where it has to be;
-   * false where the money is not there, or the tokens within the rate of the key. Rejects with 429 instead where nothing
-   * was used yet.
+   * Resolves with true if the hold covers another step in addition to the usage so far. Extends the hold if
+   * necessary. Resolves with false if the organization lacks the money, or the key the tokens in its rate
+   * limit. Rejects with 429 instead if nothing was used yet.
    */
   reserveStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
 }
 
-/** What an earlier call has done under the same idempotency key. */
+/** The steps that an earlier call completed under the same idempotency key. */
 export interface EarlierSteps {
-  /** As it was given to `keep`. */
+  /** The state that was passed to `keep`. */
   readonly state: unknown;
-  /** True if it is charged already: only what comes after it is to be charged. */
+  /** True if these steps are already charged. Then only later steps are charged. */
   readonly isPaid: boolean;
 }
 
-/** The same for a whole answer, of which nothing is charged before it leaves. */
+/** The money of a whole answer with several steps. Nothing is charged before the answer is sent. */
 export interface WholeAnswerSteps extends StepMoney {
-  /** From which this call goes on. Undefined if there is none, or another candidate has done it. */
+  /**
+   * Returns the steps from which this call continues. Returns undefined if there are none, or if another
+   * candidate made them.
+   */
   earlier(candidate: Candidate): EarlierSteps | undefined;
-  /** Stores what the steps so far have come to, JSON, if the call has an idempotency key. Never rejects. */
+  /** Stores the state after the steps so far, as JSON, if the call has an idempotency key. Never rejects. */
   keep(candidate: Candidate, state: unknown): Promise<void>;
 }
 
-/** The most that a further step can use. */
+/** The most that another step can use. */
 export interface StepBound {
   readonly costFemto: ExactInteger;
-  /** The part of it that the gateway's own tools cost. */
+  /** The part of `costFemto` for the gateway's own tools. */
   readonly toolsFemto?: ExactInteger;
-  /** Undefined where no model is called. */
+  /** Undefined if the step calls no model. */
   readonly tokens?: number;
 }
 
-/** Of a call of a model with this limit of units. */
+/** Returns the bound of a model call with this limit of units. */
 export function stepBound(bound: CostBound, units: number): StepBound {
   return {
     costFemto: plus(bound.fixedFemto, times(units, bound.perUnitFemto)),
@@ -241,39 +276,48 @@ export function tokensOfBound(
   return fixedTokens + units * perUnitTokens;
 }
 
-/** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */
+/**
+ * A reader of the provider's stream, and the answer that processes its pieces. Both use the same kind of
+ * pieces.
+ */
 export interface OpenedStream {
   readonly reader: PieceReader<unknown>;
   readonly answer: StreamedAnswer;
-  /** Of the response, where the provider's stream tells it; else the form's. */
+  /**
+   * The content type of the response, if the provider's stream determines it. Otherwise that of the form
+   * applies.
+   */
   readonly contentType?: string | undefined;
 }
 
 /**
- * What is special about the streams of one endpoint. Attempts, the relay, checkpoints, keepalives, timeouts
- * and the charge are the same for all of them (stream/streamed-answer.ts). Texts are bytes kept as
- * characters (latin1).
+ * The parts that differ between the streams of endpoints. Attempts, relay, checkpoints, keepalives, timeouts
+ * and charge are shared (stream/streamed-answer.ts). Texts are bytes stored as characters (latin1).
  */
 export interface StreamForm<Request extends AcceptedRequest> {
-  /** Of the response. */
+  /** The content type of the response. */
   readonly contentType: string;
   /**
-   * Sent while the provider is silent. Where it is empty nothing can be: then the response begins with the
-   * first event, however long that takes, so that every failure before it has its status.
+   * The text that is sent while the provider is silent. If it is empty, the response begins with the first
+   * event, however long that takes, so that every earlier failure gets its own status.
    */
   readonly keepalive: string;
-  /** How many choices the request asks for: with their ends the answer is whole. */
+  /** Returns the number of requested choices. The answer is complete when all of them have ended. */
   choices(request: Request): number;
-  /** Bytes beyond which an answer fails; where it is left out, what the held output tokens can take. */
+  /**
+   * Returns the maximum size of an answer, in bytes. Absent or undefined: the size that the held output
+   * tokens can reach.
+   */
   maxOutputBytes?(request: Request): number | undefined;
-  /** True where the provider may be sent the body again behind its first event. */
+  /** Returns true if the body can be sent to the provider again after its first event. */
   keepsBody?(request: Request): boolean;
-  /** True where the first event settles the charge, which the headers tell then. */
+  /** Returns true if the first event determines the charge. The headers then contain it. */
   isCostKnown?(request: Request, terms: ModelTerms): boolean;
   /**
-   * Calls the provider. What the client gets of its pieces is added to `output`, in whole frames. Rejects with
-   * ProviderFailure where the provider does not stream.
-   * @param steps for an answer that takes further calls of the provider
+   * Calls the provider. Adds the bytes for the client to `output`, in whole frames. Rejects with
+   * ProviderFailure if the provider does not stream.
+   *
+   * @param steps for an answer that needs further provider calls
    */
   open(
     call: ProviderCall,
@@ -282,27 +326,32 @@ export interface StreamForm<Request extends AcceptedRequest> {
     output: ByteBuffer,
     steps: StepMoney,
   ): Promise<OpenedStream>;
-  /** What the provider has reported so far, or what is counted here. */
+  /** Returns the usage that the provider has reported so far, or the gateway's own count. */
   usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;
-  /** As that of whole answers. */
+  /** Stores the answer, as `keep` of whole answers does. */
   keep?(
     answer: StreamedAnswer,
     admitted: AdmittedCall<Request>,
     facts: AnswerFacts,
   ): Promise<StatementEffect | undefined>;
-  /** Follows a whole answer when it is charged. */
+  /** Returns the text that follows a complete answer after its charge. */
   ending(answer: StreamedAnswer, request: Request, facts: AnswerFacts): string;
   /**
-   * True if nothing of the answer is delivered before its end: then a crash, or a stop of the gateway, before its end
-   * charges nothing.
+   * True if nothing of the answer is delivered before its end. A crash or a stop before the end then charges
+   * nothing.
    */
   readonly isDeliveredWhole?: boolean;
-  /** True if the gateway has ended the answer for a reason of its own, so that its client is charged nothing. */
+  /**
+   * Returns true if the gateway ended the answer for its own reasons. The client is then charged nothing.
+   */
   isWaived?(): boolean;
   /**
-   * Follows an answer that failed after its first byte; undefined where its connection is cut instead. `answer`
-   * is undefined where no event had come.
-   * @param facts what it is charged for; undefined if it costs nothing
+   * Returns the text that follows an answer that failed after its first byte. Returns undefined if the
+   * connection is to be cut instead.
+   *
+   * @param answer undefined if no event had arrived
+   *
+   * @param facts the facts of the charge; undefined if the answer costs nothing
    */
   failure(
     error: GatewayError,
@@ -313,14 +362,17 @@ export interface StreamForm<Request extends AcceptedRequest> {
 }
 
 /**
- * Of each object that is kept with a charge, in UTF-8 bytes of JSON. They go through the one connection
- * that all charges go through, and stay: a body's worth of them would delay every charge.
+ * The maximum size of each object that is stored with a charge, in UTF-8 bytes of JSON. The objects share one
+ * database connection with all charges, and they are stored permanently. Larger objects would delay every
+ * charge.
  */
 export const MAX_RECORDED_BYTES = 16_384;
 
 const RECORDED_OBJECTS = ["metadata", "trace"] as const;
 
-/** Throws 400 where more is to be kept with the charge than is kept, or counted by more tags. */
+/**
+ * Throws 400 if an object is too large to be stored with the charge, or if the request has too many tags.
+ */
 export function assertRecordable(request: CommonFields): void {
   for (const field of RECORDED_OBJECTS) {
     const value = request[field];
@@ -336,13 +388,13 @@ export function assertRecordable(request: CommonFields): void {
   assertPairs(request.metadata);
 }
 
-/** Members of `metadata` that mean something to the gateway, and have bounds of their own. */
+/** Members of `metadata` that the gateway reads. They have limits of their own. */
 const GATEWAY_METADATA: ReadonlySet<string> = new Set(["idempotency_key", "tags"]);
 const MAX_PAIRS = 16;
 const MAX_PAIR_KEY_CHARACTERS = 64;
 const MAX_PAIR_VALUE_CHARACTERS = 512;
 
-/** Throws 400 if metadata have more or longer pairs than OpenAI's API takes. */
+/** Throws 400 if metadata has more or longer pairs than OpenAI's API accepts. */
 function assertPairs(metadata: CommonFields["metadata"]): void {
   let pairs = 0;
   for (const [key, value] of Object.entries(metadata ?? {})) {
@@ -366,7 +418,7 @@ function tooMuch(param: string, most: string): GatewayError {
   return new GatewayError("invalid_body", message, { param });
 }
 
-/** Throws 400 where there are more tags than budgets and usage are counted by. */
+/** Throws 400 if the request has more tags than budgets and usage can count. */
 export function assertTagged(metadata: CommonFields["metadata"]): void {
   if (!metadata?.tags || tagsOf(metadata).length <= MAX_TAGS) return;
   throw new GatewayError(
@@ -378,7 +430,7 @@ export function assertTagged(metadata: CommonFields["metadata"]): void {
 
 const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;
 
-/** What is kept of the request for its owner: no prompt. */
+/** Returns the fields of the request that are recorded for the organization, without the prompt. */
 export function recordedDetails(fields: CommonFields): Record<string, unknown> | null {
   let details: Record<string, unknown> | null = null;
   for (const field of RECORDED_FIELDS) {

@@ -12,17 +12,20 @@ type Arrived<Request> = Pick<
   "caller" | "admittedRateHeaders" | "log" | "request" | "requestId" | "clientSignal"
 >;
 
-/** What a free call asks for. */
+/** The question of a free call, and how it is answered. */
 export interface FreeQuestion<Request, Answer> {
-  /** Whether the candidate can be asked; if the first one cannot, or has no such route, the answer is made here. */
+  /**
+   * Returns true if the candidate can be asked. If the first candidate cannot, or has no such route, the
+   * gateway answers.
+   */
   isAnsweredBy(candidate: Candidate): boolean;
-  /** Rejects with ProviderFailure. */
+  /** Asks the candidate. Rejects with ProviderFailure. */
   ask(call: ProviderCall, candidate: Candidate, request: Request): Promise<Answer>;
   answerHere(): Promise<Answer>;
 }
 
-/** Failures behind which another provider may still answer. */
-const PASSING: ReadonlySet<ProviderFailure["kind"]> = new Set([
+/** Failures after which another provider can still answer. */
+const TRY_NEXT_KINDS: ReadonlySet<ProviderFailure["kind"]> = new Set([
   "rate_limited",
   "timeout",
   "unavailable",
@@ -30,9 +33,9 @@ const PASSING: ReadonlySet<ProviderFailure["kind"]> = new Set([
 ]);
 
 /**
- * Calls that cost nothing, about the models of a paid endpoint: routed in the same way and counted against the rate
- * of the key, but nothing is held, charged or reported. Their answers say nothing of how those of the paid
- * endpoint come, so they do not bear on the health of its candidates.
+ * Calls that cost nothing, about the models of a paid endpoint. They are routed the same way and count
+ * against the key's rate limit, but nothing is held, charged or reported. Their results do not affect the
+ * health of candidates, because they say nothing about paid calls.
  */
 export class FreeCall<Request extends AcceptedRequest, Answer> {
   readonly #dependencies: Pick<PaidCallDependencies, "admission" | "deadlines">;
@@ -46,7 +49,7 @@ export class FreeCall<Request extends AcceptedRequest, Answer> {
     this.#paid = paid;
   }
 
-  /** Rejects with the error of the step that refuses or fails it. */
+  /** Answers the question. Rejects with the error of the step that rejected or failed it. */
   async run(
     arrived: Arrived<Request>,
     question: FreeQuestion<Request, Answer>,
@@ -95,7 +98,7 @@ class TimedCall extends ProviderCall implements EventListenerObject {
     super(requestId, false);
   }
 
-  /** The client went away. */
+  /** Aborts the call after the client has disconnected. */
   handleEvent(): void {
     this.abort();
   }
@@ -106,10 +109,13 @@ class TimedCall extends ProviderCall implements EventListenerObject {
   }
 }
 
-/** Statuses of a server without the route. */
+/** Statuses of a server that does not have the route. */
 const WITHOUT_ROUTE: ReadonlySet<number | undefined> = new Set([404, 405, 501]);
 
-/** The first answer of a candidate, or the gateway's own if the last one has no route for the question. */
+/**
+ * Returns the first answer of a candidate, or the gateway's own answer if the last candidate does not have
+ * the route.
+ */
 async function firstAnswer<Answer>(
   candidates: readonly Candidate[],
   ask: (candidate: Candidate) => Promise<Answer>,
@@ -124,14 +130,14 @@ async function firstAnswer<Answer>(
       if (!(error instanceof ProviderFailure)) throw error;
       failure = asCallerError(error, [candidate.endpointId]);
       lacksRoute = WITHOUT_ROUTE.has(error.status);
-      if (!PASSING.has(error.kind)) break;
+      if (!TRY_NEXT_KINDS.has(error.kind)) break;
     }
   }
   if (lacksRoute) return answerHere();
   throw failure;
 }
 
-/** Again on a new connection where the try was lost with one that had been used before. */
+/** Repeats the call on a new connection if the server had closed a reused connection. */
 async function onLiveConnection<Answer>(
   call: ProviderCall,
   candidate: Candidate,

@@ -1,33 +1,36 @@
 /**
- * The paid call: the one line from an authenticated request to its bill, for every billed endpoint.
+ * The paid call: all steps from an authenticated request to its bill, for every billed endpoint.
  *
- *   claim     the idempotency key, or the stored result of an earlier call
- *   route     the models and the candidates that may serve it
- *   rate      its place in the key's window
- *   screen    what its guardrails find in it, where it has any
- *   cache     the answer of an equal request, where the caller asks for that
- *   tokens    the most that it may use of its key's limit of tokens, where that has one
- *   bound     what it may cost at most, with the fee
- *   hold      that much money
- *   prepare   what the gateway looks up itself for the model, such as a search of the web
+ *   route     the models and the candidates that can serve the request
+ *   rate      the key's rate limit
+ *   screen    the guardrails of the request, if there are any; then route again
+ *   claim     the idempotency key, or the stored result of an earlier call; then route again
+ *   cache     the answer of an equal request, if the caller enables the cache
+ *   tokens    the most tokens that the call can use, if the key has a token limit
+ *   bound     the maximum cost, with the fee
+ *   hold      that amount of money
+ *   prepare   the gateway's own work for the model, such as a web search
  *   try       candidates until one answers
  *   settle    the charge, its event and the stored result, in one transaction
  *
- * A failure at any step releases what the steps before it took. Whole answers are tried and settled in
- * whole-answer.ts, streamed ones, which relay and checkpoint in between, in stream/streamed-answer.ts.
+ * A failure at any step releases what earlier steps reserved. Whole answers are tried and settled in
+ * whole-answer.ts. Streamed answers are relayed with checkpoints in stream/streamed-answer.ts.
  */
 
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { BudgetSubject, Hold } from "../../billing/ledger/interface.ts";
+import type { Caller } from "../../http/caller.ts";
+import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../../lib/exact-integer.ts";
+import { BASIS_POINTS, FEMTO_PER_NANO } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { traced } from "../../lib/trace.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { DefinitionCache } from "../definitions/known-definitions.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
-import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import type { CallAdmission, Fees, RateHeaders } from "./admission.ts";
 import { runBatchPhase } from "./batched-call.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import type { CacheWriter } from "./cache/keeping.ts";
@@ -42,7 +45,7 @@ import {
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
-import { bodyHash, idempotencyKeyOf, storedKeyOf } from "./idempotency/idempotency.ts";
+import { storedKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { ByokKeys, LoadedByokKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
@@ -63,7 +66,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly cache: CachedCalls;
 }
 
-/** What a route depends on. */
+/** The parts of a call that its route depends on. */
 export type RoutedCall<Request> = Pick<IncomingCall<Request>, "caller" | "log" | "request">;
 
 const NO_BOUNDS: readonly CostBound[] = [];
@@ -93,14 +96,17 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     });
   }
 
-  /** Before what a request builds on is read, as before a long body: see `admitLongBody`. */
+  /**
+   * Checks rate and remaining money before stored input (an earlier response, a conversation) is loaded. See
+   * `admitLongBody`.
+   */
   admitReading({ caller, log }: { caller: Caller; log: RequestFacts }): Promise<RateHeaders> {
     return this.#dependencies.admission.admitLongBody(caller, log);
   }
 
-  /** Rejects with the error of the step that refuses or fails the request. */
+  /** Runs a call. Rejects with the error of the step that rejected or failed the request. */
   async run(arrived: IncomingCall<Request>): Promise<CallOutcome> {
-    if (arrived.half !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
+    if (arrived.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
     const order = arrived.headers && cacheOrderOf(arrived.headers);
     const claim = this.#claimOf(arrived);
     const guarding = this.guardOf(arrived);
@@ -125,7 +131,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      // The wait for another call may have been long, and the key may have changed meanwhile.
+      // After a long wait for another call the key can have changed.
       const current = { ...call, caller: await call.admitAgain() };
       return await this.#serveCached(current, await this.route(current), claim, order);
     } catch (error) {
@@ -134,7 +140,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     }
   }
 
-  /** Throws, or rejects with, 404 and 400. */
+  /** Returns the guardrails of a call, or undefined if it has none. Throws, or rejects with, 404 and 400. */
   guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.screened === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
@@ -158,8 +164,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /**
-   * What may serve the request; at once where the organization's own models and keys are known here. Throws
-   * 404, 403, 400.
+   * Returns the plan of a request. Returns it without a promise if the organization's models and keys are
+   * cached. Throws 404, 403, 400.
    */
   route(call: RoutedCall<Request>): RoutePlan | Promise<RoutePlan> {
     const preferences = routePreferences(call.request.fields);
@@ -180,8 +186,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   ): RoutePlan {
     const affinity = () => this.#affinityOf(request);
     const found = this.#plans.plan(index, preferences, { affinity, byokKeys });
-    // Before what is planned by candidate.
-    const plan = caller.isLowPriority === true ? sparing(found) : found;
+    // Before the endpoint plans by candidate, because this replaces the candidates.
+    const plan = caller.isLowPriority === true ? withLowPriority(found) : found;
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
     const able = this.endpoint.plan?.(request, plan) ?? plan;
@@ -198,7 +204,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
   }
 
-  /** Undefined where there is no choice, or the request has made it. */
+  /** Returns undefined if the plan has one candidate, or if the request states the order itself. */
   #noteServedOf(
     { caller, request }: IncomingCall<Request>,
     plan: RoutePlan,
@@ -365,7 +371,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     );
   }
 
-  /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
+  /** Returns upper bounds of what providers and the gateway can bill for the BYOK candidates. */
   #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
     return candidates
       .filter(({ byokKeyId }) => byokKeyId !== undefined)
@@ -377,7 +383,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       });
   }
 
-  /** What each candidate may cost here, or the models where none is available. */
+  /**
+   * Returns upper bounds of the gateway's charge for each candidate, or for each model if no candidate is
+   * available.
+   */
   #bounds(request: Request, { models, candidates }: RoutePlan): CostBound[] {
     if (candidates.length === 0) return models.map((terms) => this.endpoint.bound(request, terms));
     return candidates.map((candidate) => {
@@ -405,8 +414,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 }
 
-/** For a call that gives way: within the limits of providers and endpoints it leaves half of the places free. */
-function sparing(plan: RoutePlan): RoutePlan {
+/** For low-priority calls (batches): the call can use at most half of each concurrency limit. */
+function withLowPriority(plan: RoutePlan): RoutePlan {
   const candidates = plan.candidates.map((candidate) => {
     const { limits } = candidate;
     if (limits === undefined) return candidate;
@@ -415,7 +424,7 @@ function sparing(plan: RoutePlan): RoutePlan {
   return { ...plan, candidates };
 }
 
-/** The most that a candidate is asked for. */
+/** Returns the highest limit of units that any candidate is sent. */
 function mostUnits({ candidates }: RoutePlan, admitted: Parameters<typeof sentLimit>[0]): number {
   const limits = candidates.map(
     (candidate) => sentLimit(admitted, candidate) ?? candidate.terms.maxOutputTokens,
@@ -423,22 +432,18 @@ function mostUnits({ candidates }: RoutePlan, admitted: Parameters<typeof sentLi
   return Math.max(0, ...limits);
 }
 
-const BASIS_POINTS = 10_000n;
-
-const FEMTO_PER_NANO = 1_000_000n;
-
-/** Rounded up, with a nano-USD for what is rounded apart from the rest. */
+/** Returns the fee, rounded up. One extra nano-USD covers the separate rounding of the fee. */
 function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger {
   return exact((BigInt(costFemto) * feeBasisPoints) / BASIS_POINTS + FEMTO_PER_NANO);
 }
 
 /**
- * Where the money does not cover the operator's endpoints, the organization's own keys serve alone. Throws
- * the error where there is none, or where it is another one.
+ * Returns the plan with only the BYOK candidates, if the money does not cover the operator's endpoints.
+ * Throws the error if there are none, or if it is a different error.
  */
 function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
   const own = plan.candidates.filter(({ byokKeyId }) => byokKeyId !== undefined);
-  const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
-  if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
+  const isMoneyError = error instanceof GatewayError && NO_MONEY.has(error.code);
+  if (!isMoneyError || own.length === 0 || own.length === plan.candidates.length) throw error;
   return { ...plan, candidates: own };
 }

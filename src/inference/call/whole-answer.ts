@@ -26,17 +26,19 @@ export interface WholeAnswerDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
-  /** True once the process ends and deadlines expire for that. */
+  /** True after the process has begun to stop, which expires all deadlines. */
   isAborting(): boolean;
 }
 
 type WholeOutcome = Extract<CallOutcome, { readonly kind: "whole" }>;
 
 /**
- * Calls providers until one answers; the answer leaves after its charge is durable. One that takes several calls of a
- * provider is charged at its end too, in one transaction with its result. If it fails after its first step, what it
- * has come to is the answer, and is charged; but an answer with an idempotency key that another try may finish is
- * charged nothing, and the next call under the key goes on from its steps. So it is with any that the gateway stops.
+ * Calls providers until one answers, and returns the answer after its charge is durable. An answer that needs
+ * several provider calls is also charged at its end, in one transaction with its result. If it fails after
+ * its first step, the steps so far are the answer and are charged.
+ *
+ * There are two exceptions that charge nothing: the gateway stops, or the call has an idempotency key and
+ * another try can succeed. The next call under the key then continues from the stored steps.
  */
 export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
   dependencies: WholeAnswerDependencies,
@@ -88,7 +90,9 @@ function expired(cause: unknown): GatewayError {
   return new GatewayError("provider_timeout", "The provider did not respond in time.", { cause });
 }
 
-/** One whole answer: its calls, what may end them early (the client, the total timeout), its charge. */
+/**
+ * One whole answer: its calls, the events that can end them early (client, total timeout), and its charge.
+ */
 class WholeRun<Request extends AcceptedRequest, Answer>
   extends ProviderCall
   implements EventListenerObject, Expiring
@@ -101,7 +105,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   dueMs = 0;
   isExpired = false;
   isAnswered = false;
-  /** The client had gone when the answer was ready. */
+  /** True if the client had disconnected when the answer was ready. */
   isGone = false;
   readonly #dependencies: WholeAnswerDependencies;
   readonly #endpoint: PaidEndpoint<Request, Answer>;
@@ -125,12 +129,12 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     dependencies.deadlines.set(this);
   }
 
-  /** The client went away. */
+  /** Aborts the call after the client has disconnected. */
   handleEvent(): void {
     this.abort();
   }
 
-  /** The total timeout. */
+  /** Aborts the call at the total timeout. */
   expire(): void {
     this.isExpired = true;
     this.abort();
@@ -148,7 +152,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     }
   }
 
-  /** What an earlier call under the idempotency key has done: its candidate is tried first. */
+  /**
+   * Loads the steps of an earlier call under the idempotency key. The candidate of these steps is tried
+   * first.
+   */
   async loadSteps(): Promise<void> {
     if (this.#steps === undefined) return;
     await this.#steps.load();
@@ -170,8 +177,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   /**
-   * The error of an answer that failed after its first step. Throws it if nothing is to be charged:
-   * the gateway stops, or the next call under the idempotency key may do better.
+   * Returns the error of an answer that failed after its first step. Throws the error if nothing is to be
+   * charged: if the gateway stops, or if the next call under the idempotency key can succeed.
    */
   failureIn(answer: Answer): GatewayError | undefined {
     const failure = this.#endpoint.failureOf?.(answer);
@@ -188,7 +195,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   failureOf(error: unknown): unknown {
-    // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+    // A timeout counts as the provider's failure, so that an endpoint that never answers is not considered
+    // healthy.
     if (!this.isExpired || this.#dependencies.isAborting()) return error;
     return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
   }
@@ -204,7 +212,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return { usage, figures, error };
   }
 
-  /** Of an endpoint that keeps what it answers. */
+  /** Stores the answer, for an endpoint with `keep`. */
   keep(answer: Answer, figures: WholeFigures): Promise<StatementEffect | undefined> {
     return this.#endpoint.keep!(answer, this.#admitted, this.#factsOf(figures));
   }
@@ -215,7 +223,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return { requestId, candidate: this.tries.candidate, usage, costUsd, error };
   }
 
-  /** What the client gets, once it is charged. */
+  /** Returns the response for the client. It is sent after the charge. */
   outcomeOf(answer: Answer, charged: WholeFigures): WholeOutcome {
     const { request } = this.#admitted;
     const { figures } = charged;
@@ -227,8 +235,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   /**
-   * Resolves when the charge is durable, and with it what is kept of the answer. It is kept under its idempotency key
-   * also if the client has left.
+   * Resolves when the charge is durable, together with the stored answer. The answer is stored under its
+   * idempotency key even if the client has disconnected.
    */
   settle(
     outcome: WholeOutcome,
@@ -252,13 +260,16 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     return this.charge.settle(figures, 200, error?.code, kept, stored);
   }
 
-  /** The client has left in the middle: it pays for the steps, and the next call under the key goes on from them. */
+  /**
+   * Charges the steps so far after a disconnect of the client. The next call under the key continues from
+   * them.
+   */
   settleLeft({ figures }: WholeFigures): Promise<void> {
     const also = this.#steps?.payment;
     return this.charge.settle(figures, 499, "client_closed_request", undefined, also);
   }
 
-  /** The provider has produced what does not leave: it is charged. */
+  /** Charges a blocked answer, because the provider has produced it. */
   settleBlocked({ figures }: WholeFigures, blocked: GatewayError): Promise<void> {
     const { log } = this.#admitted;
     log.errorCode = blocked.code;
@@ -266,7 +277,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   end(): void {
-    // Told already, unless something of the gateway's own failed on the answer.
+    // No effect if the result was reported before. It was not if the gateway itself failed to process the
+    // answer.
     this.tries.end(false);
     this.#dependencies.deadlines.cancel(this);
     this.#admitted.clientSignal.removeEventListener("abort", this);

@@ -7,10 +7,12 @@ import type { EarlierSteps, StepBound, WholeAnswerSteps } from "./endpoint.ts";
 import type { Idempotency } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
-/** UTF-8 bytes of JSON. An answer whose steps are longer is not resumed from later ones. */
+/**
+ * UTF-8 bytes of JSON. Steps above this size are not stored; a later call then continues from earlier steps.
+ */
 const MAX_STATE_BYTES = 2_097_152;
 
-/** The endpoint that took the steps: no other goes on from them. */
+/** The endpoint that made the steps. No other endpoint can continue from them. */
 interface StepsServer {
   readonly model: string;
   readonly endpoint: string;
@@ -23,9 +25,9 @@ interface StoredState {
 }
 
 /**
- * The steps of a whole answer that takes several calls of its provider. They are no deliveries: nothing of the answer
- * is charged before it leaves. Under an idempotency key they are stored, so that the next call goes on from them if
- * this one does not come to its end.
+ * The steps of a whole answer that needs several provider calls. Nothing is delivered or charged before the
+ * whole answer is sent. Under an idempotency key the steps are stored. If this call does not complete, the
+ * next call continues from them.
  */
 export class WholeSteps implements WholeAnswerSteps {
   readonly #charge: CallCharge;
@@ -40,16 +42,16 @@ export class WholeSteps implements WholeAnswerSteps {
     this.#claim = claim;
   }
 
-  /** Reads what an earlier call under the key has left. */
+  /** Loads the stored steps of an earlier call under the key. */
   async load(): Promise<void> {
     if (this.#claim === undefined) return;
-    const found = await this.#idempotency.takeSteps(this.#claim);
-    if (found === undefined) return;
+    const stored = await this.#idempotency.takeSteps(this.#claim);
+    if (stored === undefined) return;
     this.#areStored = true;
-    this.#earlier = { ...(found.state as StoredState), isPaid: found.isPaid };
+    this.#earlier = { ...(stored.state as StoredState), isPaid: stored.isPaid };
   }
 
-  /** The candidates, that which took the earlier steps first. */
+  /** Returns the candidates, with the candidate of the earlier steps first. */
   inOrder(candidates: readonly Candidate[]): readonly Candidate[] {
     const before = candidates.find((candidate) => this.#hasServed(candidate));
     if (before === undefined || before === candidates[0]) return candidates;
@@ -60,7 +62,7 @@ export class WholeSteps implements WholeAnswerSteps {
     return this.#hasServed(candidate) ? this.#earlier : undefined;
   }
 
-  /** Steps are no deliveries. */
+  /** Does nothing, because steps deliver nothing. */
   checkpoint(): Promise<void> {
     return Promise.resolve();
   }
@@ -78,12 +80,18 @@ export class WholeSteps implements WholeAnswerSteps {
     await this.#idempotency.keepSteps(this.#claim, plain);
   }
 
-  /** Written with the charge of the whole answer. Undefined if no steps are stored. */
+  /**
+   * The effect that removes stored steps, written with the charge of the whole answer. Undefined if no steps
+   * are stored.
+   */
   get removal(): StatementEffect | undefined {
     return this.#areStored ? removeAnswerStepsEffect(this.#claim!) : undefined;
   }
 
-  /** Written with the charge of the steps of an answer whose client went away. Undefined if none are stored. */
+  /**
+   * The effect that marks stored steps as charged, written with their charge after a disconnect of the
+   * client. Undefined if no steps are stored.
+   */
   get payment(): StatementEffect | undefined {
     return this.#areStored ? payAnswerStepsEffect(this.#claim!) : undefined;
   }

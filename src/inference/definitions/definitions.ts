@@ -1,5 +1,6 @@
 import { authored } from "../../../db/authored.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   changeDefinition,
   type DefinitionKind,
@@ -43,16 +44,18 @@ const KINDS: Readonly<Record<DefinitionKind, KindOfDefinition>> = {
   },
 };
 
-const UNIQUE_VIOLATION = "23505";
 const FOREIGN_KEY_VIOLATION = "23503";
 
 function inUse(cause?: unknown): GatewayError {
   const message =
-    "The operator has set the guardrail for the organization or for a key: it has to be taken away there first.";
+    "The operator has set this guardrail for the organization or for a key. It must be removed there first.";
   return new GatewayError("guardrail_in_use", message, { cause });
 }
 
-/** What organizations define for their requests to name. Every method throws 404 for another's. */
+/**
+ * Presets or guardrails of organizations, which requests name. Methods with an id throw 404 if the
+ * organization has no such definition.
+ */
 export class DefinitionService {
   readonly #dependencies: DefinitionsDependencies;
   readonly #kind: DefinitionKind;
@@ -62,7 +65,7 @@ export class DefinitionService {
     this.#kind = kind;
   }
 
-  /** Throws 409 where the name is taken, 403 where there are too many. */
+  /** Creates a definition. Throws 409 if the name is in use, and 403 if the organization has too many. */
   create(
     organizationId: string,
     { name, body }: Pick<DefinitionRecord, "name" | "body">,
@@ -83,12 +86,12 @@ export class DefinitionService {
   }
 
   async find(organizationId: string, id: string): Promise<DefinitionRecord> {
-    const found = await findDefinition(this.#dependencies.sql, this.#place(organizationId, id));
-    if (found === undefined) throw this.#notFound();
-    return found;
+    const record = await findDefinition(this.#dependencies.sql, this.#place(organizationId, id));
+    if (record === undefined) throw this.#notFound();
+    return record;
   }
 
-  /** Throws as `create` does, and what `changed` throws. */
+  /** Changes a definition. Throws the errors of `create`, and errors that `changed` throws. */
   async change(
     organizationId: string,
     id: string,
@@ -116,8 +119,8 @@ export class DefinitionService {
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql } = this.#dependencies;
     const place = this.#place(organizationId, id);
-    const deleting = deleteDefinition(authored(sql, author), place);
-    if (!(await this.#write(organizationId, deleting))) throw this.#notFound();
+    const deletion = deleteDefinition(authored(sql, author), place);
+    if (!(await this.#write(organizationId, deletion))) throw this.#notFound();
   }
 
   #place(organizationId: string, id: string) {
@@ -130,10 +133,10 @@ export class DefinitionService {
     } catch (error) {
       if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw inUse(error);
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
-      const message = `The organization has a ${this.#kind} of this name already.`;
+      const message = `The organization already has a ${this.#kind} with this name.`;
       throw new GatewayError("name_taken", message, { param: "name", cause: error });
     } finally {
-      // Others learn of it from the change feed.
+      // Other instances are notified by the change feed.
       this.#dependencies.known.forget(organizationId);
     }
   }
@@ -146,7 +149,7 @@ export class DefinitionService {
     const { maxCount, maxBytes } = KINDS[this.#kind].limits;
     return new GatewayError(
       "quota_exceeded",
-      `An organization can have at most ${maxCount} ${this.#kind}s, of ${maxBytes} bytes together.`,
+      `An organization can have at most ${maxCount} ${this.#kind}s with a total size of ${maxBytes} bytes.`,
     );
   }
 }

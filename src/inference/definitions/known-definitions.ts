@@ -8,10 +8,10 @@ import { GatewayError } from "../../lib/errors.ts";
 import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { Guardrail, GuardrailRule } from "../guardrails/screening/guardrail.ts";
 
-/** Organizations whose definitions are in memory at a time: each has at most a few megabytes of them. */
+/** Organizations whose definitions are cached in memory. Each has at most a few megabytes of definitions. */
 const MAX_ORGANIZATIONS = 500;
 
-/** What a request that names it gets of a preset, in the fields of chat completions. */
+/** A preset, in the fields of chat completions, for requests that name it. */
 export interface Preset {
   readonly model: string | null;
   readonly system: string | null;
@@ -35,7 +35,7 @@ class OrganizationDefinitions {
     return this.#byId.size === 0;
   }
 
-  /** Those that hold for the key anyway, and the one that a request names. Throws 404. */
+  /** Returns the enforced guardrails of the key and the guardrail that the request names. Throws 404. */
   guardrails(keyId: string, named: string | undefined): readonly Guardrail[] {
     const ids = [this.#defaults.get(""), this.#defaults.get(keyId)];
     if (named !== undefined) {
@@ -55,44 +55,50 @@ class OrganizationDefinitions {
   }
 }
 
-/** Presets and guardrails as requests name them, kept until the change feed reports a change of them. */
+/** Caches the presets and guardrails of organizations until the change feed reports a change. */
 export class DefinitionCache {
-  readonly #known: OrganizationCache<OrganizationDefinitions>;
+  readonly #cache: OrganizationCache<OrganizationDefinitions>;
 
   constructor(read: <Result>(query: Query<Result>) => Promise<Result>) {
-    this.#known = new OrganizationCache(
+    this.#cache = new OrganizationCache(
       MAX_ORGANIZATIONS,
       async (organizationId) =>
         new OrganizationDefinitions(await read(definitionsOf(organizationId))),
     );
   }
 
-  /** At once where the organization's are known. Throws, or rejects with, 404. */
+  /**
+   * Returns a preset. Returns it without a promise if the organization's definitions are cached. Throws, or
+   * rejects with, 404.
+   */
   preset(organizationId: string, nameOrId: string): Preset | Promise<Preset> {
-    const known = this.#known.of(organizationId);
+    const known = this.#cache.of(organizationId);
     return known instanceof Promise
       ? known.then((definitions) => presetIn(definitions, nameOrId))
       : presetIn(known, nameOrId);
   }
 
-  /** Undefined where none holds for a call. At once where they are known. Throws, or rejects with, 404. */
+  /**
+   * Returns the guardrails of a call, or undefined if it has none. Returns them without a promise if the
+   * organization's definitions are cached. Throws, or rejects with, 404.
+   */
   guardrails(
     organizationId: string,
     keyId: string,
     named: string | undefined,
   ): readonly Guardrail[] | undefined | Promise<readonly Guardrail[] | undefined> {
-    const known = this.#known.of(organizationId);
+    const known = this.#cache.of(organizationId);
     return known instanceof Promise
       ? known.then((definitions) => guardrailsIn(definitions, keyId, named))
       : guardrailsIn(known, keyId, named);
   }
 
   forget(organizationId: string): void {
-    this.#known.forget(organizationId);
+    this.#cache.forget(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.forgetAll();
+    this.#cache.forgetAll();
   }
 }
 
@@ -107,7 +113,7 @@ function guardrailsIn(
 }
 
 function noGuardrail(): GatewayError {
-  return new GatewayError("guardrail_not_found", "There is no guardrail of that name or id.", {
+  return new GatewayError("guardrail_not_found", "There is no guardrail with that name or id.", {
     param: "guardrail",
   });
 }
@@ -115,7 +121,7 @@ function noGuardrail(): GatewayError {
 function presetIn(definitions: OrganizationDefinitions, nameOrId: string): Preset {
   const found = definitions.find("preset", nameOrId);
   if (found !== undefined) return found.body as unknown as Preset;
-  throw new GatewayError("preset_not_found", "There is no preset of that name or id.", {
+  throw new GatewayError("preset_not_found", "There is no preset with that name or id.", {
     param: "preset",
   });
 }

@@ -1,26 +1,26 @@
 import { type TProperties, type TSchema, Type } from "typebox";
 import type { DefinitionRecord } from "../../../db/queries/definitions.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import type { Scope } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { DefinitionService } from "./definitions.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What is special about one kind of definition. */
+/** The parts that differ between presets and guardrails. */
 export interface DefinitionGroup {
   readonly path: string;
   readonly tag: string;
   readonly noun: string;
   readonly scope: Scope;
-  /** Of a body, besides its name; those that a new one needs are not optional. */
+  /** The body's members besides its name. Members that a new definition needs are not optional. */
   readonly members: TProperties;
   readonly shape: TSchema;
   readonly example: Fields;
-  /** What is stored. Throws 400. */
+  /** Returns the stored body. Throws 400. */
   bodyOf(stated: Fields, current?: Fields): Fields;
-  /** Members of the answer besides id, name and times. */
+  /** Returns the members of the response besides id, name and times. */
   shapeOf(record: DefinitionRecord): Fields;
 }
 
@@ -32,20 +32,20 @@ const name = Type.String({
   description: "Unique within the organization",
 });
 
-/** The routes of a collection that an organization's requests name members of. */
+/** Returns the routes of a collection of definitions that requests can name. */
 export function definitionRoutes(
   definitions: DefinitionService,
   group: DefinitionGroup,
 ): RouteDefinition[] {
   const { path, tag, noun, scope, members, shape, example } = group;
   const access: Access = { kind: "administration", scope };
-  const one = { description: `The ${noun}`, schema: shape };
+  const single = { description: `The ${noun}`, schema: shape };
   const listed = Type.Object({ data: Type.Array(shape) });
   const deleted = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
   const answer = (record: DefinitionRecord, status = 200) =>
     jsonResponse(answerOf(group, record), status);
   return [
-    {
+    route({
       method: "POST",
       path,
       tag,
@@ -53,23 +53,23 @@ export function definitionRoutes(
       access,
       maxBodyBytes: MAX_BODY_BYTES,
       body: Type.Object({ name, ...members }, { additionalProperties: false, examples: [example] }),
-      responses: { 201: one },
+      responses: { 201: single },
       async handle(context) {
-        const { name: given, ...stated } = context.body as Fields & { readonly name: string };
+        const { name: given, ...stated } = context.body;
         const definition = { name: given, body: group.bodyOf(stated) };
         return answer(
           await definitions.create(organizationOf(context), definition, context.author),
           201,
         );
       },
-    },
+    }),
     {
       method: "GET",
       path,
       tag,
       summary: `List the organization's ${noun}s`,
       access,
-      responses: { 200: { description: "The newest first", schema: listed } },
+      responses: { 200: { description: `The ${noun}s, newest first`, schema: listed } },
       async handle(context) {
         const records = await definitions.list(organizationOf(context));
         return jsonResponse({ data: records.map((record) => answerOf(group, record)) });
@@ -81,24 +81,24 @@ export function definitionRoutes(
       tag,
       summary: `Retrieve a ${noun}`,
       access,
-      responses: { 200: one },
+      responses: { 200: single },
       handle: async (context) =>
         answer(await definitions.find(organizationOf(context), context.params.id!)),
     },
-    {
+    route({
       method: "PATCH",
       path: `${path}/:id`,
       tag,
-      summary: `Change a ${noun}; requests that begin a second later see it`,
+      summary: `Change a ${noun}; the change applies to requests that begin at least a second later`,
       access,
       maxBodyBytes: MAX_BODY_BYTES,
       body: Type.Partial(Type.Object({ name, ...members }), {
         additionalProperties: false,
         examples: [{ name: `${String(example.name)} 2` }],
       }),
-      responses: { 200: one },
+      responses: { 200: single },
       async handle(context) {
-        const { name: given, ...stated } = context.body as Fields & { readonly name?: string };
+        const { name: given, ...stated } = context.body;
         const record = await definitions.change(
           organizationOf(context),
           context.params.id!,
@@ -110,14 +110,14 @@ export function definitionRoutes(
         );
         return answer(record);
       },
-    },
+    }),
     {
       method: "DELETE",
       path: `${path}/:id`,
       tag,
       summary: `Delete a ${noun}`,
       access,
-      responses: { 200: { description: "It is gone", schema: deleted } },
+      responses: { 200: { description: `The ${noun} was deleted`, schema: deleted } },
       async handle(context) {
         await definitions.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

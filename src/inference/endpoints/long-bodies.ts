@@ -1,4 +1,4 @@
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, overloaded } from "../../lib/errors.ts";
 import type { WaitSignal } from "../../lib/fair-share.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
@@ -101,9 +101,7 @@ export class LongBodies {
   ): Promise<LongBody<Facts>> {
     const { byteLength } = bytes;
     if (!this.#room.tryTake(owner, byteLength)) {
-      throw new GatewayError("overloaded", "Too many large requests are in progress.", {
-        retryAfterSeconds: 1,
-      });
+      throw overloaded("Too many large requests are in progress.");
     }
     const onReleased = () => this.#room.free(owner, byteLength);
     const id = ++this.#lastId;

@@ -1,10 +1,23 @@
 import type { ReceivedForm } from "../../http/model-form.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
-import type { CallOutcome, IncomingCall } from "../call/call.ts";
+import type { BatchPhase } from "../call/batched-call.ts";
+import type { CallOutcome, IncomingCall, InternalIdempotencyKey } from "../call/call.ts";
 import type { AcceptedRequest } from "../call/endpoint.ts";
 import type { CallGuard } from "../call/guard/call-guard.ts";
 import type { PaidCall } from "../call/run-call.ts";
+
+/** The context of a request to a billed endpoint. A batch sets the members that a client's request does not have. */
+export interface PaidContext extends RequestContext {
+  /**
+   * Stores an answer that is too large for the table of idempotency keys, before it is charged. Absent if such
+   * an answer cannot be replayed.
+   */
+  storeLargeResult?(body: Uint8Array): Promise<void>;
+  readonly internalIdempotency?: InternalIdempotencyKey | undefined;
+  /** Set if the provider answers the request in a batch. */
+  readonly batchPhase?: BatchPhase | undefined;
+}
 
 /** The body that the endpoint accepts, and the rate headers if the rate was already counted. */
 export interface LoadedBody {
@@ -18,13 +31,13 @@ export interface LoadedBody {
  * rejected.
  */
 export type Prepare = (
-  context: RequestContext,
+  context: PaidContext,
   admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
 ) => LoadedBody | Promise<LoadedBody>;
 
 /** Answers a request without waiting for its call. Returns undefined if the request is answered by its call. */
 export type BackgroundStart<Request> = (
-  context: RequestContext,
+  context: PaidContext,
   call: IncomingCall<Request>,
 ) => Promise<Response> | undefined;
 
@@ -35,7 +48,7 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   prepare?: Prepare,
   takeOver?: BackgroundStart<Request>,
 ): RouteDefinition {
-  const answer = (context: RequestContext, prepared: LoadedBody): Promise<Response> => {
+  const answer = (context: PaidContext, prepared: LoadedBody): Promise<Response> => {
     const isForm = description.modelForm !== undefined;
     const arrived = incomingCall(call, context, prepared, isForm);
     return (
@@ -47,7 +60,7 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
-    handle(context) {
+    handle(context: PaidContext) {
       const prepared = prepare?.(context, () => call.admitReading(context)) ?? context;
       return prepared instanceof Promise
         ? prepared.then((body) => answer(context, body))
@@ -58,7 +71,7 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
 
 function incomingCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
-  context: RequestContext,
+  context: PaidContext,
   { body, admittedRateHeaders }: LoadedBody,
   isForm: boolean,
 ): IncomingCall<Request> {
@@ -80,7 +93,7 @@ function incomingCall<Request extends AcceptedRequest, Answer>(
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     internalIdempotency: context.internalIdempotency,
     storeLargeResult: context.storeLargeResult,
-    half: context.half,
+    batchPhase: context.batchPhase,
     headers: context.request.headers,
     clientSignal: context.request.signal,
     log: context.log,
@@ -107,7 +120,7 @@ async function screenedForm(body: unknown, guard: CallGuard): Promise<unknown> {
   return { ...form, fields: await guard.input(form.fields) };
 }
 
-export function responseOf(context: RequestContext, outcome: CallOutcome): Response {
+export function responseOf(context: PaidContext, outcome: CallOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = {

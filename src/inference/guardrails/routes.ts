@@ -17,15 +17,15 @@ const rule = Type.Object(
         minItems: 1,
         maxItems: 2,
         uniqueItems: true,
-        description: "Both where it is left out",
+        description: "Default: both",
       }),
     ),
-    action: optional(Type.Enum(["block", "redact"], { description: "Block where it is left out" })),
+    action: optional(Type.Enum(["block", "redact"], { description: "Default: block" })),
     pattern: optional(
       Type.String({
         minLength: 1,
         maxLength: MAX_PATTERN_CHARACTERS,
-        description: "Of a pattern: RE2's syntax, without backreferences and lookarounds",
+        description: "Only for type pattern: RE2 syntax, without backreferences and lookarounds",
       }),
     ),
     entities: optional(
@@ -33,7 +33,7 @@ const rule = Type.Object(
         minItems: 1,
         maxItems: ENTITIES.length,
         uniqueItems: true,
-        description: "Of pii: what to look for; everything where it is left out",
+        description: "Only for type pii: the kinds of data to detect. Default: all",
       }),
     ),
   },
@@ -49,7 +49,7 @@ const guardrail = Type.Object({
   updated_at: Type.String({ description: "ISO 8601" }),
 });
 
-/** Guardrails: rules on what goes to models and what comes back (contract §7). */
+/** Returns the routes of guardrails: rules for requests to models and for their answers (contract §7). */
 export function guardrailRoutes(
   guardrails: DefinitionService,
   { canModerate }: { readonly canModerate: boolean },
@@ -67,7 +67,7 @@ export function guardrailRoutes(
     },
     bodyOf(stated, current) {
       const given = (stated.rules ?? current?.rules) as readonly StatedRule[];
-      return { rules: given.map((one, at) => ruleOf(one, at, canModerate)) };
+      return { rules: given.map((statedRule, at) => ruleOf(statedRule, at, canModerate)) };
     },
     shapeOf: ({ body }) => body,
   });
@@ -75,36 +75,36 @@ export function guardrailRoutes(
 
 type StatedRule = { readonly [Name in keyof GuardrailRule]?: GuardrailRule[Name] | null };
 
-/** As it is stored. Throws 400. */
+/** Returns the rule in its stored form. Throws 400. */
 function ruleOf(stated: StatedRule, at: number, canModerate: boolean): GuardrailRule {
   const { type, pattern, entities } = stated as GuardrailRule;
-  const place = `rules.${at}`;
+  const rulePath = `rules.${at}`;
   if ((type === "pattern") !== (typeof pattern === "string")) {
     const needs = type === "pattern" ? "is required" : `is no member of a rule of type ${type}`;
-    throw invalid(`${place}.pattern`, needs);
+    throw invalid(`${rulePath}.pattern`, needs);
   }
   if (type !== "pii" && entities) {
-    throw invalid(`${place}.entities`, `is no member of a rule of type ${type}`);
+    throw invalid(`${rulePath}.entities`, `is no member of a rule of type ${type}`);
   }
   const action = stated.action ?? "block";
   if (type === "moderation") {
-    if (action === "redact") throw invalid(`${place}.action`, "must be block for moderation");
+    if (action === "redact") throw invalid(`${rulePath}.action`, "must be block for moderation");
     if (!canModerate) {
-      throw invalid(`${place}.type`, "no model that moderates is configured");
+      throw invalid(`${rulePath}.type`, "no moderation model is configured");
     }
   }
-  const made: GuardrailRule = {
+  const created: GuardrailRule = {
     ...{ type, on: stated.on ?? ["input", "output"], action },
     ...(typeof pattern === "string" && { pattern }),
     ...(entities && { entities }),
   };
   try {
-    detectorOf(made);
+    detectorOf(created);
   } catch (error) {
     if (!(error instanceof PatternError)) throw error;
-    throw invalid(`${place}.pattern`, error.message);
+    throw invalid(`${rulePath}.pattern`, error.message);
   }
-  return made;
+  return created;
 }
 
 function invalid(param: string, problem: string): GatewayError {

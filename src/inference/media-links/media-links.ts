@@ -5,7 +5,7 @@ import {
   insertMediaLinks,
   type NewMediaLink,
 } from "../../../db/queries/media-links.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import {
   asStorageFailure,
   type ByteRange,
@@ -15,15 +15,15 @@ import {
 
 export const MEDIA_PATH = "/v1/media";
 
-/** What a model has made. */
+/** A media file that a model has generated. */
 export interface NewMedia {
-  /** As the bytes themselves tell. */
+  /** The content type, detected from the bytes. */
   readonly contentType: string;
   readonly bytes: Uint8Array;
 }
 
 export interface StoredMedia extends Omit<NewMediaLink, "id"> {
-  /** Throws 404 where it is gone since, 503. */
+  /** Returns the bytes. Throws 404 if the link has expired in the meantime, and 503. */
   read(range: ByteRange): Promise<ReadableStream<Uint8Array>>;
 }
 
@@ -33,14 +33,17 @@ interface MediaLinksDependencies {
   onError(error: unknown): void;
 }
 
-/** Twice what cannot be guessed; hex, because it names the bytes in the store. */
+/**
+ * The random part of an id, in bytes: twice the length that cannot be guessed. Written in hex, because the id
+ * is also the name in the store.
+ */
 const RANDOM_BYTES = 32;
 const MEDIA_ID = /^media_[0-9a-f]{64}$/;
 const WRITE_BYTES = 1024 * 1024;
 
 /**
- * What models have made, behind links that need no key and are good for an hour. The row of a link is there
- * before its bytes; both are removed by the cleaning of files (src/jobs/files/file-cleaning.ts).
+ * Generated media with links that need no key and expire after an hour. The row of a link is written before
+ * its bytes. The file cleaning removes both (src/jobs/files/file-cleaning.ts).
  */
 export class MediaLinks {
   readonly #dependencies: MediaLinksDependencies;
@@ -50,8 +53,8 @@ export class MediaLinks {
   }
 
   /**
-   * Resolves with the ids, in their order, when all bytes are durable. Throws 503 where the store fails, or
-   * this process was paused for so long that they have expired.
+   * Resolves with the ids, in order, when all bytes are durable. Throws 503 if the store fails, or if this
+   * process was paused so long that the links have expired.
    */
   async store(organizationId: string, media: readonly NewMedia[]): Promise<readonly string[]> {
     const { sql } = this.#dependencies;
@@ -65,17 +68,15 @@ export class MediaLinks {
     const written = await Promise.allSettled(
       media.map(({ bytes }, at) => this.#write(ids[at]!, bytes)),
     );
-    const failed = written.find((one) => one.status === "rejected");
+    const failed = written.find((result) => result.status === "rejected");
     if (failed !== undefined) throw asStorageFailure(failed.reason);
     if ((await beginMediaLinks(sql, ids)) === ids.length) return ids;
-    // Their rows may be gone, and then nothing else would find the bytes.
+    // Their rows have possibly been deleted. In that case nothing else would find the bytes.
     await Promise.all(ids.map((id) => this.#remove(id)));
-    throw new GatewayError("overloaded", "The links could not be made in time; try again.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The links could not be created in time; try again.");
   }
 
-  /** Throws 404 where there is no such link, or its time is up. */
+  /** Returns the media of a link. Throws 404 if there is no such link, or if it has expired. */
   async find(id: string): Promise<StoredMedia> {
     const { sql, storage } = this.#dependencies;
     const link = MEDIA_ID.test(id) ? await findMediaLink(sql, id) : undefined;
@@ -84,8 +85,8 @@ export class MediaLinks {
       ...link,
       read: (range) =>
         storage.read(id, range).catch(async (error: unknown) => {
-          const isGone = error instanceof ObjectMissingError && !(await findMediaLink(sql, id));
-          throw isGone ? notFound() : asStorageFailure(error);
+          const hasExpired = error instanceof ObjectMissingError && !(await findMediaLink(sql, id));
+          throw hasExpired ? notFound() : asStorageFailure(error);
         }),
     };
   }
@@ -113,5 +114,5 @@ function newMediaId(): string {
 }
 
 function notFound(): GatewayError {
-  return new GatewayError("media_not_found", "There is no such link, or its hour is over.");
+  return new GatewayError("media_not_found", "There is no such link, or it has expired.");
 }

@@ -1,10 +1,10 @@
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 
-/** Models of a page where the request does not say how many. */
+/** Models of a page if the request has no limit. */
 export const ANTHROPIC_PAGE = 20;
 
-/** A model as Anthropic describes it (https://platform.claude.com/docs/en/api/models). */
+/** A model in the format of Anthropic's API (https://platform.claude.com/docs/en/api/models). */
 interface AnthropicModel {
   readonly type: "model";
   readonly id: string;
@@ -17,7 +17,7 @@ interface AnthropicModel {
 
 interface AnthropicModelList {
   readonly data: readonly AnthropicModel[];
-  /** In the direction that is paged in. */
+  /** True if there are more models in the direction of paging. */
   readonly has_more: boolean;
   readonly first_id: string | null;
   readonly last_id: string | null;
@@ -29,12 +29,12 @@ export interface AnthropicPage {
   readonly before_id?: string;
 }
 
-/** Whether a request comes from a client of Anthropic's API, which names the version of that. */
+/** Returns true if a request comes from a client of Anthropic's API, which sends the API version. */
 export function asksAsAnthropic(request: Request): boolean {
   return request.headers.has("anthropic-version");
 }
 
-/** Throws 400 invalid_query for a cursor that is none of the models, or two of them. */
+/** Returns a page of models. Throws 400 invalid_query for an unknown cursor, or for two cursors. */
 export function anthropicList(
   models: readonly CatalogueModel[],
   { limit = ANTHROPIC_PAGE, after_id: after, before_id: before }: AnthropicPage,
@@ -43,8 +43,8 @@ export function anthropicList(
     throw invalid("before_id", "it cannot be combined with after_id");
   }
   const end = before === undefined ? models.length : indexOf(models, "before_id", before);
-  const behind = after === undefined ? 0 : indexOf(models, "after_id", after) + 1;
-  const first = before === undefined ? behind : Math.max(0, end - limit);
+  const start = after === undefined ? 0 : indexOf(models, "after_id", after) + 1;
+  const first = before === undefined ? start : Math.max(0, end - limit);
   const page = models.slice(first, Math.min(end, first + limit));
   return {
     data: page.map(anthropicModel),
@@ -72,6 +72,6 @@ function indexOf(models: readonly CatalogueModel[], param: string, id: string): 
   return index;
 }
 
-function invalid(param: string, what: string): GatewayError {
-  return new GatewayError("invalid_query", `Query parameter "${param}": ${what}.`, { param });
+function invalid(param: string, problem: string): GatewayError {
+  return new GatewayError("invalid_query", `Query parameter "${param}": ${problem}.`, { param });
 }

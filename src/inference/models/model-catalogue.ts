@@ -25,7 +25,9 @@ import {
 import type { TunedModels } from "../call/routing/tuned-models.ts";
 import { unknownModel } from "../call/routing/unknown-model.ts";
 
-/** Exact and case-sensitive; what is undefined restricts nothing. */
+/**
+ * A filter of models. Values are compared exactly, with case. Undefined members do not restrict the list.
+ */
 interface ModelFilter {
   readonly provider?: string;
   readonly category?: string;
@@ -34,7 +36,7 @@ interface ModelFilter {
 }
 
 interface ModelSearch {
-  /** As typed. Empty finds every model. */
+  /** The query as typed. An empty query finds every model. */
   readonly text: string;
   readonly provider?: string;
   readonly isActive: boolean;
@@ -57,18 +59,20 @@ interface ModelCatalogueDependencies {
   readonly sql: Database;
 }
 
-/** A model in a list: this gateway's own fields, and those that clients of OpenRouter read besides. */
+/**
+ * A model in a list: this gateway's own fields, and the fields that clients of OpenRouter read in addition.
+ */
 type ListedModel = OpenRouterFields & ModelDescription;
 
 /**
- * What callers may learn of the models (spec 4.4): the catalogue, and the tuned models of their own
- * organization. Keys that may not use a model may still read of it.
+ * The models that callers can see (spec 4.4): the catalogue, and the fine-tuned models of their organization.
+ * A key that cannot use a model can still retrieve it.
  */
 export class ModelCatalogue {
   readonly #tunedModels: TunedModels;
   readonly #providers: ProvidersWithFields;
   readonly #sql: Database;
-  /** What lists say of a model, in JSON: made once, since a list of a thousand models has a megabyte. */
+  /** The JSON of models in lists. It is cached, because a list of a thousand models has about a megabyte. */
   readonly #listed = new WeakMap<CatalogueModel, string>();
 
   constructor(dependencies: ModelCatalogueDependencies) {
@@ -82,7 +86,7 @@ export class ModelCatalogue {
     return models.all().filter((model) => matches(model, filter));
   }
 
-  /** A `ListedModel` in JSON. */
+  /** Returns a `ListedModel` as JSON. */
   listed(model: CatalogueModel): string {
     let text = this.#listed.get(model);
     if (text === undefined) {
@@ -100,12 +104,12 @@ export class ModelCatalogue {
     return { ...openRouterFields(model, this.#providers), ...describeModelDetail(model) };
   }
 
-  /** Throws 404 model_not_found. */
+  /** Returns the model with this name. Throws 404 model_not_found. */
   async find(organizationId: string, name: string): Promise<CatalogueModel> {
     return findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
   }
 
-  /** Each model once, in the order of the names. Throws 404 model_not_found. */
+  /** Returns each model once, in the order of the names. Throws 404 model_not_found. */
   async compare(organizationId: string, names: readonly string[]): Promise<ModelComparison[]> {
     const index = await this.#tunedModels.indexFor(organizationId, names);
     const models = new Set(names.map((name) => findModel(index, name, "models")));
@@ -119,19 +123,19 @@ export class ModelCatalogue {
     }));
   }
 
-  /** The best `limit` models, and how many were found in all. */
+  /** Returns the best `limit` models, and the total number of matches. */
   async search(
     organizationId: string,
     search: ModelSearch,
   ): Promise<{ models: CatalogueModel[]; total: number }> {
-    const found = await this.#find(organizationId, search.text);
-    const matching = found.filter((model) => matches(model, search));
+    const models = await this.#find(organizationId, search.text);
+    const matching = models.filter((model) => matches(model, search));
     return { models: matching.slice(0, search.limit), total: matching.length };
   }
 
   /**
-   * Deletes a tuned model of the organization; its job deletes it at the provider. Returns its id.
-   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
+   * Deletes a fine-tuned model of the organization and returns its id. Its job deletes it at the provider.
+   * Throws 404 for an unknown model, and 403 for a model of the catalogue.
    */
   async remove(key: ApiKeyRecord, name: string, author: Author): Promise<string> {
     const { organizationId } = key;
@@ -148,22 +152,25 @@ export class ModelCatalogue {
     );
   }
 
-  /** The best matches of the catalogue first, then the organization's own models. */
+  /** Returns the best matches of the catalogue first, then the organization's fine-tuned models. */
   async #find(organizationId: string, text: string): Promise<readonly CatalogueModel[]> {
     const models = await this.#tunedModels.index(organizationId);
     if (text.trim() === "") return models.all();
     const terms = termsOf(text);
     if (terms.length === 0) return [];
     const ids = await searchCatalogue(this.#sql, terms);
-    const own = await this.#tunedModels.of(organizationId);
+    const tuned = await this.#tunedModels.of(organizationId);
     return [
       ...ids.flatMap((id) => models.byId(id) ?? []),
-      ...own.filter((model) => hasTerms(model, terms)),
+      ...tuned.filter((model) => hasTerms(model, terms)),
     ];
   }
 }
 
-/** Each word of the terms begins a word of the model's id, name or description. */
+/**
+ * Returns true if each word of the terms is the beginning of a word in the model's id, name, provider or
+ * description.
+ */
 function hasTerms(model: CatalogueModel, terms: readonly (readonly string[])[]): boolean {
   const words = wordsOf(`${model.id} ${model.name} ${model.provider} ${model.description}`);
   return terms.flat().every((term) => words.some((word) => word.startsWith(term)));
@@ -186,9 +193,10 @@ function matches(model: CatalogueModel, filter: ModelFilter): boolean {
 }
 
 /**
- * The model of an id, active or not, or of a slug that is unambiguous. Throws 404 model_not_found.
+ * Returns the model with this id, active or not, or with this slug if only one model has it. Throws 404
+ * model_not_found.
  *
- * @param param the query parameter that the name came in
+ * @param param the query parameter that contained the name
  */
 function findModel(index: ModelIndex, name: string, param?: string): CatalogueModel {
   const model = index.resolve(name);
@@ -196,7 +204,7 @@ function findModel(index: ModelIndex, name: string, param?: string): CatalogueMo
   throw unknownModel(index, name, param);
 }
 
-/** Makes the models of this process the ones that a search finds. Cheap where that is so already. */
+/** Makes the search index contain the models of this process. Cheap if it already does. */
 export async function publishSearch(sql: Database, models: ModelIndex): Promise<void> {
   await syncCatalogueSearch(sql, models.all().map(searchEntry));
 }
@@ -205,12 +213,12 @@ function providersOf(model: CatalogueModel): string[] {
   return [...new Set(model.endpoints.map(({ provider }) => provider))];
 }
 
-/** What a model can be found by, weightiest first: its name, where it comes from, its description. */
+/** Returns the texts by which a model is found, most important first: title, origin, description. */
 function searchEntry(model: CatalogueModel): CatalogueSearchEntry {
   const slug = wordsOf(model.id.slice(model.id.lastIndexOf("/") + 1));
   return {
     modelId: model.id,
-    // In one piece too, because people write gpt4o.
+    // Also as one word, because people write gpt4o.
     title: [...wordsOf(model.name), ...slug, slug.join("")].join(" "),
     origin: wordsOf(
       [model.id, model.provider, model.ownedBy, ...providersOf(model)].join(" "),
@@ -219,21 +227,23 @@ function searchEntry(model: CatalogueModel): CatalogueSearchEntry {
   };
 }
 
-/** What a query has beyond these is not looked for, so that no query is dear. */
+/** Limits of a query, so that no query is expensive. Text beyond them is ignored. */
 const MAX_QUERY_CHARACTERS = 1_000;
 const MAX_QUERY_WORDS = 16;
-/** Longer runs of letters are cut into several words. */
+/** Longer runs of letters are split into several words. */
 const WORD = /[\p{L}\p{M}\p{N}]{1,64}/gu;
 
 /**
- * The words of a text in lower case. Models and queries are split by the same rule, and a word has
- * nothing in it that a query language could take for an operator.
+ * Returns the words of a text in lower case. Models and queries are split by the same rule. A word contains
+ * no character that a query language could interpret as an operator.
  */
 function wordsOf(text: string): string[] {
   return text.normalize("NFKC").toLowerCase().match(WORD) ?? [];
 }
 
-/** The terms of a query, each the words that stand between two spaces: `gpt-4.1 mini` has two terms. */
+/**
+ * Returns the terms of a query. A term is the list of words between two spaces: `gpt-4.1 mini` has two terms.
+ */
 export function termsOf(query: string): string[][] {
   const terms = new Map<string, string[]>();
   let wordsLeft = MAX_QUERY_WORDS;

@@ -4,7 +4,10 @@ import type { KeptList, ModelLists } from "../../providers/catalogue/model-list-
 import type { DiscoveredModel } from "../../providers/catalogue/read-model-list.ts";
 
 const FIRST_RETRY_MS = 60_000;
-/** Of the time between two readings, so that instances do not ask all at once. */
+/**
+ * The random part of the interval between two readings, so that instances do not send their requests at the
+ * same time.
+ */
 const JITTER = 0.1;
 
 export interface ModelListsDependencies {
@@ -12,31 +15,31 @@ export interface ModelListsDependencies {
   readonly clock: Clock;
   readonly intervalMs: number;
   random(): number;
-  /** Rejects with an Error of one line. */
+  /** Reads a provider's list. Rejects with an Error whose message has one line. */
   ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
-  /** What an earlier run kept. */
+  /** The lists that an earlier process saved. */
   readonly kept: ReadonlyMap<string, KeptList>;
   keep(lists: ReadonlyMap<string, KeptList>): Promise<void>;
-  /** Called once after each reading that brought other models. Where it rejects they are read again soon. */
+  /** Called once after each reading with changed models. If it rejects, the lists are read again soon. */
   changed(lists: ModelLists): Promise<void>;
   onUnanswered(provider: ProviderConfig, reason: string): void;
   onError(error: unknown): void;
 }
 
 /**
- * What providers list themselves, asked for in the background: nothing waits for it, and a provider that
- * does not answer keeps the list that it had. Each instance asks for itself; a request is priced by what
- * its own instance knew when it was admitted.
+ * The model lists of providers, read in the background. Nothing waits for them, and a provider that does not
+ * answer keeps its previous list. Each instance reads the lists itself. A request is priced by the list that
+ * its instance had at admission.
  */
 export class ProvidersModelLists {
   readonly #dependencies: ModelListsDependencies;
   readonly #lists: Map<string, KeptList>;
   #cancelNext: (() => void) | undefined;
-  /** The lists of which `changed` was the last to succeed. */
+  /** The lists of the last successful call of `changed`. */
   #published: string;
   #failures = 0;
   #isStopped = false;
-  /** The last of the readings, which run one after another. */
+  /** The latest reading. Readings run one after another. */
   #reading: Promise<void> = Promise.resolve();
   #isReadingAll = false;
 
@@ -50,7 +53,7 @@ export class ProvidersModelLists {
     return new Map([...this.#lists].map(([id, { models }]) => [id, models]));
   }
 
-  /** Asks at once, and again from time to time until it is stopped. */
+  /** Reads all lists now, and then periodically until it is stopped. */
   start(): void {
     this.#cancelNext?.();
     if (this.#isReadingAll) return;
@@ -65,16 +68,16 @@ export class ProvidersModelLists {
     });
   }
 
-  /** Reads the list of one provider: a server that was away may have come back with other models. */
+  /** Reads the list of one provider. A server that was down can have other models after its recovery. */
   readAgain(providerId: string): void {
-    const asked = this.#dependencies.providers.filter(({ id }) => id === providerId);
+    const selected = this.#dependencies.providers.filter(({ id }) => id === providerId);
     this.#reading = this.#reading.then(async () => {
-      const failed = await this.#read(asked);
-      await this.#publish(failed < asked.length);
+      const failed = await this.#read(selected);
+      await this.#publish(failed < selected.length);
     });
   }
 
-  /** Resolves when the readings that were begun have ended. */
+  /** Resolves when all started readings have ended. */
   async settled(): Promise<void> {
     await this.#reading;
   }
@@ -84,13 +87,13 @@ export class ProvidersModelLists {
     this.#cancelNext?.();
   }
 
-  /** Returns how many did not answer. */
+  /** Reads lists. Returns the number of providers that did not answer. */
   async #read(providers: readonly ProviderConfig[]): Promise<number> {
     const { clock } = this.#dependencies;
     let failed = 0;
     await Promise.all(
       providers.map(async (provider) => {
-        const models = this.#isStopped ? undefined : await this.#asked(provider);
+        const models = this.#isStopped ? undefined : await this.#ask(provider);
         if (models === undefined) failed++;
         else this.#lists.set(provider.id, { models, readAtMs: clock.nowMs() });
       }),
@@ -98,7 +101,7 @@ export class ProvidersModelLists {
     return failed;
   }
 
-  /** @param isRead whether there is something to keep */
+  /** @param isRead true if there are lists to save */
   async #publish(isRead: boolean): Promise<void> {
     const { keep, onError } = this.#dependencies;
     if (this.#isStopped) return;
@@ -122,7 +125,7 @@ export class ProvidersModelLists {
     }
   }
 
-  async #asked(provider: ProviderConfig): Promise<readonly DiscoveredModel[] | undefined> {
+  async #ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[] | undefined> {
     try {
       return await this.#dependencies.ask(provider);
     } catch (error) {
@@ -132,7 +135,7 @@ export class ProvidersModelLists {
     }
   }
 
-  /** A provider that did not answer is asked again sooner, ever less so. */
+  /** Schedules the next reading. After a failure it is sooner, with exponential backoff. */
   #schedule(): void {
     if (this.#isStopped) return;
     const { clock, intervalMs, random } = this.#dependencies;

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { anthropicWire } from "../../http/anthropic-wire.ts";
 import { jsonResponse, jsonTextResponse } from "../../http/error-response.ts";
-import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import { type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { yieldToEventLoop } from "../../lib/turn-of-loop.ts";
@@ -40,20 +40,16 @@ interface ListQuery extends FilterQuery, AnthropicPage {
   readonly offset?: number;
 }
 
-interface SearchQuery {
-  readonly q?: string;
-  readonly provider?: string;
-  readonly limit?: number;
-  readonly active?: boolean;
-}
-
 const common = {
   tag: "Models",
   access: { kind: "catalogue", scope: "models:read" },
   wire: (request: Request) => (asksAsAnthropic(request) ? anthropicWire : undefined),
 } as const;
 
-/** The catalogue of models (spec 4.4). A model's id has slashes, hence the wildcards. */
+/**
+ * Returns the routes of the model catalogue (spec 4.4). Paths have wildcards because a model id contains
+ * slashes.
+ */
 export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
   return [
     listRoute(catalogue),
@@ -67,13 +63,13 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       summary: "Retrieve a model by its id, or by a slug that only one model has",
       responses: {
         200: {
-          description: "The model; as Anthropic describes it with an anthropic-version header",
+          description: "The model; in Anthropic's format with an anthropic-version header",
           schema: Type.Union([modelDetail, anthropicModelSchema]),
         },
         404: { description: "There is no such model" },
       },
       async handle(context) {
-        const model = await catalogue.find(organizationOf(context), askedName(context));
+        const model = await catalogue.find(organizationOf(context), nameOf(context));
         return jsonResponse(
           asksAsAnthropic(context.request) ? anthropicModel(model) : catalogue.detail(model),
         );
@@ -86,12 +82,12 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       summary: "Delete a fine-tuned model",
       access: { kind: "administration", scope: "models:write" },
       responses: {
-        200: { description: "It is gone", schema: deletedModel },
-        403: { description: "The model is not a fine-tuned one of the organization" },
+        200: { description: "The model was deleted", schema: deletedModel },
+        403: { description: "The model is not a fine-tuned model of the organization" },
         404: { description: "There is no such model" },
       },
       async handle(context) {
-        const id = await catalogue.remove(context.caller.key, askedName(context), context.author);
+        const id = await catalogue.remove(context.caller.key, nameOf(context), context.author);
         return jsonResponse({ id, object: "model", deleted: true });
       },
     },
@@ -99,7 +95,7 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
 }
 
 function listRoute(catalogue: ModelCatalogue): RouteDefinition {
-  return {
+  return route({
     ...common,
     method: "GET",
     path: "/v1/models",
@@ -107,38 +103,37 @@ function listRoute(catalogue: ModelCatalogue): RouteDefinition {
     query: listModelsQuery,
     responses: {
       200: {
-        description:
-          "The models that match; as Anthropic lists them with an anthropic-version header",
+        description: "The matching models; in Anthropic's format with an anthropic-version header",
         schema: Type.Union([modelList, anthropicModelList]),
       },
     },
     async handle(context) {
-      const query = context.query as ListQuery;
+      const query = context.query;
       const models = await filtered(catalogue, context, query);
       const isAnthropic = asksAsAnthropic(context.request);
-      assertOwnPaging(query, isAnthropic);
+      assertPaging(query, isAnthropic);
       if (isAnthropic) return jsonResponse(anthropicList(models, query));
       const { offset = 0, limit = models.length } = query;
       const page = models.slice(offset, offset + limit);
       const next = offset + page.length < models.length ? nextPath(context, offset + limit) : null;
       return listResponse(catalogue, page, { links: { next }, total_count: models.length });
     },
-  };
+  });
 }
 
 function countRoute(catalogue: ModelCatalogue): RouteDefinition {
-  return {
+  return route({
     ...common,
     method: "GET",
     path: "/v1/models/count",
     summary: "Count models",
     query: countModelsQuery,
-    responses: { 200: { description: "How many models match", schema: modelCount } },
+    responses: { 200: { description: "The number of matching models", schema: modelCount } },
     async handle(context) {
-      const models = await filtered(catalogue, context, context.query as FilterQuery);
+      const models = await filtered(catalogue, context, context.query);
       return jsonResponse({ data: { count: models.length } });
     },
-  };
+  });
 }
 
 function filtered(
@@ -150,15 +145,15 @@ function filtered(
   return catalogue.list(organizationOf(context), filter);
 }
 
-/** Each of the two ways to page belongs to one form of the list. */
-function assertOwnPaging(query: ListQuery, isAnthropic: boolean): void {
-  const foreign = (isAnthropic ? ["offset"] : ["after_id", "before_id"]) as (keyof ListQuery)[];
-  const param = foreign.find((name) => query[name] !== undefined);
+/** Throws 400 if the request pages in the way of the other list format. */
+function assertPaging(query: ListQuery, isAnthropic: boolean): void {
+  const unsupported = (isAnthropic ? ["offset"] : ["after_id", "before_id"]) as (keyof ListQuery)[];
+  const param = unsupported.find((name) => query[name] !== undefined);
   if (param === undefined) return;
-  const what = isAnthropic
+  const problem = isAnthropic
     ? "page by after_id or before_id"
     : "it needs an anthropic-version header";
-  throw new GatewayError("invalid_query", `Query parameter "${param}": ${what}.`, { param });
+  throw new GatewayError("invalid_query", `Query parameter "${param}": ${problem}.`, { param });
 }
 
 function nextPath({ request }: RequestContext, offset: number): string {
@@ -167,7 +162,10 @@ function nextPath({ request }: RequestContext, offset: number): string {
   return `${pathname}?${searchParams}`;
 }
 
-/** Models described before the event loop gets its turn: those that no list had yet take 0.1 ms each. */
+/**
+ * Models that are described before the event loop runs again. A model that no list contained before takes 0.1
+ * ms.
+ */
 const DESCRIBED_AT_ONCE = 200;
 
 async function listResponse(
@@ -186,15 +184,15 @@ async function listResponse(
 }
 
 function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
-  return {
+  return route({
     ...common,
     method: "GET",
     path: "/v1/models/search",
     summary: "Search models by name, provider and description",
     query: searchModelsQuery,
-    responses: { 200: { description: "Models, the best match first", schema: foundModels } },
+    responses: { 200: { description: "Models, best match first", schema: foundModels } },
     async handle(context) {
-      const query = context.query as SearchQuery;
+      const query = context.query;
       const { models, total } = await catalogue.search(organizationOf(context), {
         text: query.q ?? "",
         provider: query.provider,
@@ -203,46 +201,49 @@ function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
       });
       return listResponse(catalogue, models, { total });
     },
-  };
+  });
 }
 
 function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
-  return {
+  return route({
     ...common,
     method: "GET",
     path: "/v1/models/compare",
     summary: "Compare models",
     query: compareModelsQuery,
     responses: {
-      200: { description: "Each model once, in the order asked", schema: comparison },
+      200: { description: "Each model once, in the order of the request", schema: comparison },
       404: { description: "There is no such model" },
     },
     async handle(context) {
-      const names = comparedNames((context.query as { models: string }).models);
+      const names = comparedNames(context.query.models);
       return jsonResponse({ models: await catalogue.compare(organizationOf(context), names) });
     },
-  };
+  });
 }
 
 function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
 }
 
-function askedName(context: RequestContext): string {
+function nameOf(context: RequestContext): string {
   return nameInPath(context.params["*"] ?? "");
 }
 
-/** The model's name in what a path's wildcard caught, which arrives as it was sent: `a/b` or `a%2Fb`. */
+/**
+ * Returns the model's name from the wildcard of a path. It arrives in the form that the client sent: `a/b` or
+ * `a%2Fb`.
+ */
 function nameInPath(wildcard: string): string {
   try {
     return decodeURIComponent(wildcard);
   } catch {
-    // What is encoded wrongly is left as it is and names no model.
+    // Invalid encoding is left unchanged and matches no model.
     return wildcard;
   }
 }
 
-/** Names separated by commas. Throws 400 invalid_query where one is empty or there are too many. */
+/** Splits names at commas. Throws 400 invalid_query if a name is empty or if there are too many. */
 function comparedNames(list: string): string[] {
   const names = list.split(",", MAX_COMPARED + 1).map((name) => name.trim());
   if (names.length > MAX_COMPARED) {
@@ -252,8 +253,8 @@ function comparedNames(list: string): string[] {
   return names;
 }
 
-function invalid(what: string): GatewayError {
-  return new GatewayError("invalid_query", `Query parameter "models": ${what}.`, {
+function invalid(problem: string): GatewayError {
+  return new GatewayError("invalid_query", `Query parameter "models": ${problem}.`, {
     param: "models",
   });
 }

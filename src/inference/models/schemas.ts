@@ -8,9 +8,9 @@ export const MAX_COMPARED = 20;
 const MAX_LISTED = 1_000;
 
 const filter = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, description: `${description}, exactly` }));
+  Type.Optional(Type.String({ minLength: 1, description: `${description}; exact match` }));
 const active = Type.Optional(
-  Type.Boolean({ default: true, description: "false: those that are not available" }),
+  Type.Boolean({ default: true, description: "false: models that are not available" }),
 );
 
 const filters = {
@@ -19,11 +19,11 @@ const filters = {
   capability: filter("A capability that the model has"),
   active,
 };
-const cursor = (where: string) =>
+const cursor = (position: "after" | "before") =>
   Type.Optional(
     Type.String({
       minLength: 1,
-      description: `With an anthropic-version header: models ${where} this one`,
+      description: `With an anthropic-version header: models ${position} this one`,
     }),
   );
 
@@ -34,11 +34,11 @@ export const listModelsQuery = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MAX_LISTED,
-        description: `Models to list; all without it, ${ANTHROPIC_PAGE} with an anthropic-version header`,
+        description: `Maximum number of models. Default: all, or ${ANTHROPIC_PAGE} with an anthropic-version header`,
       }),
     ),
     offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
-    after_id: cursor("behind"),
+    after_id: cursor("after"),
     before_id: cursor("before"),
   },
   { additionalProperties: false },
@@ -50,8 +50,7 @@ export const searchModelsQuery = Type.Object(
   {
     q: Type.Optional(
       Type.String({
-        description:
-          "Words, or beginnings of words, that are all to be found; without any, all models",
+        description: "Words or beginnings of words, all of which must match; empty: all models",
       }),
     ),
     provider: filter("Provider"),
@@ -80,7 +79,7 @@ const shared = {
 };
 
 const pricing = Type.Record(Type.String(), Type.String(), {
-  description: "USD for one of each kind, in plain decimals",
+  description: "USD per unit of each kind, as plain decimals",
 });
 const longPromptPricing = Type.Optional(
   Type.Object(
@@ -92,12 +91,13 @@ const longPromptPricing = Type.Optional(
       input_cache_write: Type.String(),
     },
     {
-      description: "What all tokens cost where the prompt has more than so many, if that differs",
+      description:
+        "Prices of all tokens if the prompt has more than above_tokens tokens; absent if they do not differ",
     },
   ),
 );
 
-/** What clients of OpenRouter read besides. */
+/** Fields that clients of OpenRouter read in addition. */
 const openRouterFields = {
   canonical_slug: Type.String(),
   hugging_face_id: Type.Null(),
@@ -115,7 +115,7 @@ const openRouterFields = {
   }),
   per_request_limits: Type.Null(),
   supported_parameters: Type.Array(Type.String(), {
-    description: "Fields of chat requests that at least one of its endpoints has",
+    description: "Fields of chat requests that at least one of its endpoints supports",
   }),
   default_parameters: Type.Null(),
   supported_voices: Type.Null(),
@@ -141,19 +141,19 @@ const model = Type.Object(modelFields);
 export const modelDetail = Type.Object({
   ...modelFields,
   canonical_id: Type.Optional(
-    Type.String({ description: "The model that this is one provider's endpoint of" }),
+    Type.String({ description: "The model of which this is one provider's endpoint" }),
   ),
   endpoints: Type.Array(
     Type.Object({
       provider: Type.String(),
-      model: Type.String({ description: "The provider's name for it" }),
+      model: Type.String({ description: "The provider's name of the model" }),
       context_length: Type.Integer(),
       max_output_tokens: Type.Integer(),
       pricing,
       long_prompt_pricing: longPromptPricing,
       capabilities: Type.Array(Type.String()),
     }),
-    { description: "The providers that serve it, in the order in which they are tried" },
+    { description: "The providers that serve the model, in the order in which they are tried" },
   ),
   max_output_tokens: Type.Integer(),
   supports_streaming: Type.Boolean(),
@@ -166,17 +166,19 @@ export const modelList = Type.Object({
   object: Type.Literal("list"),
   data: Type.Array(model),
   links: Type.Object({ next: nullable(Type.String({ description: "Path of the next page" })) }),
-  total_count: Type.Integer({ description: "How many match, however many are listed" }),
+  total_count: Type.Integer({
+    description: "Number of all matching models, including those on other pages",
+  }),
 });
 
 export const anthropicModelSchema = Type.Object({
   type: Type.Literal("model"),
   id: Type.String(),
   display_name: Type.String(),
-  created_at: Type.String({ description: "RFC 3339; 1970 where it is not known" }),
+  created_at: Type.String({ description: "RFC 3339; 1970 if unknown" }),
   lifecycle: Type.Union([Type.Literal("active"), Type.Literal("retired")]),
   max_input_tokens: Type.Integer(),
-  max_tokens: Type.Integer({ description: "The longest answer" }),
+  max_tokens: Type.Integer({ description: "Maximum output tokens" }),
 });
 
 export const anthropicModelList = Type.Object({
@@ -191,7 +193,9 @@ export const modelCount = Type.Object({ data: Type.Object({ count: Type.Integer(
 export const foundModels = Type.Object({
   object: Type.Literal("list"),
   data: Type.Array(model),
-  total: Type.Integer({ description: "How many were found, however many are shown" }),
+  total: Type.Integer({
+    description: "Number of all matching models, including those beyond the limit",
+  }),
 });
 
 export const deletedModel = Type.Object({

@@ -13,7 +13,10 @@ import { chatCompletionBody } from "../endpoints/chat-completions/schema.ts";
 const MAX_SYSTEM_CHARACTERS = 65_536;
 const MAX_PARAMETERS_BYTES = 65_536;
 
-/** What a preset cannot give: what makes one request, and what a preset has members of its own for. */
+/**
+ * Fields that a preset cannot contain as parameters: fields of a single request, and fields that are members
+ * of the preset.
+ */
 const NOT_PARAMETERS: ReadonlySet<string> = new Set(["model", "messages", "preset", "debug"]);
 
 const parameters = Type.Object(
@@ -22,7 +25,7 @@ const parameters = Type.Object(
   ),
   {
     additionalProperties: false,
-    description: "Fields of chat completions; those that a request states win",
+    description: "Fields of chat completions; fields of the request take precedence",
   },
 );
 
@@ -44,7 +47,7 @@ const presetShape = Type.Object({
 
 type PresetBody = Partial<Record<keyof Preset, unknown>>;
 
-/** Presets: saved fields that requests name (spec 4.5). */
+/** Returns the routes of presets: saved fields that requests name (spec 4.5). */
 export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
   return definitionRoutes(presets, {
     path: "/v1/presets",
@@ -64,7 +67,10 @@ export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
   });
 }
 
-/** Null and absent say the same but in a change, where absent keeps what there is. Throws 400. */
+/**
+ * Returns the preset. Null and absent members mean the same, except in a change, where an absent member is
+ * unchanged. Throws 400.
+ */
 function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>> = {}) {
   const changed = { ...current, ...stated };
   const preset = {
@@ -76,18 +82,21 @@ function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>>
   return preset;
 }
 
-/** The same checks as those of a request that has these fields. */
+/** Runs the checks that a request with these fields undergoes. */
 function assertParameters(fields: Readonly<Record<string, unknown>>): void {
   if (Buffer.byteLength(JSON.stringify(fields)) > MAX_PARAMETERS_BYTES) {
     throw invalid("", `must not take more than ${MAX_PARAMETERS_BYTES} bytes of JSON`);
   }
   const { metadata } = fields as ChatRequest;
   if (metadata?.idempotency_key !== undefined) {
-    throw invalid(".metadata.idempotency_key", "would make one request of all that use the preset");
+    throw invalid(
+      ".metadata.idempotency_key",
+      "would give all requests with this preset one idempotency key",
+    );
   }
   const request: ChatRequest = { ...fields, messages: [{ role: "user", content: "" }] };
   try {
-    // What else they need may stand in the request.
+    // The other fields that these fields need can be in the request.
     assertWellFormed({ logprobs: true, ...request });
     assertRecordable(request);
     assertSupported(request);

@@ -11,7 +11,7 @@ import type { BackgroundStore } from "./background-store.ts";
 import type { Conversations } from "./conversations.ts";
 import type { EventFollowing } from "./follow-events.ts";
 
-/** Everything that keeps and runs responses, composed once. */
+/** The services that store and run responses. */
 export interface ResponseServices {
   readonly store: ResponseStore;
   readonly conversations: Conversations;
@@ -22,7 +22,9 @@ export interface ResponseServices {
 
 type OpenEvents = ReturnType<EventFollowing["reserve"]>["open"];
 
-/** Answers requests for responses that run without their clients. */
+/**
+ * Returns a function that starts background responses. The function returns undefined for other requests.
+ */
 export function answerBackground(
   { runs, following }: ResponseServices,
   call: ResponsesCall,
@@ -32,30 +34,30 @@ export function answerBackground(
     const { background, facts } = arrived.request;
     if (background === undefined) return undefined;
     const start = () => runs.start(call, arrived, keeping);
-    return answerAtOnce(context, following, facts.isStreamed, start);
+    return startAndAnswer(context, following, facts.isStreamed, start);
   };
 }
 
-/** With the response as it waits, or with the stream of its events. */
-async function answerAtOnce(
+/** Starts a response and returns it in its queued state, or returns the stream of its events. */
+async function startAndAnswer(
   context: RequestContext,
   following: EventFollowing,
   isStreamed: boolean,
   start: () => Promise<BegunOutcome>,
 ): Promise<Response> {
-  const room = isStreamed ? following.reserve(context.caller.key.organizationId) : undefined;
+  const reservation = isStreamed ? following.reserve(context.caller.key.organizationId) : undefined;
   let begun: BegunOutcome;
   try {
     begun = await start();
   } catch (error) {
-    room?.free();
+    reservation?.free();
     throw error;
   }
-  // The request is over when its call is.
+  // The request ends when its call ends.
   if (begun.kind === "begun") context.log.isDeferred = true;
-  if (room !== undefined) {
+  if (reservation !== undefined) {
     const headers = begun.kind === "begun" ? begun.headers : REPLAYED;
-    return eventsOf(context, room.open, { id: idOf(begun), startingAfter: -1 }, headers);
+    return eventsOf(context, reservation.open, { id: idOf(begun), startingAfter: -1 }, headers);
   }
   if (begun.kind === "replay") return responseOf(context, begun);
   const headers = { ...begun.headers, "content-type": "application/json" };
@@ -66,11 +68,11 @@ const REPLAYED = { "x-gateway-idempotent-replay": "true" };
 
 function idOf(begun: BegunOutcome): string {
   if (begun.kind === "begun") return begun.id;
-  const kept: unknown = JSON.parse(Buffer.from(begun.body).toString("utf8"));
-  return isFields(kept) ? String(kept.id) : "";
+  const stored: unknown = JSON.parse(Buffer.from(begun.body).toString("utf8"));
+  return isFields(stored) ? String(stored.id) : "";
 }
 
-/** The events of a response, as far as it has come, and those that follow. */
+/** Returns the stream of a response's events: the events so far and all later events. */
 export function eventsOf(
   context: RequestContext,
   open: OpenEvents,

@@ -18,14 +18,14 @@ interface BackgroundRunParts {
   readonly organizationId: string;
   readonly place: ChainPlace | undefined;
   readonly progress: BackgroundProgress;
-  /** Events were written. */
+  /** Called after events were written. */
   onWritten(): void;
   onError(error: unknown): void;
 }
 
 /**
- * One response that runs without its client. It is queued when it begins, in progress with the first event of an
- * answer, and over when its call is: answered by its charge, failed, or cancelled.
+ * One response that runs without its client. It is `queued` at its start and `in_progress` from the first
+ * event of an answer. It ends with its call: completed by its charge, failed, or cancelled.
  */
 export class BackgroundRun {
   readonly #parts: BackgroundRunParts;
@@ -52,17 +52,21 @@ export class BackgroundRun {
     this.#log = new EventLog(log, BEGUN_EVENTS);
   }
 
-  /** Aborts where the call is to be ended. */
+  /** Aborts when the call must end. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
 
-  /** Whether it may have been stored, so that it has to be ended. */
+  /** True if the response was possibly stored, so that `end` must be called. */
   get mayBeStored(): boolean {
     return this.#begunJson !== undefined;
   }
 
-  /** @param json the response as it waits. Throws 429. */
+  /**
+   * Stores the response and its first events.
+   *
+   * @param json the response in its queued state. Throws 429.
+   */
   async begin(json: string): Promise<void> {
     const created = eventFrame("response.created", 0, `"response":${json}`);
     const queued = eventFrame("response.queued", 1, `"response":${json}`);
@@ -79,18 +83,18 @@ export class BackgroundRun {
     }
   }
 
-  /** Ends the call; what it has produced is charged. */
+  /** Ends the call. The produced output is charged. */
   cancel(): void {
     this.#isCancelled = true;
     this.#abort.abort();
   }
 
-  /** The call has failed. The first failure counts. */
+  /** Records that the call has failed. The first failure counts. */
   fail(error: GatewayError): void {
     this.#parts.progress.failure ??= error;
   }
 
-  /** Writes the events of the call's stream. Resolves when that has ended. */
+  /** Writes the events of the call's stream. Resolves at the end of the stream. */
   async take(body: ReadableStream<Uint8Array>): Promise<void> {
     const reader = body.getReader();
     this.signal.addEventListener("abort", () => void reader.cancel().catch(() => {}));
@@ -99,7 +103,10 @@ export class BackgroundRun {
     }
   }
 
-  /** The call is over: writes what is left, and how it stands. Waits for a database that is out of reach. */
+  /**
+   * Writes the remaining events and the final state, after the call has ended. Waits if the database is
+   * unreachable.
+   */
   async end(): Promise<void> {
     const { store, clock, onError } = this.#parts;
     await this.#log.close();
@@ -119,20 +126,26 @@ export class BackgroundRun {
     }
   }
 
-  /** As it stands without an answer; undefined where nothing has kept it from being answered. */
+  /**
+   * Returns the final response without an answer. Returns undefined if the call neither failed nor was
+   * cancelled.
+   */
   #endedJson(): string | undefined {
     const { renderer, failure, charge } = this.#parts.progress;
     if (this.#isCancelled) {
       return renderer?.stopped("cancelled") ?? responseWith(this.#begunJson!, "cancelled");
     }
     if (failure === undefined) return undefined;
-    // What it had come to is shown if it is charged.
+    // Charged output is part of the failed response.
     return charge === undefined || renderer === undefined
       ? responseWith(this.#begunJson!, "failed", failure)
       : renderer.stopped("failed", { error: failure, charge });
   }
 
-  /** This instance was declared dead, or the database refuses what is written. */
+  /**
+   * Ends the call because nothing more can be written: this instance was declared dead, or the database
+   * rejects a write.
+   */
   #lose(error: unknown): void {
     if (error !== undefined) this.#parts.onError(error);
     this.fail(new GatewayError("internal", "The events of the response could not be written."));
@@ -140,7 +153,7 @@ export class BackgroundRun {
   }
 }
 
-/** Nothing was stored. */
+/** Returns true if the error means that nothing was stored. */
 function isRefusal(error: unknown): boolean {
   return error instanceof GatewayError && error.code === "too_many_background_responses";
 }

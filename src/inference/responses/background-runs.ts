@@ -25,7 +25,7 @@ interface BackgroundRunsDependencies {
   onError(error: unknown): void;
 }
 
-/** What a request for a background response is answered with. */
+/** The answer to a request for a background response. */
 export type BegunOutcome =
   | {
       readonly kind: "begun";
@@ -35,13 +35,13 @@ export type BegunOutcome =
     }
   | Extract<CallOutcome, { readonly kind: "replay" }>;
 
-/** How long a request to cancel waits for the end. */
+/** The longest wait of a cancel request for the end of the response. */
 const MAX_CANCEL_WAIT_MS = 10_000;
 const LOOK_MS = 250;
 
-/** The responses that this instance runs without their clients. */
+/** The background responses that this instance runs. */
 export class BackgroundRuns {
-  /** Who follows responses, wherever these run. */
+  /** Notifies the followers of responses, on whatever instance the responses run. */
   readonly ears = new ChangeListeners();
   readonly #dependencies: BackgroundRunsDependencies;
   readonly #running = new Map<string, BackgroundRun>();
@@ -50,17 +50,17 @@ export class BackgroundRuns {
     this.#dependencies = dependencies;
   }
 
-  /** Whether it runs here. */
+  /** Returns true if the response runs on this instance. */
   has(id: string): boolean {
     return this.#running.has(id);
   }
 
-  /** Its end was asked for. */
+  /** Cancels a response if it runs on this instance. */
   cancel(id: string): void {
     this.#running.get(id)?.cancel();
   }
 
-  /** Requests may have been missed. */
+  /** Checks for cancel requests whose notifications were possibly missed. */
   recheck(): void {
     const ids = [...this.#running.keys()];
     if (ids.length === 0) return;
@@ -72,8 +72,9 @@ export class BackgroundRuns {
   }
 
   /**
-   * Runs a call to its end. Resolves when it has begun: money is held for it, and it is found by its id. Rejects with
-   * what refuses it. The request counts as running until the call is over: `log` is finished then.
+   * Runs a call to its end. Resolves when the response has begun: money is held for it, and it can be
+   * retrieved by its id. Rejects with the error that rejects the request. The request counts as running until
+   * the call ends, which finishes its log.
    */
   start(
     call: ResponsesCall,
@@ -81,11 +82,11 @@ export class BackgroundRuns {
     keeping: ResponseStoreWriter,
   ): Promise<BegunOutcome> {
     const begun = Promise.withResolvers<BegunOutcome>();
-    void this.#carry(call, arrived, keeping, begun);
+    void this.#run(call, arrived, keeping, begun);
     return begun.promise;
   }
 
-  async #carry(
+  async #run(
     call: ResponsesCall,
     arrived: IncomingCall<AcceptedResponse>,
     keeping: ResponseStoreWriter,
@@ -101,19 +102,19 @@ export class BackgroundRuns {
       onWritten: () => this.ears.notice(id),
       onError,
     });
-    // Who leaves before the answer gets none.
+    // Cancels if the client disconnects before the response has begun.
     const leave = () => run.cancel();
     clientSignal.addEventListener("abort", leave);
     if (clientSignal.aborted) leave();
-    const { promise: over, resolve: finish } = Promise.withResolvers<void>();
+    const { promise: callEnd, resolve: finish } = Promise.withResolvers<void>();
     const log: RequestFacts = { finish, releaseBody: () => arrived.log.releaseBody?.() };
     let hasBegun = false;
     this.#running.set(id, run);
     try {
       const outcome = await call.run({
-        // Of a cached answer there is nothing to run.
+        // No headers, because a cached answer leaves nothing to run in the background.
         ...{ ...arrived, log, headers: undefined },
-        // It is the same response, whatever guardrails redact in its request.
+        // The background progress is that of the original request, whatever guardrails redact.
         screened: async (guard) =>
           Object.assign(await arrived.screened!(guard), { background: request.background }),
         clientSignal: run.signal,
@@ -127,8 +128,8 @@ export class BackgroundRuns {
       });
       if (outcome.kind === "replay") begun.resolve(outcome);
       if (outcome.kind === "stream") {
-        await Promise.race([run.take(outcome.body), over]);
-        await over;
+        await Promise.race([run.take(outcome.body), callEnd]);
+        await callEnd;
       }
     } catch (error) {
       const failure = asGatewayError(error);
@@ -142,11 +143,11 @@ export class BackgroundRuns {
     this.ears.notice(id);
     copyFacts(log, arrived.log);
     if (!hasBegun) return;
-    // It is set: the answer left after the response had begun.
+    // Set, because the response has begun and its HTTP answer was sent before.
     arrived.log.finish?.();
   }
 
-  /** Makes the response known, with the result that its idempotency key gives from now on. */
+  /** Stores the response, and the result of its idempotency key. */
   async #begin(
     run: BackgroundRun,
     admitted: AdmittedResponse,
@@ -171,7 +172,10 @@ export class BackgroundRuns {
     return json;
   }
 
-  /** Ends a response on whatever instance runs it, and waits until it is over. Of one that is, nothing changes. */
+  /**
+   * Cancels a response on whatever instance runs it, and waits until it has ended. Changes nothing if it has
+   * already ended.
+   */
   async cancelAnywhere(organizationId: string, id: string): Promise<void> {
     const { store, clock } = this.#dependencies;
     await store.requestCancel(organizationId, id);
@@ -180,8 +184,8 @@ export class BackgroundRuns {
     const ear = this.ears.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
     try {
       while (clock.nowMs() < untilMs) {
-        const found = await store.find(organizationId, id);
-        if (found === undefined || !isRunning(found.state)) return;
+        const current = await store.find(organizationId, id);
+        if (current === undefined || !isRunning(current.state)) return;
         await ear.listen(clock, LOOK_MS);
       }
     } finally {
@@ -190,7 +194,7 @@ export class BackgroundRuns {
   }
 }
 
-/** What the request's log line and metrics tell of the call. */
+/** Copies the facts of the call to the log line and metrics of the request. */
 function copyFacts({ finish, releaseBody, isDeferred, ...facts }: RequestFacts, to: RequestFacts) {
   Object.assign(to, facts);
 }

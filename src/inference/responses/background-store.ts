@@ -22,14 +22,14 @@ import {
   underSealingKey,
 } from "../endpoints/responses/response-store.ts";
 
-/** Of a sealed piece. */
+/** The maximum size of one encrypted piece. */
 const PIECE_BYTES = 262_144;
-/** Read and opened in one go. */
+/** Pieces that are read and decrypted together. */
 const PIECES_AT_ONCE = 8;
-/** A client that is refused asks again. */
+/** The retry delay for rejected clients. */
 const RETRY_AFTER_SECONDS = 5;
 
-/** Events that follow one another, in whole frames. */
+/** Consecutive events, in whole frames. */
 export interface EventBatch {
   readonly firstSequence: number;
   readonly lastSequence: number;
@@ -37,22 +37,22 @@ export interface EventBatch {
 }
 
 export interface BackgroundBeginning {
-  /** Of all items before it. */
+  /** The size of all earlier items of the chain, in bytes. */
   readonly chainBytes: number;
-  /** The response as it waits. */
+  /** The response in its queued state. */
   readonly json: string;
   readonly events: EventBatch;
 }
 
-/** How a response ends that its charge has not made visible. */
+/** The end of a response without a charge that makes its answer visible. */
 export interface BackgroundEnding {
   readonly state: "failed" | "cancelled";
-  /** As it stands then. */
+  /** The response in its final state. */
   readonly json: string | undefined;
   readonly lastSequence: number;
 }
 
-/** Where events are read next. */
+/** The position from which events are read next. */
 export interface EventPlace {
   readonly firstSequence: number;
   readonly number: number;
@@ -67,13 +67,13 @@ interface BackgroundStoreDependencies {
   readonly keyring: Keyring;
   readonly instance: InstanceIdentity;
   readonly responses: ResponseStore;
-  /** Of one organization, over all instances. */
+  /** Background responses of one organization, across all instances. */
   readonly mostRunning: number;
 }
 
 /**
- * Background responses: how each stands, and its events, sealed. What this instance runs is written under its name,
- * so that it writes nothing more once it was declared dead.
+ * Background responses: their states and their encrypted events. Writes carry the name of this instance, so
+ * that it writes nothing after it was declared dead.
  */
 export class BackgroundStore {
   readonly #dependencies: BackgroundStoreDependencies;
@@ -82,14 +82,14 @@ export class BackgroundStore {
     this.#dependencies = dependencies;
   }
 
-  /** Begins a response. Throws 429 where the organization runs as many as it may. */
+  /** Stores a new response. Throws 429 if the organization has the maximum number of running responses. */
   async begin(
     response: NewResponse,
     { chainBytes, json, events }: BackgroundBeginning,
   ): Promise<void> {
     const { sql, instance, mostRunning, responses } = this.#dependencies;
     if (!(await insertBackground(sql, { response, chainBytes, instance, mostRunning }))) {
-      const message = `The organization runs ${mostRunning} background responses already.`;
+      const message = `The organization is already running ${mostRunning} background responses, which is the limit.`;
       throw new GatewayError("too_many_background_responses", message, {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
@@ -98,7 +98,7 @@ export class BackgroundStore {
     if (!(await this.append(response.id, events))) throw declaredDead();
   }
 
-  /** False where the response is over, and nothing is written. */
+  /** Appends events. Returns false if the response has ended; nothing is written then. */
   async append(id: string, { firstSequence, lastSequence, bytes }: EventBatch): Promise<boolean> {
     const { sql, instance, keyring } = this.#dependencies;
     for (let number = 0; number * PIECE_BYTES < bytes.length; number++) {
@@ -118,7 +118,7 @@ export class BackgroundStore {
     return true;
   }
 
-  /** Ends a response, which has no answer unless its charge was written. */
+  /** Ends a response. It has no answer unless its charge was written. */
   async end(response: NewResponse, { json, ...ending }: BackgroundEnding): Promise<void> {
     const { sql, instance, responses } = this.#dependencies;
     if (json !== undefined) {
@@ -141,7 +141,7 @@ export class BackgroundStore {
     return pieces.map(({ sealed, ...place }) => ({ ...place, plain: keyring.open(sealed) }));
   }
 
-  /** The response in JSON, as it stands. Throws 404. */
+  /** Returns the response in its current state, as JSON. Throws 404. */
   async response(organizationId: string, id: string): Promise<Uint8Array> {
     const { responses } = this.#dependencies;
     const answered = await responses.response(organizationId, id);
@@ -150,11 +150,11 @@ export class BackgroundStore {
       const parts = [before, Buffer.from(',"output":['), ...answered.output.pieces];
       return Buffer.concat([...parts, Buffer.from("]}")]);
     }
-    const found = await this.find(organizationId, id);
-    if (found === undefined) throw responseNotFound();
-    // Charged in this moment.
-    if (found.isKept) return this.response(organizationId, id);
-    if (!isRunning(found.state)) {
+    const current = await this.find(organizationId, id);
+    if (current === undefined) throw responseNotFound();
+    // The response was charged after the first look-up.
+    if (current.isKept) return this.response(organizationId, id);
+    if (!isRunning(current.state)) {
       const ended = await responses.unanswered(organizationId, id, "ended");
       if (ended !== undefined) return ended;
     }
@@ -162,8 +162,8 @@ export class BackgroundStore {
     if (begun === undefined) throw responseNotFound();
     const text = Buffer.from(begun).toString("utf8");
     return new TextEncoder().encode(
-      isRunning(found.state)
-        ? responseWith(text, found.state as "queued" | "in_progress")
+      isRunning(current.state)
+        ? responseWith(text, current.state as "queued" | "in_progress")
         : responseWith(text, "failed", instanceEnded()),
     );
   }
@@ -184,5 +184,5 @@ function declaredDead(): GatewayError {
 }
 
 function instanceEnded(): GatewayError {
-  return new GatewayError("internal", "The instance of the gateway that ran the response ended.");
+  return new GatewayError("internal", "The gateway instance that ran the response has stopped.");
 }

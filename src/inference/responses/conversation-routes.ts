@@ -19,7 +19,7 @@ import { jsonOf } from "./stored-routes.ts";
 
 const access: Access = { kind: "storage", scope: "responses" };
 const tag = "Conversations";
-/** Added at a time. */
+/** Items that can be added in one request. */
 const MAX_ITEMS = 20;
 const MAX_METADATA = 16;
 const MAX_METADATA_KEY = 64;
@@ -27,7 +27,7 @@ const MAX_METADATA_VALUE = 512;
 
 const metadata = Type.Record(Type.String(), Type.String({ maxLength: MAX_METADATA_VALUE }), {
   maxProperties: MAX_METADATA,
-  // The length of a record's key type is not checked.
+  // TypeBox does not check the length of a record's keys.
   propertyNames: { minLength: 1, maxLength: MAX_METADATA_KEY },
 });
 const items = Type.Array(inputItem, { maxItems: MAX_ITEMS });
@@ -51,12 +51,12 @@ const deletedConversation = Type.Object({
   deleted: Type.Literal(true),
 });
 
-const shown = ({ id, createdAt, metadata: kept }: ConversationRecord): Response =>
-  jsonResponse({ id, object: "conversation", created_at: createdAt, metadata: kept });
+const shown = ({ id, createdAt, metadata: stored }: ConversationRecord): Response =>
+  jsonResponse({ id, object: "conversation", created_at: createdAt, metadata: stored });
 const FOUND = { 200: { description: "The conversation", schema: conversation } };
 const LISTED = { 200: { description: "The items", schema: itemList } };
 
-/** Conversations, which responses continue. */
+/** Returns the routes of conversations, which responses continue. */
 export function conversationRoutes(
   conversations: Conversations,
   thread: AnswerThread,
@@ -91,7 +91,9 @@ export function conversationRoutes(
     },
     {
       ...{ ...common, method: "DELETE", path: one, summary: "Delete a conversation" },
-      responses: { 200: { description: "It is deleted", schema: deletedConversation } },
+      responses: {
+        200: { description: "The conversation was deleted", schema: deletedConversation },
+      },
       async handle(context) {
         const id = idOf(context);
         await conversations.delete(ownerOf(context), id);
@@ -105,15 +107,15 @@ export function conversationRoutes(
       body: newItems,
       responses: LISTED,
       async handle(context) {
-        const { items: asked } = context.body as { items: readonly Item[] };
-        const data = await conversations.addItems(ownerOf(context), idOf(context), checked(asked));
+        const { items: added } = context.body as { items: readonly Item[] };
+        const data = await conversations.addItems(ownerOf(context), idOf(context), checked(added));
         const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
         return jsonResponse({ object: "list", data, ...ends, has_more: false });
       },
     },
     {
       ...{ ...common, method: "GET", path: `${one}/items` },
-      summary: "List the items of a conversation, turns and what was added",
+      summary: "List the items of a conversation, from turns and from added items",
       query: itemsQuery,
       responses: LISTED,
       handle: (context) => read(conversations, thread, context, pageOf(context)),
@@ -127,7 +129,7 @@ export function conversationRoutes(
     },
     {
       ...{ ...common, method: "DELETE", path: `${one}/items/:item_id` },
-      summary: "Take an item out of a conversation",
+      summary: "Delete an item of a conversation",
       responses: FOUND,
       async handle(context) {
         const { only } = onlyOf(context);
@@ -161,11 +163,11 @@ async function read(
   return jsonOf(context, Buffer.from(json));
 }
 
-/** Throws 400. */
-function checked(asked: readonly Item[]): readonly Item[] {
-  assertItems(asked, "items");
-  const at = asked.findIndex((item) => referredId(item) !== undefined);
-  if (at < 0) return asked;
+/** Returns the items. Throws 400 if they are invalid or contain a reference. */
+function checked(list: readonly Item[]): readonly Item[] {
+  assertItems(list, "items");
+  const at = list.findIndex((item) => referredId(item) !== undefined);
+  if (at < 0) return list;
   const param = `items.${at}.type`;
   const message = `Request body field "${param}": must not be a reference`;
   throw new GatewayError("invalid_body", message, { param });

@@ -21,7 +21,7 @@ import {
 } from "../endpoints/responses/response-store.ts";
 import { itemsJson, storedInput } from "../endpoints/responses/stored-items.ts";
 
-/** Of an organization: each is kept until it is deleted. */
+/** Conversations of one organization. Each is stored until it is deleted. */
 const MAX_CONVERSATIONS = 10_000;
 
 type Metadata = ConversationRecord["metadata"];
@@ -32,8 +32,8 @@ interface ConversationsDependencies {
 }
 
 /**
- * Conversations of organizations: responses with the field `conversation` continue them, and callers add items to them
- * and take items out.
+ * Conversations of organizations. Responses with the field `conversation` continue them, and callers add and
+ * remove items.
  */
 export class Conversations {
   readonly #dependencies: ConversationsDependencies;
@@ -42,7 +42,7 @@ export class Conversations {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 403 and 413. */
+  /** Creates a conversation with its first items. Throws 403 and 413. */
   async create(
     organizationId: string,
     metadata: Metadata,
@@ -51,21 +51,21 @@ export class Conversations {
     const id = newId("conv");
     const { sql } = this.#dependencies;
     if (!(await insertConversation(sql, organizationId, { id, metadata }, MAX_CONVERSATIONS))) {
-      const message = `An organization may have at most ${MAX_CONVERSATIONS} conversations.`;
+      const message = `An organization can have at most ${MAX_CONVERSATIONS} conversations.`;
       throw new GatewayError("quota_exceeded", message);
     }
     if (items.length > 0) await this.addItems(organizationId, id, items);
     return this.find(organizationId, id);
   }
 
-  /** Throws 404. */
+  /** Returns the conversation. Throws 404. */
   async find(organizationId: string, id: string): Promise<ConversationRecord> {
-    const found = await findConversation(this.#dependencies.sql, organizationId, id);
-    if (found === undefined) throw conversationNotFound(id);
-    return found;
+    const conversation = await findConversation(this.#dependencies.sql, organizationId, id);
+    if (conversation === undefined) throw conversationNotFound(id);
+    return conversation;
   }
 
-  /** Throws 404. */
+  /** Replaces the metadata. Throws 404. */
   async update(
     organizationId: string,
     id: string,
@@ -78,29 +78,29 @@ export class Conversations {
     return this.find(organizationId, id);
   }
 
-  /** Throws 404. */
+  /** Deletes the conversation. Throws 404. */
   async delete(organizationId: string, id: string): Promise<void> {
     const { sql } = this.#dependencies;
     if (!(await deleteConversation(sql, organizationId, id))) throw conversationNotFound(id);
   }
 
-  /** Adds items behind what is there. Returns them as they are kept. Throws 404 and 413. */
+  /** Adds items after the existing items. Returns them in their stored form. Throws 404 and 413. */
   async addItems(organizationId: string, id: string, items: readonly Item[]): Promise<Item[]> {
     const { sql, store } = this.#dependencies;
     const { bytes } = await this.find(organizationId, id);
     const name = nameOfResponse(newId("req"));
     const turn = { body: { input: items }, earlier: [], referable: [] };
-    const kept = storedInput(turn, name);
-    const input = new TextEncoder().encode(itemsJson(kept));
+    const storedItems = storedInput(turn, name);
+    const input = new TextEncoder().encode(itemsJson(storedItems));
     if (bytes + input.length > MAX_STORED_INPUT_BYTES) throw storedTooLong("items");
     const row = { id: responseId(name), organizationId, previousId: null, chainId: id };
     await store.write(row, [["input", input]]);
     const added = { ownBytes: input.length, chainBytes: input.length, conversationId: id };
     await sql`SELECT ${keepResponses(sql, [{ id: row.id, ...added }])}`;
-    return kept;
+    return storedItems;
   }
 
-  /** All items, those too that were taken out, and the ids of these. Throws 404 and 413. */
+  /** Returns all items, including removed ones, and the ids of the removed ones. Throws 404 and 413. */
   async items(
     organizationId: string,
     id: string,

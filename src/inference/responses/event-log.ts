@@ -3,26 +3,29 @@ import { type Clock, sleep } from "../../lib/clock.ts";
 import { finishesWithin } from "../../lib/deadlines.ts";
 import type { EventBatch } from "./background-store.ts";
 
-/** Between two batches, so that a response writes a few times a second. */
+/** The pause between two batches, so that a response writes only a few times per second. */
 const BATCH_MS = 150;
-/** What comes beyond it waits until it is written. */
+/** The size of unwritten events. The stream pauses above it until they are written. */
 const MAX_PENDING_BYTES = 1_048_576;
-/** Of one response; events beyond it are left out, but for the one that ends it. */
+/** The size of the events of one response. Events beyond it are dropped, except the last one. */
 export const MAX_LOG_BYTES = 33_554_432;
 const RETRY_MS = 500;
 const FRAME_END = new TextEncoder().encode("\n\n");
 
 interface EventLogDependencies {
   readonly clock: Clock;
-  /** False where the response is over. */
+  /** Returns false if the response has ended. */
   append(batch: EventBatch): Promise<boolean>;
-  /** A batch was written. */
+  /** Called after a batch was written. */
   onWritten(): void;
-  /** Nothing more can be written. */
+  /** Called when nothing more can be written. */
   onLost(error?: unknown): void;
 }
 
-/** Writes the events of one response as they come, in batches; while the database is out of reach they wait. */
+/**
+ * Writes the events of one response in batches, as they arrive. While the database is unreachable, the events
+ * wait.
+ */
 export class EventLog {
   readonly #dependencies: EventLogDependencies;
   readonly #closing = Promise.withResolvers<void>();
@@ -42,7 +45,7 @@ export class EventLog {
     return this.#nextSequence - 1;
   }
 
-  /** Takes bytes of events. Resolves when more can be taken. */
+  /** Adds bytes of events. Resolves when more can be added. */
   async add(bytes: Uint8Array): Promise<void> {
     if (this.#isLost) return;
     this.#pending.push(bytes);
@@ -51,7 +54,7 @@ export class EventLog {
     if (this.#pendingBytes > MAX_PENDING_BYTES) await this.#writing;
   }
 
-  /** Resolves when all is written that can be. */
+  /** Writes the remaining events. Resolves when all events are written that can be written. */
   async close(): Promise<void> {
     this.#closing.resolve();
     while (this.#writing !== undefined) await this.#writing;
@@ -72,7 +75,7 @@ export class EventLog {
     }
   }
 
-  /** The whole frames that are pending; undefined where there are none. */
+  /** Returns the pending whole frames, or undefined if there are none. */
   #take(): EventBatch | undefined {
     const all = Buffer.concat(this.#pending);
     const end = all.lastIndexOf(FRAME_END) + FRAME_END.length;
@@ -109,14 +112,17 @@ export class EventLog {
   }
 }
 
-/** How many frames there are in bytes of whole ones. */
+/** Returns the number of frames in bytes that contain only whole frames. */
 export function framesIn(bytes: Uint8Array): number {
   let frames = 0;
   for (let end = frameEnd(bytes, 0); end > 0; end = frameEnd(bytes, end)) frames++;
   return frames;
 }
 
-/** Where the frame ends that begins there; 0 where it is not whole. JSON has no line ends of its own. */
+/**
+ * Returns the end of the frame that begins at `from`, or 0 if it is incomplete. JSON contains no line breaks
+ * of its own.
+ */
 export function frameEnd(bytes: Uint8Array, from: number): number {
   const all = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const at = all.indexOf(FRAME_END, from);

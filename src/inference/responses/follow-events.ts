@@ -1,21 +1,21 @@
 import { isRunning } from "../../../db/queries/background-responses.ts";
 import { enqueueInPieces } from "../../lib/body-pieces.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { DONE } from "../endpoints/responses/response-renderer.ts";
 import type { BackgroundRuns } from "./background-runs.ts";
 import type { BackgroundStore, EventPlace } from "./background-store.ts";
 import { frameEnd } from "./event-log.ts";
 
-/** Who follows a response. */
+/** A client that follows the events of a response. */
 export interface EventFollower {
   readonly organizationId: string;
-  /** Events up to this number are left out. */
+  /** Events up to this sequence number are skipped. */
   readonly startingAfter: number;
-  /** Aborted when the client goes. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal;
-  /** Rejects where its key may not read the response any more. */
+  /** Rejects if the client's key can no longer read the response. */
   assertAllowed(): Promise<unknown>;
 }
 
@@ -27,18 +27,21 @@ interface FollowingDependencies {
   onError(error: unknown): void;
 }
 
-/** Streams of this process at a time: their clients need not read what is sent to them. */
+/**
+ * Streams of this process that are open at the same time. Their number is limited because clients can stop
+ * reading.
+ */
 const MAX_FOLLOWERS = 500;
-/** One organization cannot take all of them. */
+/** Streams of one organization, so that it cannot use all of them. */
 const MAX_FOLLOWERS_OF_ORGANIZATION = 250;
-/** A stream that lasts longer ends; its client comes again, with the number of the last event. */
+/** The longest duration of a stream. After it the client reconnects with the number of the last event. */
 const MAX_FOLLOWING_MS = 3_600_000;
-/** How often the events of a response are looked for that another instance runs. */
+/** The interval for reading events of a response that runs on another instance. */
 const LOOK_MS = 250;
 const KEEPALIVE = new TextEncoder().encode(": keepalive\n\n");
 const END = new TextEncoder().encode(DONE);
 
-/** Streams the events of background responses, with the numbers that they have, on every instance. */
+/** Streams the events of background responses, with their sequence numbers, on every instance. */
 export class EventFollowing {
   readonly #dependencies: FollowingDependencies;
   readonly #slots = new SharedRoom(MAX_FOLLOWERS, MAX_FOLLOWERS_OF_ORGANIZATION);
@@ -49,7 +52,10 @@ export class EventFollowing {
     this.#dependencies = dependencies;
   }
 
-  /** Ends the streams of what runs elsewhere, which can be followed elsewhere; the others end with what runs here. */
+  /**
+   * Ends the streams of responses that run on other instances, where clients can follow them. Streams of
+   * local responses end with these.
+   */
   drain(): void {
     this.#draining.abort();
     this.#dependencies.runs.ears.noticeAll();
@@ -60,25 +66,26 @@ export class EventFollowing {
     this.#stopped.abort();
   }
 
-  /** Makes room for a stream, which `open` or `free` then takes up. Throws 503 where too many are open. */
+  /**
+   * Reserves capacity for a stream, which `open` uses or `free` releases. Throws 503 if too many streams are
+   * open.
+   */
   reserve(organizationId: string): { open: OpenEvents; free(): void } {
     if (!this.#slots.tryTake(organizationId)) {
-      throw new GatewayError("overloaded", "Too many event streams are open.", {
-        retryAfterSeconds: 5,
-      });
+      throw overloaded("Too many event streams are open.", 5);
     }
     const free = () => this.#slots.free(organizationId);
     return {
       free,
-      open: (id, follower, onOver) =>
+      open: (id, follower, onEnd) =>
         streamOf(this.#frames(id, follower), () => {
           free();
-          onOver();
+          onEnd();
         }),
     };
   }
 
-  /** Never throws. */
+  /** Yields whole frames and keepalives. Never throws. */
   async *#frames(id: string, follower: EventFollower): AsyncGenerator<Uint8Array> {
     const { store, runs, clock, keepaliveMs, onError } = this.#dependencies;
     const { organizationId, startingAfter } = follower;
@@ -89,19 +96,19 @@ export class EventFollowing {
       const events = new EventReading(store, id, startingAfter);
       let quietMs = 0;
       while (!signal.aborted && clock.nowMs() < endsAtMs) {
-        // Its state first: what was written when it has ended is then all there is.
-        const found = await store.find(organizationId, id);
-        if (found === undefined || !(await isAllowed(follower))) return;
+        // The state is read before the events, so that after the end no later event is missed.
+        const current = await store.find(organizationId, id);
+        if (current === undefined || !(await isAllowed(follower))) return;
         const frames = await events.next();
         if (frames !== undefined) {
           quietMs = 0;
           if (frames.length > 0) yield frames;
           continue;
         }
-        if (!isRunning(found.state)) {
+        if (!isRunning(current.state)) {
           const json = await store.response(organizationId, id);
-          const { type, frame } = lastEvent(json, found.lastSequence + 1);
-          if (found.lastSequence + 1 > startingAfter) yield frame;
+          const { type, frame } = lastEvent(json, current.lastSequence + 1);
+          if (current.lastSequence + 1 > startingAfter) yield frame;
           if (type !== "response.failed") yield END;
           return;
         }
@@ -114,7 +121,7 @@ export class EventFollowing {
         yield KEEPALIVE;
       }
     } catch (error) {
-      // The stream ends short of its end, which its client resumes.
+      // The stream ends early, and its client resumes it.
       if (!signal.aborted) onError(error);
     } finally {
       ear.close();
@@ -122,20 +129,20 @@ export class EventFollowing {
   }
 }
 
-/** A stream of a response's events: `onOver` is called once, when it is over. */
+/** Opens a stream of a response's events. `onEnd` is called once, at its end. */
 type OpenEvents = (
   id: string,
   follower: EventFollower,
-  onOver: () => void,
+  onEnd: () => void,
 ) => ReadableStream<Uint8Array>;
 
 function streamOf(
   frames: AsyncGenerator<Uint8Array>,
-  onOver: () => void,
+  onEnd: () => void,
 ): ReadableStream<Uint8Array> {
   let isOver = false;
   const end = () => {
-    if (!isOver) onOver();
+    if (!isOver) onEnd();
     isOver = true;
   };
   return new ReadableStream<Uint8Array>(
@@ -162,25 +169,27 @@ function isAllowed(follower: EventFollower): Promise<boolean> {
   );
 }
 
-/** The event that ends a response, whose own state it is: no batch holds it. */
+/**
+ * Returns the last event of a response, which contains the response's state. No batch contains this event.
+ */
 function lastEvent(json: Uint8Array, sequence: number): { type: string; frame: Uint8Array } {
-  // Nothing stands before its status that a caller has written.
+  // No text of a caller precedes the status.
   const [, status] = /"status":"(\w+)"/.exec(Buffer.from(json).toString("latin1")) ?? [];
-  // Clients wait on for any other event than these three.
+  // Clients recognize only these three events as the end.
   const type = `response.${status === "completed" || status === "failed" ? status : "incomplete"}`;
   const before = `event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence},"response":`;
   return { type, frame: Buffer.concat([Buffer.from(before), json, Buffer.from("}\n\n")]) };
 }
 
-/** Reads the events of one response in their order, as far as they are written. */
+/** Reads the events of one response in order, as far as they are written. */
 class EventReading {
   readonly #store: BackgroundStore;
   readonly #id: string;
   readonly #startingAfter: number;
-  #place: EventPlace | undefined;
-  /** Of the next whole frame. */
+  #position: EventPlace | undefined;
+  /** The sequence number of the next whole frame. */
   #sequence = 0;
-  /** What has come of that frame. */
+  /** The received part of that frame. */
   #rest: Uint8Array = new Uint8Array();
 
   constructor(store: BackgroundStore, id: string, startingAfter: number) {
@@ -189,16 +198,16 @@ class EventReading {
     this.#startingAfter = startingAfter;
   }
 
-  /** Whole frames, which may all be left out; undefined where no more are there. */
+  /** Returns whole frames, possibly none if all are skipped. Returns undefined if there are no more. */
   async next(): Promise<Uint8Array | undefined> {
-    if (this.#place === undefined) {
-      this.#place = await this.#store.placeBehind(this.#id, this.#startingAfter);
-      this.#sequence = this.#place.firstSequence;
+    if (this.#position === undefined) {
+      this.#position = await this.#store.placeBehind(this.#id, this.#startingAfter);
+      this.#sequence = this.#position.firstSequence;
     }
-    const pieces = await this.#store.events(this.#id, this.#place);
+    const pieces = await this.#store.events(this.#id, this.#position);
     const last = pieces.at(-1);
     if (last === undefined) return undefined;
-    this.#place = { firstSequence: last.firstSequence, number: last.number + 1 };
+    this.#position = { firstSequence: last.firstSequence, number: last.number + 1 };
     return this.#take(Buffer.concat([this.#rest, ...pieces.map(({ plain }) => plain)]));
   }
 

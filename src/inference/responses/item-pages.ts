@@ -11,13 +11,15 @@ import { itemsPage, type PageOptions } from "../endpoints/responses/stored-items
 const MAX_PAGE = 100;
 const DEFAULT_PAGE = 20;
 
-/** What is stored is answered whole, whatever is asked to be included. */
+/** Accepted and ignored, because stored items are always returned in full. */
 export const include = Type.Optional(Type.String());
 export const itemsQuery = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
     order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
-    after: Type.Optional(Type.String({ description: "Id of an item: the page begins after it" })),
+    after: Type.Optional(
+      Type.String({ description: "Id of an item; the page begins after this item" }),
+    ),
     include,
     "include[]": include,
   },
@@ -32,7 +34,7 @@ export const itemList = Type.Object({
   has_more: Type.Boolean(),
 });
 
-/** The page that a request asks for. */
+/** Returns the page options of a request. */
 export function pageOf({ query }: RequestContext): PageOptions {
   return {
     limit: (query.limit as number | undefined) ?? DEFAULT_PAGE,
@@ -41,7 +43,7 @@ export function pageOf({ query }: RequestContext): PageOptions {
   };
 }
 
-/** JSON of a page of items, or of the one that is asked for. Throws 400 and 404. */
+/** Returns the JSON of a page of items, or of a single requested item. Throws 400 and 404. */
 export async function readPage(
   thread: AnswerThread,
   owner: string,

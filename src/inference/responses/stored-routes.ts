@@ -21,7 +21,7 @@ const getQuery = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: "Number of an event: the stream begins after it",
+        description: "Sequence number of an event; the stream begins after this event",
       }),
     ),
     include_obfuscation: Type.Optional(Type.Boolean()),
@@ -34,7 +34,7 @@ const deletedResponse = Type.Object({
   deleted: Type.Literal(true),
 });
 
-/** Stored responses (spec 4.6). */
+/** Returns the routes of stored responses (spec 4.6). */
 export function storedResponseRoutes(
   services: ResponseServices,
   thread: AnswerThread,
@@ -45,13 +45,12 @@ export function storedResponseRoutes(
       method: "GET",
       path: "/v1/responses/:id",
       tag,
-      summary:
-        "Retrieve a stored response, or follow the events of one that runs in the background",
+      summary: "Retrieve a stored response, or stream the events of a background response",
       access,
       query: getQuery,
       responses: {
         200: {
-          description: "The response, or with stream true its events",
+          description: "The response, or its events if stream is true",
           schema: responseAnswer,
           eventSchema: responseEvent,
         },
@@ -62,9 +61,11 @@ export function storedResponseRoutes(
       method: "POST",
       path: "/v1/responses/:id/cancel",
       tag,
-      summary: "Cancel a response that runs in the background",
+      summary: "Cancel a background response",
       access,
-      responses: { 200: { description: "The response as it has ended", schema: responseAnswer } },
+      responses: {
+        200: { description: "The response in its final state", schema: responseAnswer },
+      },
       async handle(context) {
         const { organizationId } = context.caller.key;
         const id = context.params.id!;
@@ -83,7 +84,7 @@ export function storedResponseRoutes(
       method: "GET",
       path: "/v1/responses/:id/input_items",
       tag,
-      summary: "List what a response was made from, its ancestry included",
+      summary: "List the input items of a response, including those of earlier responses",
       access,
       query: itemsQuery,
       responses: { 200: { description: "A page of items", schema: itemList } },
@@ -95,12 +96,12 @@ export function storedResponseRoutes(
       tag,
       summary: "Delete a stored response",
       access,
-      responses: { 200: { description: "It is deleted", schema: deletedResponse } },
+      responses: { 200: { description: "The response was deleted", schema: deletedResponse } },
       async handle({ caller, params }) {
         const id = params.id!;
         const { organizationId } = caller.key;
-        const found = await background.find(organizationId, id);
-        if (found !== undefined && isRunning(found.state)) {
+        const current = await background.find(organizationId, id);
+        if (current !== undefined && isRunning(current.state)) {
           await runs.cancelAnywhere(organizationId, id);
         }
         await store.delete(organizationId, id);

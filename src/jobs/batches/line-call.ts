@@ -1,9 +1,9 @@
 import { asGatewayError } from "../../../db/unavailable.ts";
+import type { Caller } from "../../http/caller.ts";
 import { ERROR_TABLE, errorResponse } from "../../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { createCheck } from "../../http/validate.ts";
-import type { Caller } from "../../inference/call/admission.ts";
 import type {
   BatchPhase,
   BatchPreparation,
@@ -12,6 +12,7 @@ import type {
 } from "../../inference/call/batched-call.ts";
 import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
+import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
@@ -130,21 +131,21 @@ export class LineCalls {
    */
   async hand(request: CalledLine): Promise<PreparedBatchLine | undefined> {
     if (statesPreset(request.body)) return undefined;
-    const half: BatchPreparation = { kind: "first" };
-    const outcome = await this.#halfOf(request, askedNow(newId("req")), half);
+    const preparation: BatchPreparation = { kind: "first" };
+    const outcome = await this.#runPhase(request, askedNow(newId("req")), preparation);
     if ("error" in outcome && isGatewayError(outcome.error)) throw outcome.error;
-    return half.handed;
+    return preparation.handed;
   }
 
   /** What a provider has answered to a request in a batch, and its charge. Whether the key may call still is no matter. */
   async take(
     request: CalledLine,
     requestId: string,
-    half: Omit<BatchSettlement, "kind" | "charge">,
+    settlement: Omit<BatchSettlement, "kind" | "charge">,
   ): Promise<SettledLine | LineRefusal> {
-    const second: BatchSettlement = { kind: "second", ...half };
+    const second: BatchSettlement = { kind: "second", ...settlement };
     const asked = askedNow(requestId);
-    const answer = await this.#halfOf(request, asked, second);
+    const answer = await this.#runPhase(request, asked, second);
     if ("error" in answer) return answer;
     const record = this.#recordOf(request, asked, answer.status);
     const note = () => this.#dependencies.note(record);
@@ -156,16 +157,16 @@ export class LineCalls {
     return this.#refusal(request, askedNow(requestId), error);
   }
 
-  async #halfOf(
+  async #runPhase(
     request: CalledLine,
     asked: Asked,
-    half: BatchPhase,
+    batchPhase: BatchPhase,
   ): Promise<LineAnswer | LineRefusal> {
     const { inFlight } = this.#dependencies;
     if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
     inFlight.begin();
     try {
-      return await this.#answer(request, asked, half);
+      return await this.#answer(request, asked, batchPhase);
     } catch (error) {
       return this.#refusal(request, asked, asGatewayError(error));
     } finally {
@@ -177,7 +178,7 @@ export class LineCalls {
   async #answer(
     request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "storeLargeResult">>,
     { requestId, startedMs, log }: Asked,
-    half?: BatchPhase,
+    batchPhase?: BatchPhase,
   ): Promise<LineAnswer> {
     const admitAgain = async () => {
       const key = await this.#dependencies.usableKey(request.keyId);
@@ -185,12 +186,12 @@ export class LineCalls {
       return { key, isLowPriority: true };
     };
     const route = this.#routes.get(request.endpoint)!;
-    const caller = half?.kind === "second" ? formerCaller(request) : await admitAgain();
+    const caller = batchPhase?.kind === "second" ? formerCaller(request) : await admitAgain();
     const { key } = caller;
     const origin = { address: null, user_agent: null, request_id: requestId };
     log.asked = loggedFieldsOf(request.body);
     const read = await readBody(route, request.body, request.organizationId, log);
-    const response = await route.handle({
+    const context: PaidContext = {
       ...read,
       requestId,
       startedMs,
@@ -199,7 +200,7 @@ export class LineCalls {
         headers: { "content-type": "application/json" },
       }),
       internalIdempotency: request.idempotency,
-      half,
+      batchPhase,
       params: {},
       query: {},
       caller,
@@ -214,7 +215,8 @@ export class LineCalls {
       keepOpen: () => () => {},
       storeLargeResult: async (body) =>
         request.storeLargeResult?.({ status: 200, requestId, isReplay: false, body }),
-    } satisfies RequestContext);
+    };
+    const response = await route.handle(context);
     return {
       status: response.status,
       requestId,

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { jsonResponse } from "../../http/error-response.ts";
-import { type Access, nullable, optional, type RouteDefinition } from "../../http/route.ts";
+import { type Access, nullable, optional, type RouteDefinition, route } from "../../http/route.ts";
 import { BATCH_STATUSES, type BatchRecord, isEnded } from "../../lib/batch.ts";
 import type { Batches } from "./batches.ts";
 
@@ -44,12 +44,6 @@ const createBody = Type.Object(
     ],
   },
 );
-
-interface CreateBody {
-  readonly input_file_id: string;
-  readonly endpoint: string;
-  readonly metadata?: Readonly<Record<string, string>> | null;
-}
 
 const pageQuery = Type.Object(
   {
@@ -123,7 +117,7 @@ const NOT_FOUND = { description: "There is no such batch" } as const;
 export function batchRoutes(batches: Batches): RouteDefinition[] {
   const batch = { description: "The batch", schema: batchObject };
   return [
-    {
+    route({
       method: "POST",
       path: "/v1/batches",
       tag,
@@ -137,12 +131,12 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
         404: { description: "There is no such file" },
       },
       async handle({ caller, body }) {
-        const { input_file_id, endpoint, metadata = null } = body as CreateBody;
+        const { input_file_id, endpoint, metadata = null } = body;
         const request = { endpoint, inputFile: input_file_id, metadata };
         return jsonResponse(batchShape(await batches.create(caller.key, request)));
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/batches",
       tag,
@@ -151,7 +145,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       query: pageQuery,
       responses: { 200: { description: "A page of batches", schema: batchList } },
       async handle({ caller, query }) {
-        const { after, limit = DEFAULT_PAGE } = query as { after?: string; limit?: number };
+        const { after, limit = DEFAULT_PAGE } = query;
         const { organizationId } = caller.key;
         const { batches: found, hasMore } = await batches.list(organizationId, { after, limit });
         return jsonResponse({
@@ -162,7 +156,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
           has_more: hasMore,
         });
       },
-    },
+    }),
     {
       method: "GET",
       path: "/v1/batches/:id",

@@ -11,7 +11,7 @@ import {
 } from "../../../db/queries/file-uploads.ts";
 import { findFile, forgetRemoval } from "../../../db/queries/files.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
 import { newId, timeOfId } from "../../lib/ids.ts";
@@ -267,9 +267,7 @@ class UploadSlots {
   /** Throws 503 where all are taken. */
   take(organizationId: string): void {
     if (this.#slots.tryTake(organizationId)) return;
-    throw new GatewayError("overloaded", "Too many uploads are running; try again shortly.", {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    });
+    throw overloaded("Too many uploads are running; try again shortly.", RETRY_AFTER_SECONDS);
   }
 
   free(organizationId: string): void {
@@ -424,8 +422,6 @@ function assertKept(outcome: ReserveOutcome | "stored"): void {
   }
   // An upload that does not renew itself for a while is declared dead, as after a long pause.
   if (outcome === "lost") {
-    throw new GatewayError("overloaded", "The upload was interrupted; send it again.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The upload was interrupted; send it again.");
   }
 }

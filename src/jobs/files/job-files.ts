@@ -9,7 +9,7 @@ import {
   findFileUse,
   updateFileStatus,
 } from "../../../db/queries/files.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import type { FileRecord, FileStatus, ResultPurpose } from "../../lib/file-record.ts";
 import { timeOfId } from "../../lib/ids.ts";
 import { asStorageFailure, type FileStorage } from "../../platform/storage/interface.ts";
@@ -133,9 +133,7 @@ export class JobFiles {
       const ids = { fileId: file.id, organizationId: file.organizationId };
       if (await updateFileStatus(sql, { ...ids, ...change })) return decision.status;
     }
-    throw new GatewayError("overloaded", "The file is changing; try again.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The file is changing; try again.");
   }
 }
 

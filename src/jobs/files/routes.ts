@@ -8,6 +8,7 @@ import {
   nullable,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -210,7 +211,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
           ),
         ),
     },
-    {
+    route({
       method: "GET",
       path: "/v1/files/:id/download",
       tag,
@@ -219,10 +220,10 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       query: linkQuery,
       responses: CONTENT,
       async handle(context) {
-        const proof = context.query as { expires: number; signature: string };
+        const proof = context.query;
         return contentResponse(context, files, await files.findByLink(context.params.id!, proof));
       },
-    },
+    }),
   ];
 }
 

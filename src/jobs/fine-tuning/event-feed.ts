@@ -3,7 +3,7 @@ import { eventsAfter, type JobEvent } from "../../../db/queries/fine-tuning-even
 import { findJob } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { ChangeListeners } from "../../lib/ears.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";
 
@@ -73,9 +73,7 @@ export class EventFeeds {
     follower: Follower,
   ): AsyncIterable<FeedItem> {
     if (!this.#slots.tryTake(organizationId)) {
-      throw new GatewayError("overloaded", "Too many event streams are open.", {
-        retryAfterSeconds: 5,
-      });
+      throw overloaded("Too many event streams are open.", 5);
     }
     return this.#items(organizationId, jobId, after, follower);
   }

@@ -17,17 +17,13 @@ import {
   writeJobEffect,
 } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { MoneyPort } from "../../billing/ledger/interface.ts";
-import type {
-  CallAdmission,
-  Caller,
-  RateHeaders,
-  RateSubject,
-} from "../../inference/call/admission.ts";
+import type { Caller } from "../../http/caller.ts";
+import type { CallAdmission, RateHeaders, RateSubject } from "../../inference/call/admission.ts";
 import { assertModelsAllowed, resolveModels } from "../../inference/call/routing/plan-route.ts";
 import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError, overloaded } from "../../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
 import { newId } from "../../lib/ids.ts";
 import { holdNanoUsd } from "../../lib/money.ts";
@@ -179,9 +175,7 @@ export class FineTuning {
         if (!(error instanceof JobMovedError)) throw error;
       }
     }
-    throw new GatewayError("overloaded", "The job is busy. Try again shortly.", {
-      retryAfterSeconds: 1,
-    });
+    throw overloaded("The job is busy. Try again shortly.");
   }
 
   /** Bytes of the training file, which bound its tokens. Throws 400. */

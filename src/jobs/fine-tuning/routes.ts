@@ -7,6 +7,7 @@ import {
   nullable,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import { assertTagged } from "../../inference/call/endpoint.ts";
 import { type Hyperparameters, JOB_STATUSES, type JobRecord } from "../../lib/fine-tuning-job.ts";
@@ -246,7 +247,7 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
 }
 
 function createRoute(fineTuning: FineTuning): RouteDefinition {
-  return {
+  return route({
     method: "POST",
     path: "/v1/fine_tuning/jobs",
     tag,
@@ -258,14 +259,14 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
       400: { description: "A file or the model cannot be used for it" },
     },
     async handle(context) {
-      const request = requestOf(context.body as CreateBody);
+      const request = requestOf(context.body);
       const { job, headers } = await fineTuning.create(context, request);
       context.log.model = job.baseModel;
       const response = jsonResponse(jobShape(job));
       for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
       return response;
     },
-  };
+  });
 }
 
 function eventsRoute(fineTuning: FineTuning): RouteDefinition {

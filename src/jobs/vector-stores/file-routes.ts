@@ -1,5 +1,5 @@
 import { jsonResponse } from "../../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { Attributes, StoreFileStatus } from "../../lib/vector-store.ts";
 import {
@@ -43,7 +43,7 @@ export function fileRoutes(stores: VectorStores): RouteDefinition[] {
 
 function listRoutes(stores: VectorStores): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: FILES,
       tag,
@@ -52,10 +52,10 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       body: addFileBody,
       responses: { 200: file },
       async handle({ caller, params, body }) {
-        const added = addedFile(body as StatedFile);
+        const added = addedFile(body);
         return jsonResponse(storeFileShape(await stores.addFile(caller, params.id!, added)));
       },
-    },
+    }),
     {
       method: "GET",
       path: FILES,
@@ -104,7 +104,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       handle: ({ caller, params }) =>
         fileResponse(stores.findFile(caller.key.organizationId, params.id!, params.file!)),
     },
-    {
+    route({
       method: "POST",
       path,
       tag,
@@ -113,12 +113,12 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       body: attributesBody,
       responses: { 200: file },
       async handle({ caller: { key }, params, body }) {
-        const attributes = (body as { attributes: Attributes | null }).attributes ?? {};
+        const attributes = body.attributes ?? {};
         return fileResponse(
           stores.setAttributes(key.organizationId, params.id!, params.file!, attributes),
         );
       },
-    },
+    }),
     {
       method: "DELETE",
       path,
@@ -176,7 +176,7 @@ interface BatchBody {
 
 function batchRoutes(stores: VectorStores): RouteDefinition[] {
   return [
-    {
+    route({
       method: "POST",
       path: BATCHES,
       tag,
@@ -185,10 +185,10 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       body: addBatchBody,
       responses: { 200: batch },
       async handle({ caller, params, body }) {
-        const added = batchFiles(body as BatchBody).map(addedFile);
+        const added = batchFiles(body).map(addedFile);
         return jsonResponse(batchShape(await stores.addBatch(caller, params.id!, added)));
       },
-    },
+    }),
     {
       method: "GET",
       path: `${BATCHES}/:batch`,

@@ -1,7 +1,7 @@
 import { jsonResponse } from "../../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { StatedSearch } from "../../lib/vector-store.ts";
+import type {} from "../../lib/vector-store.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { readFilter } from "./filters.ts";
 import {
@@ -129,12 +129,8 @@ function update({ caller, params, body }: RequestContext, stores: VectorStores) 
   });
 }
 
-interface SearchBody extends StatedSearch {
-  readonly query: string | readonly string[];
-}
-
 function searchRoute(stores: VectorStores): RouteDefinition {
-  return {
+  return route({
     method: "POST",
     path: `${STORES}/:id/search`,
     tag,
@@ -143,7 +139,7 @@ function searchRoute(stores: VectorStores): RouteDefinition {
     body: searchBody,
     responses: { 200: { description: "The passages, the best first", schema: searchPage } },
     async handle(context) {
-      const { query, max_num_results, filters, ranking_options } = context.body as SearchBody;
+      const { query, max_num_results, filters, ranking_options } = context.body;
       const queries = typeof query === "string" ? [query] : query;
       const results = await stores.search(context, context.params.id!, queries, {
         filter: filters === undefined || filters === null ? undefined : readFilter(filters),
@@ -153,7 +149,7 @@ function searchRoute(stores: VectorStores): RouteDefinition {
       });
       return jsonResponse(searchShape(queries, results));
     },
-  };
+  });
 }
 
 /** Throws 400. */

@@ -26,7 +26,7 @@ import {
   type StoreChange,
   updateVectorStore,
 } from "../../../db/queries/vector-stores.ts";
-import type { Caller } from "../../inference/call/admission.ts";
+import type { Caller } from "../../http/caller.ts";
 import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { FairSemaphore } from "../../lib/fair-share.ts";
 import { newId } from "../../lib/ids.ts";

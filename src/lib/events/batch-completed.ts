@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { defineEvent } from "./definition.ts";
 
-/** What both events of a batch's end name. */
+/** The fields of both events of a batch's end. */
 export const BATCH_FIELDS = {
   batch_id: Type.String(),
   key_id: Type.String(),
@@ -22,7 +22,8 @@ export const SAMPLE_BATCH = {
 
 export const batchCompleted = defineEvent({
   type: "batch.completed",
-  summary: "All lines of a batch are answered, and its files are written. Lines may have failed.",
+  summary:
+    "All requests of a batch have ended, and its result files are written. Some requests can have failed.",
   payload: Type.Object(BATCH_FIELDS, { additionalProperties: false }),
   sample: {
     ...SAMPLE_BATCH,

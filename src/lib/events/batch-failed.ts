@@ -5,11 +5,11 @@ import { defineEvent } from "./definition.ts";
 export const batchFailed = defineEvent({
   type: "batch.failed",
   summary:
-    "The input file of a batch is not valid, so that none of its lines was called, or its time ended before all lines were answered.",
+    "The input file of a batch is invalid, so that no request was sent, or the batch expired before all requests had ended.",
   payload: Type.Object(
     {
       ...BATCH_FIELDS,
-      /** First fault of the file, or `batch_expired`. */
+      /** The first error in the input file, or `batch_expired`. */
       error: Type.Object(
         { code: Type.String(), message: Type.String() },
         { additionalProperties: false },

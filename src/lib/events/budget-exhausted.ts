@@ -4,7 +4,7 @@ import { defineEvent } from "./definition.ts";
 export const budgetExhausted = defineEvent({
   type: "budget.exhausted",
   summary:
-    "A key's budget has caused a 402; once for each period. `spent_usd` may be less than the budget.",
+    "A request was rejected with 402 because of a key's budget. Sent once per period. `spent_usd` can be below the budget.",
   payload: budgetPayload,
   sample: { ...SAMPLE_BUDGET, threshold_percent: 100, spent_usd: 9.9 },
 });

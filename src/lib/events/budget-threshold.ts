@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { defineEvent } from "./definition.ts";
 import { KEY_FIELDS, SAMPLE_KEY } from "./key-created.ts";
 
-/** Of both budget events, as `emit_budget_events` in db/migrations writes them. */
+/** The payload of both budget events. `emit_budget_events` in db/migrations writes it. */
 export const budgetPayload = Type.Object(
   {
     ...KEY_FIELDS,
@@ -25,7 +25,7 @@ export const SAMPLE_BUDGET = {
 export const budgetThreshold = defineEvent({
   type: "budget.threshold",
   summary:
-    "A key has spent 50, 80 or 100 percent of a budget; once for each period and threshold. 100 is also sent with a 402 that the budget causes if at least 95 percent are spent.",
+    "A key has spent 50, 80 or 100 percent of a budget. Sent once per period and threshold. 100 is also sent if the budget causes a 402 and at least 95 percent are spent.",
   payload: budgetPayload,
   sample: { ...SAMPLE_BUDGET, threshold_percent: 80, spent_usd: 8 },
 });

@@ -4,8 +4,7 @@ import { defineEvent } from "./definition.ts";
 
 export const completionError = defineEvent({
   type: "completion.error",
-  summary:
-    "A request to a billed endpoint failed, before or after a part of its answer was delivered.",
+  summary: "A request to a billed endpoint failed, before or during the response.",
   payload: Type.Object(
     {
       ...COMPLETION_FIELDS,

@@ -10,7 +10,7 @@ export const completionUsage = Type.Object(
   { additionalProperties: false },
 );
 
-/** What the events of a completion have in common. */
+/** The fields of all completion events. */
 export const COMPLETION_FIELDS = {
   request_id: Type.String(),
   key_id: Type.String(),
@@ -33,7 +33,7 @@ export const SAMPLE_COMPLETION = {
 export const completionSuccess = defineEvent({
   type: "completion.success",
   summary:
-    "A request to a billed endpoint succeeded. GATEWAY_COMPLETION_SUCCESS_SAMPLE is the share that is reported.",
+    "A request to a billed endpoint succeeded. GATEWAY_COMPLETION_SUCCESS_SAMPLE sets the share of requests that are reported.",
   payload: Type.Object(
     {
       ...COMPLETION_FIELDS,

@@ -1,15 +1,15 @@
 import type { Static, TSchema } from "typebox";
 
 /*
- * An event that webhooks deliver (spec 6.1) takes two files: its own here (payload, sample; the builder comes
- * with defineEvent) and a line of event-types.ts. Whatever changes the database builds the event and writes it
- * in the same transaction (db/queries/outbox.ts). Events of budgets and of a low balance are written by the
- * ledger's SQL functions; their payload here is what those functions promise.
+ * Defines the events that webhooks deliver (spec 6.1). An event has a file here with its payload and sample, and
+ * a line in event-types.ts. The code that changes the database builds the event and writes it in the same
+ * transaction (db/queries/outbox.ts). The ledger's SQL functions write the events of budgets and of a low balance
+ * with the payload that is defined here.
  */
 
-/** As the outbox takes it. */
+/** An event for the outbox. */
 export interface BuiltEvent<Type extends string, Data> {
-  /** Stable, so that receivers can recognise a repeated delivery. */
+  /** A stable id, so that receivers can recognise a repeated delivery. */
   readonly eventId: string;
   readonly organizationId: string;
   readonly type: Type;
@@ -18,10 +18,10 @@ export interface BuiltEvent<Type extends string, Data> {
 
 export interface EventDefinition<Type extends string = string, Payload extends TSchema = TSchema> {
   readonly type: Type;
-  /** One sentence for the description of the API. */
+  /** The event's description in the API documentation. */
   readonly summary: string;
   readonly payload: Payload;
-  /** What a test delivery carries besides `test: true`. */
+  /** The data of a test delivery, without `test: true`. */
   readonly sample: Static<Payload>;
 }
 

@@ -17,7 +17,7 @@ import { keyDeleted } from "./key-deleted.ts";
 import { keyUpdated } from "./key-updated.ts";
 import { providerKeyInvalid } from "./provider-key-invalid.ts";
 
-/** Every event that a webhook can subscribe to (spec 6.1). */
+/** All events that a webhook can subscribe to (spec 6.1). */
 const EVENTS = [
   completionSuccess,
   completionError,
@@ -46,10 +46,10 @@ export const EVENT_DEFINITIONS: ReadonlyMap<EventType, EventDefinition<EventType
 
 export const EVENT_TYPES: readonly EventType[] = EVENTS.map(({ type }) => type);
 
-/** In a subscription, all types. */
+/** Subscribes to all event types. */
 export const ALL_EVENTS = "*";
 
-/** What a test delivery of a type carries. */
+/** Returns the data of a test delivery of a type. */
 export function sampleData(type: EventType): Record<string, unknown> {
   return { ...(EVENT_DEFINITIONS.get(type)!.sample as object), test: true };
 }

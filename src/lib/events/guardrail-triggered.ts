@@ -3,14 +3,14 @@ import { defineEvent } from "./definition.ts";
 
 export const guardrailTriggered = defineEvent({
   type: "guardrail.triggered",
-  summary: "A rule of a guardrail matched. The event never quotes the text.",
+  summary: "A rule of a guardrail matched. The event never contains the text.",
   payload: Type.Object(
     {
       request_id: Type.String(),
       key_id: Type.String(),
       guardrail: Type.String(),
-      rule: Type.String({ description: "The type of the rule; of several, of the first" }),
-      rules: Type.Array(Type.String(), { description: "The types of all that matched" }),
+      rule: Type.String({ description: "Type of the first rule that matched" }),
+      rules: Type.Array(Type.String(), { description: "Types of all rules that matched" }),
       action: Type.Enum(["block", "redact"]),
       direction: Type.Enum(["input", "output"]),
     },

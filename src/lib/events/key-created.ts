@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { defineEvent } from "./definition.ts";
 
-/** What every event of an API key names. */
+/** The fields of all API key events. */
 export const KEY_FIELDS = { key_id: Type.String(), key_name: Type.String() };
 export const SAMPLE_KEY = { key_id: "key_test", key_name: "Test key" };
 

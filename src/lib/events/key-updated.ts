@@ -8,7 +8,7 @@ export const keyUpdated = defineEvent({
   payload: Type.Object(
     {
       ...KEY_FIELDS,
-      changed: Type.Array(Type.String(), { description: "The fields that were set." }),
+      changed: Type.Array(Type.String(), { description: "The fields that were changed." }),
     },
     { additionalProperties: false },
   ),

@@ -1,7 +1,7 @@
 import { UnmeasurableSound } from "./byte-window.ts";
 import type { MeasuredSound } from "./measured-sound.ts";
 
-/** AAC (ISO/IEC 14496-3): its configuration, and what frames last. */
+/** AAC (ISO/IEC 14496-3): its configuration and the duration of its frames. */
 
 export const AAC_RATES = [
   96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
@@ -10,15 +10,18 @@ export const AAC_RATES = [
 const EXPLICIT_RATE = 15;
 const EXTENDED_TYPE = 31;
 const FRAME_SAMPLES = 1_024;
-/** The most bytes that a frame has for each channel: the decoder's input buffer. */
+/** Largest frame in bytes per channel: the decoder's input buffer. */
 const MAX_FRAME_BYTES = 768;
 /**
- * Bytes a second and channel above which an access unit may hold several frames. Decoders play all of them, and only
- * a decoder can count them.
+ * Bytes per second and channel above which an access unit can contain several frames. Decoders play all of them,
+ * and only a decoder can count them.
  */
 const SURE_BYTES_A_SECOND = 4_000;
 const LOW_COMPLEXITY: ReadonlySet<number> = new Set([1, 2, 3, 4]);
-/** With spectral band replication or parametric stereo: the frames are of the lower rate, which is stated first. */
+/**
+ * Object types with spectral band replication or parametric stereo. Their frames have the lower sample rate,
+ * which is stated first.
+ */
 const HIGH_EFFICIENCY: ReadonlySet<number> = new Set([5, 29]);
 const LOW_DELAY: ReadonlySet<number> = new Set([23, 39]);
 
@@ -28,7 +31,7 @@ export interface AacForm {
   readonly channels: number;
 }
 
-/** Reads an AudioSpecificConfig. Throws UnmeasurableSound if its frames have no known length. */
+/** Parses an AudioSpecificConfig. Throws UnmeasurableSound if its frames have no known length. */
 export function aacForm(bytes: Uint8Array): AacForm {
   let position = 0;
   const read = (bits: number): number => {

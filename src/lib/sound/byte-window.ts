@@ -1,17 +1,20 @@
-/** Where the bytes of a sound come from. */
+/** A source of audio bytes. */
 export interface ByteSource {
   readonly sizeBytes: number;
-  /** Reads at most as many bytes as the buffer holds from a position on; returns how many. */
+  /** Reads bytes from a position on until the buffer is full or the source ends. Returns the number of bytes. */
   readInto(buffer: Uint8Array, position: number): number;
 }
 
-/** Thrown if a file contradicts itself, or has a codec whose length nothing here bounds: it is rejected. */
+/**
+ * Thrown for a file that contradicts itself, or whose codec has no known bound on its length. The file is
+ * rejected.
+ */
 export class UnmeasurableSound extends Error {}
 
 const WINDOW_BYTES = 262_144;
 const NEAR_BYTES = 16;
 
-/** Reads single numbers anywhere in a source, which is read in large pieces. Bytes after its end read as 0. */
+/** Reads numbers anywhere in a source, which it reads in large pieces. Bytes after the end read as 0. */
 export class ByteWindow {
   readonly sizeBytes: number;
   readonly #source: ByteSource;
@@ -25,7 +28,7 @@ export class ByteWindow {
     this.#bytes = Buffer.alloc(Math.min(WINDOW_BYTES, source.sizeBytes));
   }
 
-  /** A second window of the same source, for a table that is read in turn with others. */
+  /** Returns a second window of this source, for a table that is read alternately with others. */
   again(): ByteWindow {
     return new ByteWindow(this.#source);
   }
@@ -35,7 +38,7 @@ export class ByteWindow {
     return position < this.#end ? this.#bytes[position - this.#start]! : 0;
   }
 
-  /** Big-endian, of at most 6 bytes. */
+  /** Reads a big-endian number of at most 6 bytes. */
   number(position: number, bytes: number): number {
     let value = 0;
     for (let at = 0; at < bytes; at++) value = value * 256 + this.byte(position + at);
@@ -54,7 +57,7 @@ export class ByteWindow {
     return text;
   }
 
-  /** The next position of the bytes from a position on; the end of the source if it has none. */
+  /** Returns the next position of the bytes from a position on, or the end of the source if they do not occur. */
   find(needle: Uint8Array, from: number): number {
     for (let at = this.findByte(needle[0]!, from); at < this.sizeBytes; ) {
       let length = 1;
@@ -65,10 +68,10 @@ export class ByteWindow {
     return this.sizeBytes;
   }
 
-  /** The next position of a byte; the end of the source if there is none. */
+  /** Returns the next position of a byte, or the end of the source if it does not occur. */
   findByte(value: number, from: number): number {
     let position = from;
-    // Where the byte is frequent, a native search takes longer than a few comparisons.
+    // If the byte is frequent, a few comparisons are faster than a native search.
     for (const near = from + NEAR_BYTES; position < near; position++) {
       if (this.byte(position) === value) return Math.min(position, this.sizeBytes);
     }
@@ -83,7 +86,7 @@ export class ByteWindow {
 
   #move(position: number): void {
     if (position < 0 || position >= this.sizeBytes) return;
-    // A search that looks a few bytes back stays within the window.
+    // Keeps bytes before the position, so that a search that reads a few bytes back stays within the window.
     this.#start = position >= this.#end ? position : Math.max(0, position - WINDOW_BYTES / 2);
     this.#end = this.#start + this.#source.readInto(this.#bytes, this.#start);
   }
@@ -92,7 +95,7 @@ export class ByteWindow {
 /** Pieces of a source, in the order in which a container interleaves them, as one source. */
 export class JoinedBytes implements ByteSource {
   readonly #bytes: ByteWindow;
-  /** Where each piece begins in the file, and where it ends in the whole. */
+  /** For each piece: its start in the file, and its end in the joined source. */
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
 

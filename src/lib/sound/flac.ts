@@ -4,21 +4,21 @@ import type { MeasuredSound } from "./measured-sound.ts";
 const LAST_BLOCK = 0x80;
 const STREAM_INFORMATION = 0;
 const MAX_HEADING_BYTES = 16;
-/** Samples a second, by the code in the heading of a frame, which counts more than that of the file. */
+/** Samples per second by the code in a frame header, which takes precedence over the file's rate. */
 const RATES: readonly (number | undefined)[] = [
   ...[undefined, 88_200, 176_400, 192_000, 8_000, 16_000],
   ...[22_050, 24_000, 32_000, 44_100, 48_000, 96_000],
 ];
-/** A frame that does not compress has its samples, and this part more. */
+/** A frame without compression contains its samples and at most this overhead. */
 const MAX_OVERHEAD = 1.05;
 
 export interface FlacStream {
   readonly rate: number;
-  /** Of samples that are not compressed. */
+  /** Bytes per second of uncompressed samples. */
   readonly bytesASecond: number;
 }
 
-/** FLAC (RFC 9639): its metadata, then its frames. */
+/** Measures a FLAC file (RFC 9639): its metadata, then its frames. */
 export function flacSound(bytes: ByteWindow, start: number): MeasuredSound {
   let position = start + 4;
   let stream: FlacStream | undefined;
@@ -26,7 +26,7 @@ export function flacSound(bytes: ByteWindow, start: number): MeasuredSound {
     const type = bytes.byte(position);
     const length = bytes.number(position + 1, 3);
     if ((type & ~LAST_BLOCK) === STREAM_INFORMATION) {
-      // Decoders take one or the other of two.
+      // If there are two blocks, decoders differ in which one they use.
       if (stream !== undefined) throw new UnmeasurableSound();
       stream = flacStream(bytes, position + 4);
     }
@@ -38,7 +38,7 @@ export function flacSound(bytes: ByteWindow, start: number): MeasuredSound {
   return flacLength(frames, bytes.sizeBytes - position, stream);
 }
 
-/** Reads the block of stream information. */
+/** Parses the stream information block. */
 export function flacStream(bytes: ByteWindow, start: number): FlacStream {
   const rate = bytes.number(start + 10, 3) >> 4;
   if (rate === 0) throw new UnmeasurableSound();
@@ -48,7 +48,7 @@ export function flacStream(bytes: ByteWindow, start: number): FlacStream {
   return { rate, bytesASecond: rate * channels * Math.ceil(bits / 8) };
 }
 
-/** Sound that has frames lasts at least as long as its bytes do without compression. */
+/** Returns the duration of FLAC frames: at least that of their bytes without compression. */
 export function flacLength(
   frameSeconds: number,
   bytes: number,
@@ -60,8 +60,9 @@ export function flacLength(
 }
 
 /**
- * The seconds of all frames in a range. Frames have no length: each is found by the beginning and the checksum of
- * its heading. Frames of every form count, as a decoder goes on with another form.
+ * Returns the seconds of all frames in a range. Frames do not state their size, so each is recognised by the
+ * start and the checksum of its header. Frames of any form count, because a decoder also plays frames of another
+ * form.
  */
 export function flacFrameSeconds(
   bytes: ByteWindow,
@@ -106,12 +107,12 @@ function sizeOfCode(code: number): number {
   return code < 6 ? 576 << (code - 2) : 256 << (code - 8);
 }
 
-/** Bytes of a number that is written as UTF-8 writes characters. */
+/** Returns the length of a number that is encoded like a UTF-8 character. */
 function numberLength(first: number): number {
   return first < 0x80 ? 1 : Math.max(1, Math.clz32(~(first << 24)));
 }
 
-/** CRC-8 of polynomial 0x07. */
+/** Returns the CRC-8 with polynomial 0x07. */
 function checksum(bytes: ByteWindow, start: number, end: number): number {
   let value = 0;
   for (let position = start; position < end; position++) {

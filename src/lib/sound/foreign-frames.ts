@@ -1,6 +1,6 @@
 import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
 
-/** Frames one after the other, or marks, that no other data has by chance. */
+/** Consecutive frames, or sync words, that do not occur by chance in other data. */
 const SURE_COUNT = 4;
 const AC3_KILOBITS = [
   32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640,
@@ -8,8 +8,8 @@ const AC3_KILOBITS = [
 const AC3_RATES = [48, 44.1, 32];
 
 /**
- * Throws UnmeasurableSound if bytes hold frames of AC-3, DTS or TrueHD, whose length nothing here measures. Decoders
- * find them in files that claim to be WAV or MP3.
+ * Throws UnmeasurableSound if bytes contain frames of AC-3, DTS or TrueHD, which the gateway cannot measure.
+ * Decoders find them in files that claim to be WAV or MP3.
  */
 export function assertNoForeignFrames(bytes: ByteWindow): void {
   let word = 0;
@@ -28,7 +28,7 @@ export function assertNoForeignFrames(bytes: ByteWindow): void {
   }
 }
 
-/** Whether it begins a frame of DTS, in one of its four forms, or of TrueHD. */
+/** Returns true if the word begins a frame of DTS, in one of its four forms, or of TrueHD. */
 function isMark(word: number): boolean {
   return (
     word === 0x7ffe8001 ||
@@ -39,7 +39,7 @@ function isMark(word: number): boolean {
   );
 }
 
-/** By the heading of AC-3 or E-AC-3 (ETSI TS 102 366); 0 if it is none. */
+/** Returns the frame size from an AC-3 or E-AC-3 header (ETSI TS 102 366), or 0 if the header is neither. */
 function ac3FrameBytes(bytes: ByteWindow, start: number): number {
   const version = bytes.byte(start + 5) >> 3;
   if (version > 10) return ((bytes.number(start + 2, 2) & 0x7ff) + 1) * 2;

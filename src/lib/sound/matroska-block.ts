@@ -2,13 +2,13 @@ import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
 
 interface VariableNumber {
   readonly value: number;
-  /** In bytes; 0 if there is no number. */
+  /** Length in bytes; 0 if there is no number. */
   readonly length: number;
-  /** All its bits are set: the size of an element that goes on until the next one. */
+  /** True if all bits are set: an element of this size ends at the next element. */
   readonly isUnknown: boolean;
 }
 
-/** A number of variable length (RFC 8794, section 4). */
+/** Reads a number of variable length (RFC 8794, section 4). */
 export function numberAt(bytes: ByteWindow, position: number): VariableNumber {
   const first = bytes.byte(position);
   const length = Math.clz32(first) - 23;
@@ -33,8 +33,8 @@ const XIPH = 0x02;
 const EBML = 0x06;
 
 /**
- * The frames of a block (RFC 9559, section 10), which begins with its flags. Throws UnmeasurableSound if they are not
- * as long as the block.
+ * Returns the frames of a block (RFC 9559, section 10), which begins with its flags. Throws UnmeasurableSound if
+ * their total length is not that of the block.
  */
 export function blockFrames(bytes: ByteWindow, flags: number, end: number): BlockFrame[] {
   const start = flags + 1;
@@ -70,7 +70,7 @@ function xiphSizes(bytes: ByteWindow, reader: { position: number }, count: numbe
   });
 }
 
-/** The first size, then the differences, whose zero is in the middle of their range. */
+/** Reads the first size, then differences, whose zero is in the middle of their range. */
 function ebmlSizes(bytes: ByteWindow, reader: { position: number }, count: number): number[] {
   let size = 0;
   return Array.from({ length: count }, (_, at) => {

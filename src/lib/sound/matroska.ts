@@ -7,7 +7,7 @@ import { mpegSoundIn } from "./mpeg.ts";
 import { opusSamples, opusSeconds } from "./opus.ts";
 import { MAX_VORBIS_SETUP_BYTES, VorbisSamples, vorbisIdentification } from "./vorbis.ts";
 
-/** Elements (RFC 9559), by their ids. */
+/** Element ids (RFC 9559). */
 const EBML = 0x1a45dfa3;
 const SEGMENT = 0x18538067;
 const CLUSTER = 0x1f43b675;
@@ -35,12 +35,12 @@ const CHECKSUM = 0xbf;
 const MASTERS: ReadonlySet<number> = new Set([
   ...[SEGMENT, CLUSTER, INFO, TRACKS, TRACK_ENTRY, SOUND_SETTINGS, BLOCK_GROUP],
 ]);
-/** Seek head, info, tracks, cluster, cues, attachments, chapters, tags, and what fills up. */
+/** Seek head, info, tracks, cluster, cues, attachments, chapters, tags, and padding. */
 const IN_SEGMENT: ReadonlySet<number> = new Set([
   ...[0x114d9b74, INFO, TRACKS, CLUSTER, 0x1c53bb6b, 0x1941a469, 0x1043a770, 0x1254c367],
   ...[VOID, CHECKSUM],
 ]);
-/** Timestamp, blocks, silent tracks, position, size of the cluster before. */
+/** Timestamp, blocks, silent tracks, position, size of the previous cluster. */
 const IN_CLUSTER: ReadonlySet<number> = new Set([
   ...[TIMESTAMP, SIMPLE_BLOCK, BLOCK_GROUP, 0x5854, 0xa7, 0xab, VOID, CHECKSUM],
 ]);
@@ -60,7 +60,7 @@ interface Track {
   rate: number;
   channels: number;
   bits: number;
-  /** Where the codec's own headings are. */
+  /** Position of the codec's headers. */
   headings: { readonly start: number; readonly bytes: number } | undefined;
   counter: PacketCounter | undefined;
   firstNs: number;
@@ -78,8 +78,9 @@ interface Element {
 }
 
 /**
- * Matroska and WebM, by the packets in their blocks. Decoders go on at different places if an element is not where it
- * belongs or is longer than the one around it: throws UnmeasurableSound. Only the end may be cut.
+ * Measures Matroska and WebM by the packets in their blocks. If an element is misplaced, or longer than its
+ * parent, decoders continue at different positions: throws UnmeasurableSound. Only the end of the file can be
+ * cut.
  */
 export function matroskaSound(bytes: ByteWindow): MeasuredSound {
   const tracks: Track[] = [];
@@ -116,7 +117,10 @@ export function matroskaSound(bytes: ByteWindow): MeasuredSound {
   return longestOf(tracks.filter(({ type }) => type === AUDIO).map(soundOf));
 }
 
-/** Whether an element ends before the next one. One of unknown size ends with the next of its own level or above. */
+/**
+ * Returns true if an element ends before the next one. An element of unknown size ends at the next element of its
+ * own level or above.
+ */
 function closes({ id, end }: Element, next: number, position: number): boolean {
   if (end !== UNKNOWN) return position >= end;
   if (next === EBML || next === SEGMENT) return true;
@@ -138,7 +142,7 @@ function assertBelongs(
           ? IN_CLUSTER.has(id)
           : !MASTERS.has(id) || id === TRACK_ENTRY || id === SOUND_SETTINGS;
   const isOpenEnded = end === UNKNOWN && id !== SEGMENT && id !== CLUSTER;
-  // Of a cut file all elements around its end go on after it.
+  // If the file is cut, all open elements end after it.
   const isLonger = end > (parent?.end ?? UNKNOWN) && end !== UNKNOWN;
   if (!belongs || isOpenEnded || isLonger) throw new UnmeasurableSound();
   if (
@@ -199,8 +203,8 @@ function takeBlock(
   { timestamp, scaleNs }: { readonly timestamp: number; readonly scaleNs: number },
 ): void {
   const number = numberAt(bytes, start);
-  const ofNumber = tracks.filter((one) => one.number === number.value);
-  // Decoders take the first or the last of two.
+  const ofNumber = tracks.filter((track) => track.number === number.value);
+  // If there are two tracks of a number, decoders use the first or the last.
   if (ofNumber.length > 1) throw new UnmeasurableSound();
   const [track] = ofNumber;
   if (track?.type !== AUDIO) return;
@@ -221,7 +225,9 @@ function soundOf({ counter, firstNs, lastNs }: Track): MeasuredSound {
   return { seconds, longestSeconds: Math.max(longestSeconds, stated) };
 }
 
-/** Throws UnmeasurableSound if the packets of the codec have no known length. */
+/**
+ * Returns the packet counter of a track. Throws UnmeasurableSound if the codec's packets have no known length.
+ */
 function counterOf(bytes: ByteWindow, track: Track): PacketCounter {
   const { codec, isEncoded, headings, channels } = track;
   if (isEncoded) throw new UnmeasurableSound();
@@ -267,7 +273,7 @@ function aacFormOf(bytes: ByteWindow, { headings, codec, rate, channels }: Track
       read(bytes, headings.start, Math.min(headings.bytes, MAX_AAC_CONFIGURATION_BYTES)),
     );
   }
-  // The older form has its configuration in its name; with SBR its rate is of the frames.
+  // The older form has the configuration in the codec's name. With SBR, its rate is that of the frames.
   if (!/^A_AAC\/MPEG[24]\//.test(codec) || !(rate > 0)) throw new UnmeasurableSound();
   return { rate, frameSamples: 1_024, channels };
 }
@@ -285,7 +291,7 @@ function aacCounter(form: AacForm): PacketCounter {
 }
 
 function flacCounter(bytes: ByteWindow, headings: number): PacketCounter {
-  // After the mark of the format and the heading of the first block.
+  // The block follows the format's marker and the header of the first block.
   const stream = flacStream(bytes, headings + 8);
   let seconds = 0;
   let size = 0;
@@ -298,16 +304,19 @@ function flacCounter(bytes: ByteWindow, headings: number): PacketCounter {
   };
 }
 
-/** The three headings are laced: their number less one, the sizes of the first two, and the headings. */
+/**
+ * Returns the counter of a Vorbis track. Its three headers are laced: their number less one, the sizes of the
+ * first two, and the headers.
+ */
 function vorbisCounter(bytes: ByteWindow, headings: NonNullable<Track["headings"]>): PacketCounter {
   let at = headings.start;
   if (bytes.byte(at++) !== 2) throw new UnmeasurableSound();
   const sizes = [0, 0];
-  for (let one = 0; one < 2; one++) {
+  for (let header = 0; header < 2; header++) {
     let byte: number;
     do {
       byte = bytes.byte(at++);
-      sizes[one]! += byte;
+      sizes[header]! += byte;
     } while (byte === 255);
   }
   const setup = at + sizes[0]! + sizes[1]!;

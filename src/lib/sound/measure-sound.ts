@@ -10,21 +10,21 @@ import { programStreamSound } from "./program-stream.ts";
 import { wavSound } from "./wav.ts";
 
 const MS_PER_SECOND = 1_000;
-/** Longer than any file of 25 MB plays; what claims more is no sound. */
+/** Longer than any file of 25 MB plays. A file that states more is not audio. */
 const MAX_SECONDS = 1_000_000;
 
-/** How long a sound plays, in milliseconds. */
+/** The duration of audio in milliseconds. */
 export interface SoundLength {
-  /** What its packets hold. At least this is charged. */
+  /** Duration of its packets. The charge is at least for this. */
   readonly durationMs: number;
-  /** The longest that a provider may report for it. This is held. */
+  /** Longest duration that a provider can report. The hold is for this. */
   readonly longestMs: number;
 }
 
 /**
- * Measures a sound by the packets of its codec: what a heading claims of its length makes the hold longer, never the
- * charge shorter. Undefined if there is no sound, if its codec is none of those that are known here, or if the file
- * contradicts itself, so that decoders would play different parts of it.
+ * Measures audio by the packets of its codec. A longer duration in a header makes the hold larger; a shorter one
+ * never makes the charge smaller. Returns undefined if there is no audio, if the codec is unknown, or if the file
+ * contradicts itself, so that decoders would play different parts.
  */
 export function measureSound(source: ByteSource): SoundLength | undefined {
   let sound: MeasuredSound;

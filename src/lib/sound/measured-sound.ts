@@ -1,14 +1,20 @@
-/** How long a sound plays, in seconds. */
+/** The duration of audio in seconds. */
 export interface MeasuredSound {
-  /** What its packets play, whatever its container says; at least what its bytes last at the codec's highest rate. */
+  /**
+   * Duration of its packets, whatever its container states. At least the duration of its bytes at the codec's
+   * highest rate.
+   */
   readonly seconds: number;
-  /** The longest that a decoder may make of it: what its container states, or what its packets may hold. */
+  /**
+   * Longest duration that a decoder can play: the one that the container states, or the most that the packets can
+   * contain.
+   */
   readonly longestSeconds: number;
 }
 
 export const NO_SOUND: MeasuredSound = { seconds: 0, longestSeconds: 0 };
 
-/** Streams of which a decoder plays one after the other. */
+/** Returns the duration of streams that a decoder plays one after the other. */
 export function playedInTurn(sounds: readonly MeasuredSound[]): MeasuredSound {
   return {
     seconds: sounds.reduce((sum, { seconds }) => sum + seconds, 0),
@@ -16,7 +22,7 @@ export function playedInTurn(sounds: readonly MeasuredSound[]): MeasuredSound {
   };
 }
 
-/** Tracks of which a decoder plays one. */
+/** Returns the duration of tracks of which a decoder plays one. */
 export function longestOf(sounds: readonly MeasuredSound[]): MeasuredSound {
   return {
     seconds: Math.max(0, ...sounds.map(({ seconds }) => seconds)),

@@ -5,7 +5,7 @@ import type { MeasuredSound } from "./measured-sound.ts";
 import { mpegSoundIn } from "./mpeg.ts";
 import { opusSamples, opusSeconds } from "./opus.ts";
 
-/** The codecs of sound in MP4 whose samples have a known length. */
+/** The MP4 audio codecs whose samples have a known length. */
 export type SampleCodec =
   | { readonly name: "aac"; readonly form: AacForm }
   | { readonly name: "mpeg" }
@@ -24,8 +24,8 @@ const MPEG_TYPES: ReadonlySet<number> = new Set([0x69, 0x6b]);
 const CODEC_BOX_HEADING = 8;
 
 /**
- * Reads a sample description; undefined if it is not of sound. Throws UnmeasurableSound if there are several, if the
- * codec's own description comes twice, and if the codec is none of those here.
+ * Parses a sample description. Returns undefined if it does not describe audio. Throws UnmeasurableSound if there
+ * are several, if the codec's description occurs twice, or if the codec is not supported here.
  */
 export function sampleCodec(
   bytes: ByteWindow,
@@ -42,16 +42,16 @@ export function sampleCodec(
   const channels = Math.max(1, bytes.number(start + 32, 2));
   if (name === ".mp3") return { name: "mpeg" };
   if (name === "Opus") return { name: "opus", channels };
-  const own = { mp4a: "esds", fLaC: "dfLa", alac: "alac" }[name] ?? "";
-  const from = text.indexOf(own, 16);
-  if (from < 0 || text.indexOf(own, from + 4) >= 0) throw new UnmeasurableSound();
+  const boxName = { mp4a: "esds", fLaC: "dfLa", alac: "alac" }[name] ?? "";
+  const from = text.indexOf(boxName, 16);
+  if (from < 0 || text.indexOf(boxName, from + 4) >= 0) throw new UnmeasurableSound();
   const box = start + from + CODEC_BOX_HEADING;
   if (name === "fLaC") return { name: "flac", stream: flacStream(bytes, box + 4) };
   if (name === "alac") return alacCodec(bytes, box, bytes.number(start + 40, 2));
   return elementaryCodec(bytes, box, start + from - 4 + bytes.number(start + from - 4, 4));
 }
 
-/** Reads Apple's description (its "magic cookie"). */
+/** Parses Apple's codec description (the "magic cookie"). */
 function alacCodec(bytes: ByteWindow, box: number, statedRate: number): SampleCodec {
   const frameSamples = bytes.number(box, 4);
   const rates = [bytes.number(box + 20, 4), statedRate].filter((rate) => rate > 0);
@@ -64,7 +64,7 @@ const DECODER_DESCRIPTION = 4;
 const DECODER_SETTINGS = 5;
 const MAX_SETTINGS_BYTES = 64;
 
-/** Reads the descriptors of an elementary stream (ISO/IEC 14496-1, section 7.2.6). */
+/** Parses the descriptors of an elementary stream (ISO/IEC 14496-1, section 7.2.6). */
 function elementaryCodec(bytes: ByteWindow, start: number, end: number): SampleCodec {
   let position = start;
   const descriptor = (tag: number): number => {
@@ -93,7 +93,7 @@ function elementaryCodec(bytes: ByteWindow, start: number, end: number): SampleC
   return { name: "aac", form: aacForm(settings) };
 }
 
-/** Adds up the samples of a track. */
+/** Returns a reader that adds up the samples of a track. */
 export function packetReader(codec: SampleCodec): PacketReader {
   let count = 0;
   let size = 0;

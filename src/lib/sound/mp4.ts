@@ -2,16 +2,16 @@ import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
 import { longestOf, type MeasuredSound, NO_SOUND } from "./measured-sound.ts";
 import { packetReader, type SampleCodec, sampleCodec } from "./mp4-codecs.ts";
 
-/** Boxes (ISO/IEC 14496-12) that hold others. */
+/** Boxes (ISO/IEC 14496-12) that contain other boxes. */
 const CONTAINERS: ReadonlySet<string> = new Set([
   ...["moov", "trak", "mdia", "minf", "stbl", "edts", "mvex", "moof", "traf", "udta"],
 ]);
-/** Boxes of a track that decoders take the first or the last of, if there are two. */
+/** Boxes of a track. If a track has two of a kind, decoders use the first or the last. */
 const TABLES: ReadonlySet<string> = new Set([
   ...["tkhd", "mdhd", "stsd", "stts", "stsc", "stsz", "stz2", "stco", "co64", "elst"],
 ]);
 const MAX_TRACKS = 64;
-/** Larger headings are those of no file of 25 MB. */
+/** A file of 25 MB cannot have more samples. */
 const MAX_SAMPLES = 8_000_000;
 const BASE_IS_START = 0x020000;
 const EMPTY_EDIT = 0xffff_ffff;
@@ -21,19 +21,19 @@ interface Track {
   scale: number;
   isSound: boolean;
   codec: SampleCodec | undefined;
-  /** What the times of its samples state, in units of its scale. */
+  /** Sum of the stated sample durations, in units of the scale. */
   ticks: number;
   samples: number;
-  /** Tables: sizes of samples, how many of them a chunk has, and where chunks begin. */
+  /** Tables of sample sizes, of samples per chunk, and of chunk positions. */
   sizes: Span | undefined;
   toChunk: Span | undefined;
   offsets: Span | undefined;
   offsetBytes: number;
   seen: Set<string>;
-  /** Of a fragment's samples that state none. */
+  /** Duration and size of a fragment's samples that do not state them. */
   defaultTicks: number;
   defaultSize: number;
-  /** Samples of its fragments. */
+  /** Samples of the track's fragments. */
   runs: Run[];
 }
 
@@ -42,34 +42,36 @@ interface Span {
   readonly end: number;
 }
 
-/** Samples that lie one after the other. */
+/** Consecutive samples. */
 interface Run {
   readonly samples: number;
   readonly offset: number;
   readonly size: number;
-  /** Where the sizes are, and how far apart; undefined if all samples have one size. */
+  /**
+   * Position of the first size, and distance of the sizes in bytes. Undefined if all samples have the same size.
+   */
   readonly sizesAt?: number;
   readonly stepBytes?: number;
-  /** A chunk: of one that begins in the file all samples count, whatever sizes they claim. */
+  /** Set for a chunk. If a chunk begins in the file, all its samples count, whatever their stated sizes. */
   readonly isChunk?: true;
 }
 
 interface FragmentState {
-  /** The track of the fragment that is being read, and what its samples are unless they say so. */
+  /** The track of the current fragment, and the defaults of its samples. */
   fragment: Track | undefined;
   defaultTicks: number;
   defaultSize: number;
-  /** Where it begins, and what the places of its samples count from. */
+  /** Start of the fragment, and the base of its sample positions. */
   start: number;
   base: number;
-  /** Where the last run of the fragment ends. */
+  /** End of the fragment's last run. */
   nextOffset: number;
 }
 
 /**
- * MP4, by the samples of its sound, and what each holds by its codec. Decoders go on at different places if a box is
- * longer than the one around it, or if a table comes twice: throws UnmeasurableSound. Of a file that is cut, samples
- * after its end do not count.
+ * Measures MP4 by its audio samples, each by its codec. If a box is longer than its parent, or a table occurs
+ * twice, decoders continue at different positions: throws UnmeasurableSound. If the file is cut, samples after
+ * its end do not count.
  */
 export function mp4Sound(bytes: ByteWindow): MeasuredSound {
   const tracks: Track[] = [];
@@ -148,7 +150,7 @@ function takeTable(bytes: ByteWindow, name: string, span: Span, track: Track): v
   else if (name === "stsz" || name === "stz2") {
     track.samples = bytes.number(start + 8, 4);
     track.sizes = span;
-    // Sizes of fewer bits than 8 are of no use to sound.
+    // Audio does not use sizes with fewer than 8 bits.
     if (name === "stz2" && track.samples > 0) throw new UnmeasurableSound();
   } else if (name === "stco" || name === "co64") {
     track.offsets = span;
@@ -156,7 +158,7 @@ function takeTable(bytes: ByteWindow, name: string, span: Span, track: Track): v
   } else if (name === "elst") assertPlaysOnce(bytes, span);
 }
 
-/** A second entry may play the same samples again. */
+/** Throws UnmeasurableSound if the edit list has a second entry, which can play the same samples again. */
 function assertPlaysOnce(bytes: ByteWindow, span: Span): void {
   const isLong = bytes.byte(span.start) === 1;
   const rows = rowCount(bytes, span, isLong ? 20 : 12);
@@ -169,7 +171,7 @@ function assertPlaysOnce(bytes: ByteWindow, span: Span): void {
   if (played > 1) throw new UnmeasurableSound();
 }
 
-/** The number of rows of a table, of so many bytes each. */
+/** Returns the number of rows of a table with `rowBytes` per row. */
 function rowCount(bytes: ByteWindow, { start, end }: Span, rowBytes: number): number {
   const present = Math.max(0, Math.floor((end - start - 8) / rowBytes));
   return Math.min(bytes.number(start + 4, 4), present);
@@ -186,10 +188,10 @@ function ticksOf(bytes: ByteWindow, times: Span): number {
 
 function takeDefaults(bytes: ByteWindow, start: number, tracks: readonly Track[]): void {
   const id = bytes.number(start + 4, 4);
-  for (const one of tracks) {
-    if (one.id !== id) continue;
-    one.defaultTicks = bytes.number(start + 12, 4);
-    one.defaultSize = bytes.number(start + 16, 4);
+  for (const track of tracks) {
+    if (track.id !== id) continue;
+    track.defaultTicks = bytes.number(start + 12, 4);
+    track.defaultSize = bytes.number(start + 16, 4);
   }
 }
 
@@ -201,12 +203,12 @@ function takeFragment(
 ): void {
   const flags = bytes.number(start + 1, 3);
   const id = bytes.number(start + 4, 4);
-  const ofId = tracks.filter((one) => one.id === id);
+  const ofId = tracks.filter((track) => track.id === id);
   if (ofId.length > 1) throw new UnmeasurableSound();
   state.fragment = ofId[0];
   let at = start + 8;
   const isFromStart = (flags & BASE_IS_START) !== 0;
-  // Without a base the samples follow those of the fragment before; a lower place counts more of them.
+  // Without a base, the samples follow those of the previous fragment. A lower base counts more of them.
   state.base = isFromStart ? state.start : Math.min(state.start, state.nextOffset);
   if (flags & 1) {
     state.base = bytes.number(at + 2, 6);
@@ -260,10 +262,10 @@ function soundOf(bytes: ByteWindow, track: Track): MeasuredSound {
   }
   const reader = packetReader(codec);
   const content = bytes.again();
-  let taken = 0;
+  let count = 0;
   const take = (position: number, size: number) => {
     if (size === 0) return;
-    if (++taken > MAX_SAMPLES) throw new UnmeasurableSound();
+    if (++count > MAX_SAMPLES) throw new UnmeasurableSound();
     reader.take(content, position, Math.max(position, Math.min(position + size, bytes.sizeBytes)));
   };
   for (const run of runsOf(bytes, track)) takeRunOfSamples(bytes, run, take);
@@ -279,7 +281,7 @@ function takeRunOfSamples(
 ): void {
   let position = offset;
   for (let at = 0; at < samples; at++) {
-    // What follows the end of the file is not there.
+    // Samples after the end of the file do not exist.
     if (position >= bytes.sizeBytes && (at === 0 || !isChunk)) return;
     const length = sizesAt === undefined ? size : bytes.number(sizesAt + at * stepBytes, 4);
     if (position >= 0) take(position, length);
@@ -288,14 +290,14 @@ function takeRunOfSamples(
   }
 }
 
-/** The chunks of a track, then the runs of its fragments. */
+/** Yields the chunks of a track, then the runs of its fragments. */
 function* runsOf(bytes: ByteWindow, track: Track): Generator<Run> {
   const { toChunk, offsets, offsetBytes, sizes, samples, runs } = track;
   if (toChunk !== undefined && offsets !== undefined && sizes !== undefined && samples > 0) {
     const chunkTable = bytes.again();
     const offsetTable = bytes.again();
-    const one = bytes.number(sizes.start + 4, 4);
-    const listed = one > 0 ? samples : Math.min(samples, rowCountOfSizes(sizes));
+    const equalSize = bytes.number(sizes.start + 4, 4);
+    const listed = equalSize > 0 ? samples : Math.min(samples, rowCountOfSizes(sizes));
     const rows = rowCount(bytes, toChunk, 12);
     const chunks = rowCount(bytes, offsets, offsetBytes);
     let perChunk = 0;
@@ -305,12 +307,12 @@ function* runsOf(bytes: ByteWindow, track: Track): Generator<Run> {
       while (row < rows && chunkTable.number(at + row * 12, 4) <= chunk) {
         perChunk = chunkTable.number(at + row++ * 12 + 4, 4);
       }
-      const place = offsets.start + 8 + (chunk - 1) * offsetBytes;
-      const offset = offsetTable.number(place + (offsetBytes - 4), 4);
+      const entry = offsets.start + 8 + (chunk - 1) * offsetBytes;
+      const offset = offsetTable.number(entry + (offsetBytes - 4), 4);
       const count = Math.min(perChunk, listed - first);
       yield {
-        ...{ samples: count, offset, size: one, isChunk: true },
-        ...(one === 0 && { sizesAt: sizes.start + 12 + first * 4 }),
+        ...{ samples: count, offset, size: equalSize, isChunk: true },
+        ...(equalSize === 0 && { sizesAt: sizes.start + 12 + first * 4 }),
       };
       first += count;
     }

@@ -2,9 +2,9 @@ import { AAC_RATES, aacSound } from "./aac.ts";
 import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
 import { type MeasuredSound, NO_SOUND } from "./measured-sound.ts";
 
-/** MPEG audio (ISO/IEC 11172-3 and 13818-3) and AAC in ADTS (ISO/IEC 13818-7), frame by frame. */
+/** MPEG audio (ISO/IEC 11172-3 and 13818-3) and AAC in ADTS (ISO/IEC 13818-7), measured frame by frame. */
 
-/** Kilobits a second, by layer. */
+/** Kilobits per second by layer. */
 const RATES_1: readonly (readonly number[])[] = [
   [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
   [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
@@ -16,15 +16,18 @@ const RATES_2: readonly (readonly number[])[] = [
   [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 const SAMPLE_RATES = [44_100, 48_000, 32_000];
-/** 448 kbit/s, of layer I. */
+/** 448 kbit/s, the highest rate of layer I. */
 const MAX_BYTES_A_SECOND = 56_000;
 const SIDE_INFORMATION_BYTES = 40;
 const KINDS = 256;
-/** Kinds of fewer than four frames, or of less than this share of the longest time, look like headings by chance. */
+/**
+ * Smallest share of the longest kind's duration. Kinds below it, or with fewer than four frames, look like
+ * headers by chance.
+ */
 const LEAST_SHARE_OF_KIND = 0.25;
-/** Frames without a gap between them that no other data has by chance. */
+/** Consecutive frames without a gap that do not occur by chance in other data. */
 const SURE_RUN = 4;
-/** A file with a larger part outside of frames and tags may be of another codec. */
+/** A file with a larger part outside of frames and tags can be of another codec. */
 const MAX_UNREAD_PART = 0.25;
 const UNREAD_BYTES = 4_096;
 
@@ -32,25 +35,28 @@ interface Frame {
   readonly lengthBytes: number;
   readonly samples: number;
   readonly rate: number;
-  /** Equal for all frames of a stream. Below 256. */
+  /** A code below 256 that is equal for all frames of a stream. */
   readonly kind: number;
-  /** Of AAC, whose highest rate is by channel. */
+  /** Channels of an AAC frame, whose highest rate is per channel. */
   readonly channels?: number;
 }
 
-/** The frames that a range holds by one of the two formats. */
+/** The frames of one format in a range. */
 interface Frames {
   readonly seconds: number;
   readonly count: number;
   readonly bytes: number;
-  /** Frames with no byte between them, at most. */
+  /** Most consecutive frames without a byte between them. */
   readonly longestRun: number;
-  /** The highest of them. */
+  /** Highest sample rate. */
   readonly rate: number;
   readonly channels: number;
 }
 
-/** Where the tags of ID3v2 at the beginning end (https://id3.org/id3v2.4.0-structure), whatever they hold. */
+/**
+ * Returns the end of the ID3v2 tags at the beginning (https://id3.org/id3v2.4.0-structure), whatever their
+ * content.
+ */
 export function id3End(bytes: ByteWindow): number {
   let position = 0;
   while (isId3(bytes, position)) {
@@ -62,14 +68,14 @@ export function id3End(bytes: ByteWindow): number {
   return Math.min(position, bytes.sizeBytes);
 }
 
-/** As decoders recognise a tag; they read other bytes as sound. */
+/** Returns true for a tag that decoders recognise. They read other bytes as audio. */
 function isId3(bytes: ByteWindow, position: number): boolean {
   if (bytes.text(position, 3) !== "ID3") return false;
   if (bytes.byte(position + 3) === 0xff || bytes.byte(position + 4) === 0xff) return false;
   return [6, 7, 8, 9].every((at) => bytes.byte(position + at) < 0x80);
 }
 
-/** The sound of a range that holds nothing but frames and tags. Throws UnmeasurableSound if much of it is neither. */
+/** Measures a range that contains only frames and tags. Throws UnmeasurableSound if a large part is neither. */
 export function mpegSound(bytes: ByteWindow, start: number): MeasuredSound {
   const end = bytes.sizeBytes;
   const [mpeg, adts] = framesOf(bytes, start, end);
@@ -81,12 +87,15 @@ export function mpegSound(bytes: ByteWindow, start: number): MeasuredSound {
   return soundOf(mpeg, adts);
 }
 
-/** The sound of frames in a container's packets, whatever lies between the frames. */
+/** Measures the frames in a container's packets, whatever is between the frames. */
 export function mpegSoundIn(bytes: ByteWindow, start: number, end: number): MeasuredSound {
   return soundOf(...framesOf(bytes, start, end));
 }
 
-/** The sound of frames in bytes that claim to be samples: decoders look for them. None if no run of frames is sure. */
+/**
+ * Measures frames in bytes that claim to be samples, because decoders search for them. Returns no sound if no run
+ * of frames is long enough.
+ */
 export function disguisedMpegSound(bytes: ByteWindow, start: number, end: number): MeasuredSound {
   const [mpeg, adts] = framesOf(bytes, start, end);
   return mpeg.longestRun >= SURE_RUN || adts.longestRun >= SURE_RUN
@@ -94,7 +103,7 @@ export function disguisedMpegSound(bytes: ByteWindow, start: number, end: number
     : NO_SOUND;
 }
 
-/** Counts the frames of both formats, of which neither hides the other. */
+/** Counts the frames of both formats. Frames of one format do not hide those of the other. */
 function framesOf(bytes: ByteWindow, start: number, end: number): [Frames, Frames] {
   const mpeg = new FrameCount(bytes, start, end);
   const adts = new FrameCount(bytes, start, end);
@@ -120,15 +129,15 @@ function soundOf(mpeg: Frames, adts: Frames): MeasuredSound {
   const form = { rate: adts.rate, frameSamples: 1_024, channels: adts.channels };
   const { longestSeconds } = aacSound(0, adts.bytes, form);
   const longest = Math.max(seconds, adts.seconds);
-  // Bytes of MPEG audio hold few that look like ADTS.
+  // MPEG audio contains few bytes that look like ADTS.
   const isAdts = adts.bytes > mpeg.bytes;
   return { seconds: longest, longestSeconds: isAdts ? Math.max(longest, longestSeconds) : longest };
 }
 
 /**
- * Adds up frames. Decoders differ in which of two overlapping frames they play. One takes the next heading after the
- * end of the last frame, another one only frames of one kind. The longer of both counts: all frames in their order,
- * and of each kind the most frames that can follow one another.
+ * Adds up frames. Decoders differ in which of two overlapping frames they play: some take the next header after
+ * the end of the last frame, others only frames of one kind. The longer result counts: all frames in order, or
+ * for each kind the most frames that can follow one another.
  */
 class FrameCount {
   readonly #bytes: ByteWindow;
@@ -137,7 +146,7 @@ class FrameCount {
   readonly #kindLast = new Float64Array(KINDS);
   readonly #kindEnd = new Float64Array(KINDS);
   readonly #kindCount = new Uint32Array(KINDS);
-  /** Where the last frame in order ends. */
+  /** End of the last frame in order. */
   #next: number;
   #isFirst = true;
   #run = 0;
@@ -156,7 +165,7 @@ class FrameCount {
 
   take(frame: Frame, position: number): void {
     const end = position + frame.lengthBytes;
-    // The last frame may be cut; a decoder drops it.
+    // The last frame can be cut; decoders drop it.
     if (end > this.#end) return;
     const isSilent = this.#isFirst && isInformation(this.#bytes, position);
     const seconds = isSilent ? 0 : frame.samples / frame.rate;
@@ -178,7 +187,7 @@ class FrameCount {
       this.#kindSeconds[kind]! += seconds;
       this.#kindCount[kind]!++;
     } else if (end < this.#kindEnd[kind]!) {
-      // More frames fit after the one that ends first.
+      // More frames fit after the frame that ends first.
       this.#kindSeconds[kind]! += seconds - this.#kindLast[kind]!;
     } else return;
     this.#kindLast[kind] = seconds;
@@ -202,12 +211,14 @@ class FrameCount {
   }
 }
 
-/** LAME and others write what they know of the file into a first frame that is silent. */
+/** Returns true for the silent first frame in which LAME and others store information about the file. */
 function isInformation(bytes: ByteWindow, position: number): boolean {
   return /Xing|Info|VBRI/.test(bytes.text(position + 4, SIDE_INFORMATION_BYTES));
 }
 
-/** ID3v1 and APEv2 (https://wiki.hydrogenaud.io/index.php?title=APEv2_specification). */
+/**
+ * Returns the bytes of ID3v1 and APEv2 tags (https://wiki.hydrogenaud.io/index.php?title=APEv2_specification).
+ */
 function tagBytesAtEnd(bytes: ByteWindow): number {
   const size = bytes.sizeBytes;
   const id3Bytes = bytes.text(size - 128, 3) === "TAG" ? 128 : 0;

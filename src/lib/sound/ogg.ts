@@ -11,41 +11,45 @@ const MAX_STREAMS = 1_000;
 const CONTINUED = 1;
 const BEGINS = 2;
 const FULL_SEGMENT = 255;
-/** Of a granule position: none ends on the page. */
+/** Granule position of a page on which no packet ends. */
 const NONE = 2 ** 48 - 1;
-/** Bytes of pages whose checksum is wrong are read again; a file of nothing but such pages is none. */
+/**
+ * Limit on checked bytes, as a multiple of the file. Bytes of pages with a wrong checksum are read again, so a
+ * file with mostly such pages is rejected.
+ */
 const MAX_CHECKED_PART = 3;
-/** Streams that are no sound, by their beginnings: pictures, texts and what describes the others. */
+/** First bytes of streams that are not audio: video, text, and descriptions of other streams. */
 const OTHERS = ["\x80theora", "fishead", "fisbone", "\x80kate", "BBCD", "OVP80"];
 
-/** What a stream of one codec counts. */
+/** Counts the packets of a stream, by its codec. */
 interface Packets {
-  /** Samples a second of its granule positions. */
+  /** Granule positions per second. */
   readonly rate: number;
-  /** Takes the beginning of a packet. */
+  /** Begins a packet with its first two bytes. */
   begin(first: number, second: number): void;
-  /** Takes where a part of the packet is. */
+  /** Adds a part of the packet, by its position in the file. */
   add?(position: number, length: number): void;
   end?(): void;
-  /** Seconds of the packets, which have so many bytes. */
+  /** Returns the duration of the packets, which have the given number of bytes. */
   sound(bytes: number): MeasuredSound;
 }
 
 interface Stream {
-  /** Undefined if the stream is no sound. */
+  /** Undefined if the stream is not audio. */
   readonly codec: CodecStart | undefined;
   readonly packets: Packets | undefined;
   bytes: number;
-  /** The lowest and the highest position that pages state. */
+  /** Lowest and highest granule position of its pages. */
   firstGranule: number;
   lastGranule: number;
-  /** The last packet continues on the next page. */
+  /** True if the last packet continues on the next page. */
   isCut: boolean;
 }
 
 /**
- * Ogg (RFC 3533), by its packets. Streams that follow one another are added up. Some decoders skip pages with a wrong
- * checksum, others play them: the longer of both counts. Throws UnmeasurableSound if a stream's codec has no bound.
+ * Measures Ogg (RFC 3533) by its packets. Streams that follow one another are added up. Some decoders skip pages
+ * with a wrong checksum and others play them, so the longer result counts. Throws UnmeasurableSound if a stream's
+ * codec is not bounded.
  */
 export function oggSound(bytes: ByteWindow): MeasuredSound {
   return longestOf([soundOfPages(bytes, true), soundOfPages(bytes, false)]);
@@ -89,12 +93,12 @@ function endOfPage(bytes: ByteWindow, page: number, body: number): number {
   return end;
 }
 
-/** Returns where the page ends. */
+/** Counts a page. Returns its end. */
 function takePage(bytes: ByteWindow, page: number, body: number, stream: Stream): number {
   const { packets } = stream;
   const isContinued = (bytes.byte(page + 5) & CONTINUED) !== 0;
   let position = body;
-  // If the page and the one before it contradict each other, decoders differ: a packet more counts.
+  // If the page and the previous page contradict each other, decoders differ: one more packet counts.
   let isStart = !(isContinued && stream.isCut);
   for (let at = page + HEADING_BYTES; at < body; at++) {
     const length = bytes.byte(at);
@@ -139,13 +143,13 @@ function codecAt(bytes: ByteWindow, body: number): CodecStart | undefined {
 }
 
 /**
- * Whether another stream begins under the same number. Some decoders go on with the stream before it, which makes a
- * difference for all codecs but Opus: throws UnmeasurableSound for these.
+ * Returns true if another stream begins under the same number. Some decoders continue with the stream before it.
+ * Only for Opus does that not change the result: throws UnmeasurableSound for other codecs.
  */
 function beginsAgain(bytes: ByteWindow, body: number, { codec }: Stream): boolean {
-  const found = codecAt(bytes, body);
-  if (found === undefined && !isOther(bytes, body)) return false;
-  if (found !== codec || codec !== OPUS) throw new UnmeasurableSound();
+  const next = codecAt(bytes, body);
+  if (next === undefined && !isOther(bytes, body)) return false;
+  if (next !== codec || codec !== OPUS) throw new UnmeasurableSound();
   return true;
 }
 
@@ -153,7 +157,7 @@ function isOther(bytes: ByteWindow, body: number): boolean {
   return OTHERS.some((magic) => bytes.text(body, magic.length) === magic);
 }
 
-/** Throws UnmeasurableSound if it may be sound of another codec. */
+/** Returns the stream that begins here. Throws UnmeasurableSound if it can be audio of another codec. */
 function streamAt(bytes: ByteWindow, body: number): Stream {
   const codec = codecAt(bytes, body);
   if (codec === undefined && !isOther(bytes, body)) throw new UnmeasurableSound();
@@ -161,7 +165,7 @@ function streamAt(bytes: ByteWindow, body: number): Stream {
   return { codec, packets: codec?.[1](bytes, body), bytes: 0, ...granules, isCut: false };
 }
 
-/** Both headings begin with these letters, which as packets would be longer than any may be. */
+/** First letters of both headers. An audio packet that begins with them would be longer than allowed. */
 const OPUS_HEADING = [0x4f, 0x70] as const;
 
 function opusPackets(bytes: ByteWindow, body: number): Packets {
@@ -174,7 +178,7 @@ function opusPackets(bytes: ByteWindow, body: number): Packets {
       samples += opusSamples(first, second);
     },
     sound(packetBytes) {
-      // A file of nothing but headings has no sound.
+      // A file that contains only headers has no audio.
       const seconds = samples === 0 ? 0 : opusSeconds(samples, packetBytes, channels);
       return { seconds, longestSeconds: seconds };
     },
@@ -182,7 +186,7 @@ function opusPackets(bytes: ByteWindow, body: number): Packets {
 }
 
 const VORBIS_SETUP = 5;
-/** "vo", after the kind of a heading. */
+/** "v", the second byte of a header, after its kind. */
 const VORBIS_SECOND = 0x76;
 
 function vorbisPackets(bytes: ByteWindow, body: number): Packets {
@@ -216,7 +220,9 @@ function vorbisPackets(bytes: ByteWindow, body: number): Packets {
   };
 }
 
-/** After the name and the number of headings comes a whole FLAC's beginning. */
+/**
+ * Position of the stream information. A complete start of a FLAC file follows the name and the number of headers.
+ */
 const FLAC_STREAM_INFORMATION = 17;
 
 function flacPackets(bytes: ByteWindow, body: number): Packets {
@@ -250,7 +256,7 @@ function speexPackets(bytes: ByteWindow, body: number): Packets {
       packets++;
     },
     sound() {
-      // Two packets are headings.
+      // Two packets are headers.
       const seconds = (Math.max(0, packets - 2) * frames * frameSamples) / rate;
       return { seconds, longestSeconds: seconds };
     },
@@ -261,7 +267,10 @@ function bytesOf(bytes: ByteWindow, start: number, length: number): Uint8Array {
   return Uint8Array.from({ length }, (_, at) => bytes.byte(start + at));
 }
 
-/** CRC-32 of polynomial 0x04c11db7, from the highest bit on, of a page whose own checksum counts as 0. */
+/**
+ * Returns true if the page's checksum is correct: CRC-32 with polynomial 0x04c11db7, highest bit first. The
+ * checksum field itself counts as 0.
+ */
 function hasItsChecksum(bytes: ByteWindow, page: number, end: number): boolean {
   let value = 0;
   for (let position = page; position < end; position++) {

@@ -7,7 +7,7 @@ export const OPUS_RATE = 48_000;
 /** 510 kbit/s, the highest rate (RFC 6716, section 2.1.1). */
 const MAX_BYTES_A_SECOND = 63_750;
 
-/** The samples of a packet of Opus, by its first two bytes. */
+/** Returns the samples of an Opus packet from its first two bytes. */
 export function opusSamples(first: number, second: number): number {
   const configuration = first >> 3;
   const samples =
@@ -20,7 +20,10 @@ export function opusSamples(first: number, second: number): number {
   return samples * (code === 0 ? 1 : code === 3 ? second & 0x3f : 2);
 }
 
-/** At least what bytes of Opus last at its highest rate, which counts for each pair of channels. */
+/**
+ * Returns the seconds of the samples, and at least the duration of the bytes at the highest rate, which applies
+ * to each pair of channels.
+ */
 export function opusSeconds(samples: number, bytes: number, channels: number): number {
   const pairs = Math.max(1, Math.ceil(channels / 2));
   return Math.max(samples / OPUS_RATE, bytes / (MAX_BYTES_A_SECOND * pairs));

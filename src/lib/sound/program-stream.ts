@@ -5,7 +5,7 @@ import { mpegSound } from "./mpeg.ts";
 const START = 0x000001;
 const PACK = 0xba;
 const SYSTEM_END = 0xb9;
-/** AC-3, DTS and uncompressed sound of discs: not bounded here. */
+/** AC-3, DTS and uncompressed audio of discs, which the gateway cannot measure. */
 const PRIVATE_1 = 0xbd;
 const FIRST_SOUND = 0xc0;
 const LAST_SOUND = 0xdf;
@@ -14,8 +14,8 @@ const STUFFING = 0xff;
 const MAX_STUFFING = 16;
 
 /**
- * An MPEG program stream (ISO/IEC 11172-1 and 13818-1): the frames in the packets of its sound. Throws
- * UnmeasurableSound if packets do not follow one another without a gap, as decoders go on at different places then.
+ * Measures an MPEG program stream (ISO/IEC 11172-1 and 13818-1) by the frames in its audio packets. Throws
+ * UnmeasurableSound if there is a gap between packets, because decoders then continue at different positions.
  */
 export function programStreamSound(bytes: ByteWindow): MeasuredSound {
   const streams = new Map<number, JoinedBytes>();
@@ -31,7 +31,7 @@ export function programStreamSound(bytes: ByteWindow): MeasuredSound {
   return longestOf(Array.from(streams.values(), (joined) => mpegSound(new ByteWindow(joined), 0)));
 }
 
-/** Zeros up to the end, which some writers append. */
+/** Returns true if only zeros follow, which some writers append. */
 function isPadding(bytes: ByteWindow, position: number): boolean {
   if (bytes.number(position, 4) !== 0) return false;
   for (let at = position; at < bytes.sizeBytes; at++) if (bytes.byte(at) !== 0) return false;
@@ -45,7 +45,7 @@ function packBytes(bytes: ByteWindow, position: number): number {
   return 14 + (bytes.byte(position + 13) & 7);
 }
 
-/** Returns where the packet ends. */
+/** Adds a packet to its stream. Returns the packet's end. */
 function takePacket(
   bytes: ByteWindow,
   position: number,
@@ -64,7 +64,7 @@ function takePacket(
   return end;
 }
 
-/** Of the two forms of a packet's heading. */
+/** Returns the start of the payload after a packet header of either form. */
 function payloadStart(bytes: ByteWindow, heading: number): number {
   if (bytes.byte(heading) >> 6 === 2) return heading + 3 + bytes.byte(heading + 2);
   let at = heading;

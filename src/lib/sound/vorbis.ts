@@ -1,8 +1,8 @@
 import { UnmeasurableSound } from "./byte-window.ts";
 
-/** Vorbis I (https://xiph.org/vorbis/doc/Vorbis_I_spec.html): how many samples its packets hold. */
+/** Vorbis I (https://xiph.org/vorbis/doc/Vorbis_I_spec.html): counts the samples of its packets. */
 
-/** Longer headings than any encoder writes are rejected. */
+/** Largest setup header that is read. Encoders write shorter ones. */
 export const MAX_VORBIS_SETUP_BYTES = 262_144;
 const CODEBOOK = 0x564342;
 const MAX_CODEBOOK_WORK = 4_194_304;
@@ -14,7 +14,7 @@ export interface VorbisIdentification {
   readonly longBlock: number;
 }
 
-/** Reads the first heading, of 30 bytes. */
+/** Parses the first header, of 30 bytes. */
 export function vorbisIdentification(heading: Uint8Array): VorbisIdentification {
   const view = new DataView(heading.buffer, heading.byteOffset, heading.byteLength);
   if (heading.length < 30) throw new UnmeasurableSound();
@@ -29,10 +29,10 @@ export function vorbisIdentification(heading: Uint8Array): VorbisIdentification 
   };
 }
 
-/** Counts the samples of the packets of one stream, each by its first byte. */
+/** Counts the samples in the packets of one stream from the first byte of each packet. */
 export class VorbisSamples {
   readonly #identification: VorbisIdentification;
-  /** Of each mode: whether its block is the long one. Undefined before the setup heading. */
+  /** For each mode, true if it has the long block. Undefined before the setup header. */
   #modes: readonly boolean[] | undefined;
   #lastBlock = 0;
   samples = 0;
@@ -41,13 +41,13 @@ export class VorbisSamples {
     this.#identification = identification;
   }
 
-  /** Throws UnmeasurableSound if it is none, or a second one. */
+  /** Parses the setup header. Throws UnmeasurableSound if it is invalid, or if it is the second one. */
   takeSetup(heading: Uint8Array): void {
     if (this.#modes !== undefined) throw new UnmeasurableSound();
     this.#modes = modesOf(heading, this.#identification.channels);
   }
 
-  /** Takes a packet of sound. A packet plays a quarter of its block and of the one before it. */
+  /** Counts an audio packet. It plays a quarter of its block and a quarter of the block before it. */
   takePacket(first: number): void {
     if ((first & 1) !== 0) return;
     if (this.#modes === undefined) throw new UnmeasurableSound();
@@ -61,7 +61,10 @@ export class VorbisSamples {
   }
 }
 
-/** The kind of each block is in the last part of the setup heading, so that all parts before are read. */
+/**
+ * Returns for each mode if its block is long. The modes are the last part of the setup header, so all parts
+ * before them are parsed.
+ */
 function modesOf(heading: Uint8Array, channels: number): boolean[] {
   const bits = new Bits(heading, 7);
   const codebooks = bits.read(8) + 1;
@@ -102,7 +105,7 @@ function skipCodebook(bits: Bits): void {
   bits.skip(values * valueBits);
 }
 
-/** The largest number whose power by the dimensions is at most the number of entries. */
+/** Returns the largest number whose power by the dimensions is at most the number of entries. */
 function latticeValues(entries: number, dimensions: number): number {
   if (dimensions === 0 || entries === 0) throw new UnmeasurableSound();
   let value = Math.floor(entries ** (1 / dimensions));
@@ -129,7 +132,7 @@ function skipFloor(bits: Bits): void {
   });
   bits.read(2);
   const rangeBits = bits.read(4);
-  for (const one of classes) bits.skip(dimensions[one]! * rangeBits);
+  for (const classIndex of classes) bits.skip(dimensions[classIndex]! * rangeBits);
 }
 
 function skipResidue(bits: Bits): void {
@@ -158,12 +161,12 @@ function skipMapping(bits: Bits, channels: number): void {
   bits.skip(24 * submaps);
 }
 
-/** Bits that a number takes: 0 for 0. */
+/** Returns the number of bits of a value: 0 for 0. */
 function integerLog(value: number): number {
   return value <= 0 ? 0 : 32 - Math.clz32(value);
 }
 
-/** Bits from the lowest of each byte on. Throws UnmeasurableSound after the end. */
+/** Reads bits, starting at the lowest bit of each byte. Throws UnmeasurableSound after the end. */
 class Bits {
   readonly #bytes: Uint8Array;
   #position: number;
@@ -178,8 +181,8 @@ class Bits {
     if (++this.#reads > MAX_CODEBOOK_WORK) throw new UnmeasurableSound();
     let value = 0;
     for (let at = 0; at < bits; at++) {
-      const place = this.#position + at;
-      value += (((this.#bytes[place >> 3] ?? 0) >> (place & 7)) & 1) * 2 ** at;
+      const bit = this.#position + at;
+      value += (((this.#bytes[bit >> 3] ?? 0) >> (bit & 7)) & 1) * 2 ** at;
     }
     this.skip(bits);
     return value;

@@ -2,7 +2,7 @@ import { type ByteWindow, UnmeasurableSound } from "./byte-window.ts";
 import { longestOf, type MeasuredSound, NO_SOUND, playedInTurn } from "./measured-sound.ts";
 import { disguisedMpegSound, mpegSoundIn } from "./mpeg.ts";
 
-/** Codes of formats (mmreg.h). */
+/** Format codes (mmreg.h). */
 const PCM = 0x0001;
 const MS_ADPCM = 0x0002;
 const FLOAT = 0x0003;
@@ -26,14 +26,15 @@ interface Format {
   readonly rate: number;
   readonly blockBytes: number;
   readonly bits: number;
-  /** Bits of a sample that count, of the extended form; 0 if it states none. */
+  /** Valid bits of a sample in the extended form; 0 if it states none. */
   readonly validBits: number;
 }
 
 /**
- * WAVE: the samples in its data, which may come in several chunks. A length of 0, or one beyond the end of the
- * file, as live recordings have, stands for all that follows. Of two formats readers take one or the other, so
- * that such a file is none. Samples that are frames of MPEG audio count as these, which decoders look for.
+ * Measures a WAVE file by the samples in its data chunks. A length of 0, or one beyond the end of the file, as in
+ * live recordings, means the rest of the file. If there are two formats, readers differ in which one they use, so
+ * the file is rejected. Samples that are frames of MPEG audio count as such frames, because decoders search for
+ * them.
  */
 export function wavSound(bytes: ByteWindow): MeasuredSound {
   if (bytes.text(8, 4) !== "WAVE") return NO_SOUND;
@@ -94,7 +95,10 @@ function soundOfData(
   return longestOf([ofSamples, disguisedMpegSound(bytes, start, start + length)]);
 }
 
-/** Counts the samples of all channels at one time once. Throws UnmeasurableSound if the format has no bound. */
+/**
+ * Returns samples per byte. Simultaneous samples of all channels count once. Throws UnmeasurableSound if the
+ * format is not bounded.
+ */
 function samplesPerByte(format: Format): number {
   const { code, channels, blockBytes, bits } = format;
   switch (code) {
@@ -117,8 +121,8 @@ function samplesPerByte(format: Format): number {
 }
 
 /**
- * The bytes of a sample of all channels. It is stated three times, and decoders differ in which they believe: the
- * smallest counts. 24 bits in 32 are no contradiction.
+ * Returns the bytes of a sample of all channels. The format states this size three times, and decoders differ in
+ * which value they use: the smallest counts. 24 valid bits in 32 are no contradiction.
  */
 function sampleBytes({ channels, blockBytes, bits, validBits }: Format): number {
   if (bits < 1 || bits > 64) throw new UnmeasurableSound();

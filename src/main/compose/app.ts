@@ -176,7 +176,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     },
     isTrustedProxy,
     administrativeRate,
-    admission,
+    admitLongBody: (caller, log) => admission.admitLongBody(caller, log),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     tracing: parts.tracing,
     connectionIdleSeconds: config.connectionIdleSeconds,

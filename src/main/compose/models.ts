@@ -30,6 +30,7 @@ import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { HttpClient } from "../../providers/transport/provider-response.ts";
+import { createSandbox } from "../../sandbox/create-sandbox.ts";
 import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
 
@@ -43,7 +44,7 @@ export function composeProviders(
   membership: ClusterMembership,
   onRecovered: (providerId: string) => void,
 ) {
-  const { config, sql, background, clock, providerFactories: wires } = base;
+  const { config, sql, background, clock, providerFactories } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
     ...provider,
@@ -53,7 +54,13 @@ export function composeProviders(
     connectTimeoutMs: config.upstreamTimeouts.connectMs,
   }));
   const tunedModels = new SandboxTunedModels(sql);
-  const shared = { sql: background, workThread, clock, httpClient, tunedModels, wires };
+  const sandbox = createSandbox({ sql: background, workThread, clock, tunedModels });
+  const shared = {
+    workThread,
+    clock,
+    httpClient,
+    providerFactories: { sandbox: () => sandbox, ...providerFactories },
+  };
   const guard = new EgressGuard({
     resolve: systemResolve,
     allowedCidrs: config.egressAllow,

@@ -14,6 +14,7 @@ import { readFilter } from "../../jobs/vector-stores/filters.ts";
 import type { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
+import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressFetch } from "../../platform/egress/fetch.ts";
 import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
@@ -23,7 +24,6 @@ import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
-const FEMTO_PER_NANO = 1_000_000n;
 /** Bytes of one answer of an MCP server, which is parsed as a whole. */
 const MAX_ANSWER_BYTES = 1_048_576;
 

@@ -95,7 +95,7 @@ export function createDocumentSemaphore(): FairSemaphore {
 function documentTexts(extraction: Extraction): DocumentTexts {
   const slots = createDocumentSemaphore();
   const options = { isHtml: false, maxCharacters: MAX_DOCUMENT_CHARACTERS };
-  const read = async ({ place, bytes }: SentDocument, signal: AbortSignal): Promise<string> => {
+  const read = async ({ path, bytes }: SentDocument, signal: AbortSignal): Promise<string> => {
     const inTime = AbortSignal.timeout(MAX_DOCUMENT_MS);
     try {
       return await extraction.pageText(bytes, options, AbortSignal.any([signal, inTime]));
@@ -105,8 +105,8 @@ function documentTexts(extraction: Extraction): DocumentTexts {
       const why = inTime.aborted
         ? "The document takes too long to read."
         : (error as Error).message;
-      throw new GatewayError("invalid_body", `Request body field "${place}": ${why}`, {
-        param: place,
+      throw new GatewayError("invalid_body", `Request body field "${path}": ${why}`, {
+        param: path,
         cause: error,
       });
     }

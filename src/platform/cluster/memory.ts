@@ -1,7 +1,7 @@
 import type { PastAdmissions } from "../../../db/queries/recent-admissions.ts";
 import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { overloaded } from "../../lib/errors.ts";
 import {
   ONE_ADMISSION,
   type RateDecision,
@@ -152,11 +152,7 @@ export class MemoryRateWindows implements RateWindows {
   #makeRoom(bucket: number): void {
     this.#sweep(bucket, this.#windows.size);
     if (this.#windows.size < this.#maxWindows) return;
-    throw new GatewayError(
-      "overloaded",
-      "Too many API keys are in use at once. Try again shortly.",
-      { retryAfterSeconds: 1 },
-    );
+    throw overloaded("Too many API keys are in use at once. Try again shortly.");
   }
 
   /** Removes windows out of which every admission has left, the longest unused first. */

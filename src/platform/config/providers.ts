@@ -1,3 +1,4 @@
+import { BASIS_POINTS } from "../../lib/money.ts";
 import { didYouMean } from "../../lib/nearest-names.ts";
 import { AddressPolicy, addressOfHost } from "../../lib/public-address.ts";
 import { AWS_KEY_VARIABLES, isEnabledByAws } from "./aws-access.ts";
@@ -136,7 +137,6 @@ function providerOfFile(
   };
 }
 
-const BASIS_POINTS = 10_000;
 const USUAL_BATCH_PRICE_SHARE = 0.5;
 
 /** What is known to answer batches is used for them; others are where the entry says so. */
@@ -153,7 +153,7 @@ function batchTerms(
   const isKnown = batches !== undefined && baseUrl === defaultBaseUrl;
   if (!(stated.batches ?? isKnown)) return {};
   const share = stated.batch_price_share ?? USUAL_BATCH_PRICE_SHARE;
-  return { batchPriceShare: Math.round(share * BASIS_POINTS) };
+  return { batchPriceShare: Math.round(share * Number(BASIS_POINTS)) };
 }
 
 /** By type, what tells where it is called: the member of an entry, or the variable, and what it must be. */

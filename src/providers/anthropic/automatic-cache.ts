@@ -32,15 +32,20 @@ export function addBreakpoints(
   { tools, system, messages }: CachedPrompt,
 ): void {
   const blocks = [...tools, ...system, ...messages.flatMap(({ content }) => content)];
-  const existing = blocks.flatMap((block, index) => breakpointsIn(block).map(({ ttl }) => ({ at: index, ttl })));
+  const existing = blocks.flatMap((block, index) =>
+    breakpointsIn(block).map(({ ttl }) => ({ at: index, ttl })),
+  );
   let remaining = MAX_BREAKPOINTS - existing.length;
   for (const block of targets({ tools, system, messages })) {
     if (remaining <= 0) return;
     if (block === undefined || breakpointsIn(block).length > 0) continue;
     const index = blocks.indexOf(block);
     const isHour = requested.ttl === HOUR;
-    if (!isHour && existing.some((breakpoint) => breakpoint.at > index && breakpoint.ttl === HOUR)) continue;
-    const isAfterShort = existing.some((breakpoint) => breakpoint.at < index && breakpoint.ttl !== HOUR);
+    if (!isHour && existing.some((breakpoint) => breakpoint.at > index && breakpoint.ttl === HOUR))
+      continue;
+    const isAfterShort = existing.some(
+      (breakpoint) => breakpoint.at < index && breakpoint.ttl !== HOUR,
+    );
     block.cache_control = isHour && isAfterShort ? { type: "ephemeral" } : requested;
     remaining--;
   }
@@ -66,7 +71,10 @@ function lastBlock(blocks: readonly Block[] = []): Block | undefined {
 }
 
 /** Returns the breakpoints of a block. Tool results can contain breakpoints in their content. */
-function breakpointsIn({ cache_control: cacheControl, content }: Block): { readonly ttl?: unknown }[] {
+function breakpointsIn({
+  cache_control: cacheControl,
+  content,
+}: Block): { readonly ttl?: unknown }[] {
   const inside = Array.isArray(content) ? content.filter(isFields).flatMap(breakpointsIn) : [];
   return isFields(cacheControl) ? [...inside, cacheControl] : inside;
 }

@@ -47,7 +47,7 @@ function annotationOf(citation: Fields, position: Fields): Fields | undefined {
     const value = citation[name];
     return typeof value === "number" ? [[name, value] as const] : [];
   });
-  const named = typeof filename === "string" ? { filename } : {};
-  const file = { ...named, ...Object.fromEntries(positions), ...quoted, ...position };
+  const nameMember = typeof filename === "string" ? { filename } : {};
+  const file = { ...nameMember, ...Object.fromEntries(positions), ...quoted, ...position };
   return { type: "file_citation", file_citation: file };
 }

@@ -85,5 +85,7 @@ function closedAll(value: unknown): unknown {
 
 function closedNamed(value: unknown): unknown {
   if (!isFields(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, closedValue(schema)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, schema]) => [name, closedValue(schema)]),
+  );
 }

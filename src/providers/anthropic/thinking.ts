@@ -36,8 +36,11 @@ interface RequestedThinking {
 function requestedThinking(fields: ChatRequestFields): RequestedThinking | undefined {
   const { thinking, reasoning, reasoning_effort: effort } = fields;
   const byObject = isFields(reasoning) ? thinkingFromReasoning(reasoning) : undefined;
-  const requested = byObject ?? (typeof effort === "string" ? thinkingFromEffort(effort) : undefined);
-  return (isFields(thinking) ? thinkingFromObject(thinking, requested?.effort) : undefined) ?? requested;
+  const requested =
+    byObject ?? (typeof effort === "string" ? thinkingFromEffort(effort) : undefined);
+  return (
+    (isFields(thinking) ? thinkingFromObject(thinking, requested?.effort) : undefined) ?? requested
+  );
 }
 
 /**
@@ -56,7 +59,9 @@ function thinkingFromObject(
   return display === undefined ? requested : { ...requested, display };
 }
 
-function thinkingFromReasoning(reasoning: Readonly<Record<string, unknown>>): RequestedThinking | undefined {
+function thinkingFromReasoning(
+  reasoning: Readonly<Record<string, unknown>>,
+): RequestedThinking | undefined {
   const { effort, max_tokens: budget, enabled } = reasoning;
   if (enabled === false) return thinkingFromEffort("none");
   const budgetTokens = typeof budget === "number" ? budget : undefined;
@@ -210,6 +215,7 @@ function isPastThinking(messages: unknown): boolean {
   if (!Array.isArray(messages)) return false;
   const index = messages.findLastIndex(({ role }) => role !== "tool");
   const answer: unknown = messages[index];
-  if (index === messages.length - 1 || !isFields(answer) || answer.role !== "assistant") return false;
+  if (index === messages.length - 1 || !isFields(answer) || answer.role !== "assistant")
+    return false;
   return thinkingOf(answer).length === 0;
 }

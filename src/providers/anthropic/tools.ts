@@ -13,7 +13,7 @@ export const JSON_TOOL = "answer_in_json";
 /** How a request demands JSON of a model. */
 export type JsonMode =
   | { readonly kind: "none" }
-  /** By `output_config.format`. */
+  /** The field `output_config.format`. */
   | { readonly kind: "schema"; readonly schema: Fields }
   /** The answer is the input of a tool that the model has to call. */
   | { readonly kind: "tool"; readonly schema: Fields };
@@ -102,7 +102,11 @@ export function allowedNames(choice: unknown): ReadonlySet<string> | undefined {
   return new Set(Array.isArray(tools) ? tools.filter(isFields).map(nameOf) : []);
 }
 
-function toolOf(tool: Fields, index: number, { takesSchemas }: ClaudeTraits): Record<string, unknown> {
+function toolOf(
+  tool: Fields,
+  index: number,
+  { takesSchemas }: ClaudeTraits,
+): Record<string, unknown> {
   const { function: definition } = tool;
   if (!isFields(definition)) throw unsupported(`tools.${index}`, "tools that are not functions");
   const { name, description, parameters, strict } = definition;

@@ -85,7 +85,12 @@ function completionOf(message: unknown, answersByTool: boolean): TypedCompletion
   };
 }
 
-function readBlock(read: PartialAnswer, block: Fields, index: number, answersByTool: boolean): void {
+function readBlock(
+  read: PartialAnswer,
+  block: Fields,
+  index: number,
+  answersByTool: boolean,
+): void {
   switch (block.type) {
     case "text":
       readText(read, block);

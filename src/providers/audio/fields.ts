@@ -10,17 +10,17 @@ import {
   traitsOf,
 } from "./traits.ts";
 
-/** What a request for speech asks of a model. */
+/** The parts of a speech request that not every model supports. */
 export interface AskedSpeech {
   readonly format: SpeechFormat;
   readonly characters: number;
   readonly speed?: number | undefined;
   readonly instructions?: string | undefined;
-  /** Names of further fields. */
+  /** Names of other fields. */
   readonly fields: readonly string[];
 }
 
-/** What a request for a transcript asks of a model. */
+/** The parts of a transcript request that not every model supports. */
 export interface AskedTranscript {
   readonly task: TranscriptionCall["task"];
   readonly needs: TranscriptionCall["needs"];
@@ -31,76 +31,76 @@ export interface AskedTranscript {
   readonly fields: readonly string[];
 }
 
-/** What a model lacks of a request: what changes the answer, and hints, which are left out. */
+/** The unsupported parts of a request: `answer` changes the answer; `hints` are left out. */
 export interface LackedAudio<Name extends string> {
   readonly answer: readonly Name[];
   readonly hints: readonly string[];
 }
 
-type SpeechLack = "input" | "response_format" | "speed";
-type TranscriptLack = "translation" | "words" | "segments" | "speakers" | "logprobs";
+type SpeechFeature = "input" | "response_format" | "speed";
+type TranscriptFeature = "translation" | "words" | "segments" | "speakers" | "logprobs";
 
-/** Which audio requests the models of one provider can serve, and with which fields. */
+/** The audio requests and fields that the models of one provider support. */
 export interface AudioFields {
-  speech(asked: AskedSpeech, model: FieldModel): LackedAudio<SpeechLack>;
-  transcript(asked: AskedTranscript, model: FieldModel): LackedAudio<TranscriptLack>;
+  speech(request: AskedSpeech, model: FieldModel): LackedAudio<SpeechFeature>;
+  transcript(request: AskedTranscript, model: FieldModel): LackedAudio<TranscriptFeature>;
 }
 
-const LACKS_NOTHING = { answer: [], hints: [] } as const;
+const NOTHING_UNSUPPORTED = { answer: [], hints: [] } as const;
 
-/** The fields of a provider type; of one that nothing is known of they are all there. */
+/** Returns the audio fields of a provider type. An unknown type counts as supporting everything. */
 export function audioFieldsOf(type: string): AudioFields {
   return {
-    speech(asked, { model, modelId }) {
+    speech(request, { model, modelId }) {
       const traits = traitsOf(SPEECH, type, [model, modelId]);
-      return traits === undefined ? LACKS_NOTHING : lackedOfSpeech(asked, traits);
+      return traits === undefined ? NOTHING_UNSUPPORTED : unsupportedInSpeech(request, traits);
     },
-    transcript(asked, { model, modelId }) {
+    transcript(request, { model, modelId }) {
       const traits = traitsOf(TRANSCRIPTION, type, [model, modelId]);
-      return traits === undefined ? LACKS_NOTHING : lackedOfTranscript(asked, traits);
+      return traits === undefined ? NOTHING_UNSUPPORTED : unsupportedInTranscript(request, traits);
     },
   };
 }
 
-function lackedOfSpeech(asked: AskedSpeech, traits: SpeechTraits): LackedAudio<SpeechLack> {
-  const answer: SpeechLack[] = [];
-  const { speed = 1 } = asked;
+function unsupportedInSpeech(request: AskedSpeech, traits: SpeechTraits): LackedAudio<SpeechFeature> {
+  const answer: SpeechFeature[] = [];
+  const { speed = 1 } = request;
   const [least, most] = traits.speed ?? [1, 1];
-  if (asked.characters > (traits.maxCharacters ?? Number.POSITIVE_INFINITY)) answer.push("input");
-  if (!traits.formats.has(asked.format)) answer.push("response_format");
+  if (request.characters > (traits.maxCharacters ?? Number.POSITIVE_INFINITY)) answer.push("input");
+  if (!traits.formats.has(request.format)) answer.push("response_format");
   if (speed < least || speed > most) answer.push("speed");
-  const hints = strange(asked.fields, traits.fields);
-  if (asked.instructions !== undefined && traits.instructions !== true) hints.push("instructions");
+  const hints = unsupportedFields(request.fields, traits.fields);
+  if (request.instructions !== undefined && traits.instructions !== true) hints.push("instructions");
   return { answer, hints };
 }
 
 const HINTS = ["prompt", "temperature", "language"] as const;
 
-function lackedOfTranscript(
-  asked: AskedTranscript,
+function unsupportedInTranscript(
+  request: AskedTranscript,
   traits: TranscriptionTraits,
-): LackedAudio<TranscriptLack> {
-  const { task, needs, logprobs } = asked;
-  const wishes: readonly [TranscriptLack, boolean, true | undefined][] = [
+): LackedAudio<TranscriptFeature> {
+  const { task, needs, logprobs } = request;
+  const features: readonly [TranscriptFeature, boolean, true | undefined][] = [
     ["translation", task === "translate", traits.translates],
     ["words", needs.words, traits.words],
     ["segments", needs.segments, traits.segments],
     ["speakers", needs.speakers, traits.speakers],
     ["logprobs", logprobs, traits.logprobs],
   ];
-  const answer = wishes.filter(([, isAsked, has]) => isAsked && !has).map(([name]) => name);
+  const answer = features.filter(([, isRequested, has]) => isRequested && !has).map(([name]) => name);
   const isTimed = needs.words || needs.segments || needs.speakers;
   const has = (name: (typeof HINTS)[number]) =>
     traits[name] === true || (traits[name] === "untimed" && !isTimed);
-  const hints: string[] = HINTS.filter((name) => asked[name] !== undefined && !has(name));
-  return { answer, hints: [...hints, ...strange(asked.fields, traits.fields)] };
+  const hints: string[] = HINTS.filter((name) => request[name] !== undefined && !has(name));
+  return { answer, hints: [...hints, ...unsupportedFields(request.fields, traits.fields)] };
 }
 
-function strange(fields: readonly string[], known: readonly string[] = []): string[] {
-  return fields.filter((name) => !known.includes(name));
+function unsupportedFields(fields: readonly string[], supported: readonly string[] = []): string[] {
+  return fields.filter((name) => !supported.includes(name));
 }
 
-/** The bundle with its audio capabilities called with what the provider's models have, and nothing else. */
+/** Returns the provider with audio calls reduced to the fields that its models support. */
 export function withAudioFields(type: string, provider: Provider): Provider {
   const { speak, transcribe } = provider;
   if (speak === undefined && transcribe === undefined) return provider;
@@ -108,11 +108,11 @@ export function withAudioFields(type: string, provider: Provider): Provider {
     ...provider,
     audio: audioFieldsOf(type),
     ...(speak !== undefined && {
-      speak: (call: SpeechCall) => speak.call(provider, knownOfSpeech(type, call)),
+      speak: (call: SpeechCall) => speak.call(provider, supportedSpeech(type, call)),
     }),
     ...(transcribe !== undefined && {
       transcribe: (call: TranscriptionCall) =>
-        transcribe.call(provider, knownOfTranscript(type, call)),
+        transcribe.call(provider, supportedTranscript(type, call)),
     }),
   };
 }
@@ -121,18 +121,18 @@ function namesOf({ model, modelId }: { readonly model: string; readonly modelId?
   return modelId === undefined ? [model] : [model, modelId];
 }
 
-function knownOfSpeech(type: string, call: SpeechCall): SpeechCall {
+function supportedSpeech(type: string, call: SpeechCall): SpeechCall {
   const traits = traitsOf(SPEECH, type, namesOf(call));
   if (traits === undefined) return call;
   return {
     ...call,
     speed: traits.speed === undefined ? undefined : call.speed,
     instructions: traits.instructions === true ? call.instructions : undefined,
-    fields: known(call.fields, traits.fields),
+    fields: pick(call.fields, traits.fields),
   };
 }
 
-function knownOfTranscript(type: string, call: TranscriptionCall): TranscriptionCall {
+function supportedTranscript(type: string, call: TranscriptionCall): TranscriptionCall {
   const traits = traitsOf(TRANSCRIPTION, type, namesOf(call));
   if (traits === undefined) return call;
   return {
@@ -141,11 +141,11 @@ function knownOfTranscript(type: string, call: TranscriptionCall): Transcription
     prompt: traits.prompt === true ? call.prompt : undefined,
     temperature: traits.temperature === true ? call.temperature : undefined,
     language: traits.language === undefined ? undefined : call.language,
-    fields: known(call.fields, traits.fields),
+    fields: pick(call.fields, traits.fields),
   };
 }
 
-function known(
+function pick(
   fields: Readonly<Record<string, unknown>>,
   names: readonly string[] = [],
 ): Record<string, unknown> {
@@ -158,8 +158,8 @@ const SPEAKS = /tts|speech|orpheus|aura|playai|^(?:.*\/)?eleven_/i;
 const TRANSCRIBES = /whisper|transcri|scribe|nova|voxtral|stt|asr/i;
 
 /**
- * What a model of the category `audio` is for, by its capabilities, its prices, or its name; undefined where
- * none of them tells.
+ * Returns the task of a model of the category `audio`, by its capabilities, its prices, or its name. Undefined if none
+ * of them shows it.
  */
 export function audioTaskOf(
   {

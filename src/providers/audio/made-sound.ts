@@ -3,12 +3,12 @@ import type { Speech, SpeechCall, SpeechFormat } from "../media.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { SOUND_TYPES } from "./sound-answer.ts";
 
-/** Samples a second of OpenAI's `pcm`: 16 bits, little-endian, one channel. */
+/** Samples per second of OpenAI's `pcm`: 16 bits, little-endian, one channel. */
 export const PCM_RATE = 24_000;
 const SAMPLE_BYTES = 2;
 
 /**
- * The heading of a WAV file of such samples whose length is not known yet: both lengths are the largest, which
+ * Returns the header of a WAV file of such samples with unknown length. Both lengths have the largest value, which
  * players take as "to the end".
  */
 function wavHeading(rate = PCM_RATE): Uint8Array {
@@ -28,14 +28,14 @@ function wavHeading(rate = PCM_RATE): Uint8Array {
   return new Uint8Array(heading);
 }
 
-/** What stands before the samples where the provider sends these alone. */
+/** Returns the header to send before the samples if the provider sends only samples. */
 export function headingOf(format: SpeechFormat): Uint8Array | undefined {
   return format === "wav" ? wavHeading() : undefined;
 }
 
 type SoundCall = Pick<SpeechCall, "format" | "abortNotice" | "signal">;
 
-/** Speech from pieces of sound, with a heading where the provider sends none. */
+/** Returns speech made of pieces of audio, with a header if the provider sends none. */
 export function speechOf(
   pieces: PieceReader,
   call: SoundCall,
@@ -46,7 +46,7 @@ export function speechOf(
   return { contentType: SOUND_TYPES[call.format], reader: () => reader, usage };
 }
 
-/** Reads pieces of sound. An answer without any is none; a connection that breaks is a ProviderFailure. */
+/** Reads pieces of audio. Throws ProviderFailure if there are none, or if the connection breaks. */
 class MadeSound implements PieceReader {
   readonly #pieces: PieceReader;
   readonly #call: SoundCall;

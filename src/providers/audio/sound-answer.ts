@@ -15,29 +15,29 @@ export const SOUND_TYPES: Readonly<Record<SpeechFormat, string>> = {
   pcm: "audio/pcm",
 };
 
-/** A type of sound with its parameters; of a field that proxies have made two of, the first counts. */
+/** An audio content type with its parameters. If proxies have duplicated the field, the first value counts. */
 const STATED_SOUND =
   /^\s*(audio\/[\w.+-]{1,50}(?:\s*;\s*[\w-]{1,20}=[\w.+-]{1,20}){0,4})\s*(?:,|$)/i;
-/** What servers say of bytes that they know nothing of. */
+/** Content types that servers send for bytes of unknown type. */
 const ANY_BYTES = /^\s*(?:application\/(?:octet-stream|ogg)|binary\/octet-stream)\s*(?:[;,]|$)/i;
 
 /**
- * A response of a success status whose body is the sound itself. Rejects with ProviderFailure where it is
- * something else: with what `told` reads from JSON, if anything.
+ * Returns the audio in a response with a success status. Rejects with ProviderFailure if the body is not audio: with
+ * the error that `errorIn` finds in JSON, if any.
  */
 export async function soundOf(
   response: ProviderResponse,
   format: SpeechFormat,
   signal: AbortNotice,
-  told: (body: unknown) => Error | undefined,
+  errorIn: (body: unknown) => Error | undefined,
 ): Promise<Speech> {
   const stated = response.headers.get("content-type");
   const type = stated === null ? null : (STATED_SOUND.exec(stated)?.[1] ?? null);
   if (type === null && stated !== null && !ANY_BYTES.test(stated)) {
     if (isJson(stated))
-      throw (await failureIn(response, told)) ?? brokenAnswer("JSON and no sound");
+      throw (await failureIn(response, errorIn)) ?? brokenAnswer("JSON and no sound");
     response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type that is no sound");
+    throw brokenAnswer("a content type that is not audio");
   }
   const bytes = response.reader?.() ?? response.body?.getReader();
   if (bytes === undefined) throw brokenAnswer("an empty body");
@@ -51,13 +51,13 @@ export async function soundOf(
 
 async function failureIn(
   response: ProviderResponse,
-  told: (body: unknown) => Error | undefined,
+  errorIn: (body: unknown) => Error | undefined,
 ): Promise<Error | undefined> {
   const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
-  return text === undefined ? undefined : told(jsonValue(text));
+  return text === undefined ? undefined : errorIn(jsonValue(text));
 }
 
-/** The bytes of a body, as they come. */
+/** Reads the bytes of a body as they arrive. */
 class SoundReader implements PieceReader {
   readonly #bytes: PieceReader;
   readonly #signal: AbortNotice;

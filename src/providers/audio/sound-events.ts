@@ -3,18 +3,21 @@ import { type PieceReader, ProviderFailure } from "../interface.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { ProviderResponse } from "../transport/provider-response.ts";
 
-/** Some seconds of uncompressed sound, in base64. */
+/** Largest event: some seconds of uncompressed audio in base64. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
-/** Reads the events of a stream that brings sound in base64. */
+/** Reads the events of a stream that contains audio in base64. */
 export interface SoundDecoder {
-  /** The sound of an event; undefined for one that has none. Throws ProviderFailure for an error. */
+  /** Returns the audio of an event. Undefined if it has none. Throws ProviderFailure for an error event. */
   read(data: string): Uint8Array | undefined;
-  /** True once the provider has said that the sound is whole. */
+  /** True after the provider has reported that the audio is complete. */
   readonly isWhole: boolean;
 }
 
-/** The sound in a response that is a stream of events (SSE). One that ends before its end is a ProviderFailure. */
+/**
+ * Reads the audio from a response with an event stream (SSE). Throws ProviderFailure if the stream ends before the
+ * audio is complete.
+ */
 export function soundOfEvents(response: ProviderResponse, decoder: SoundDecoder): PieceReader {
   const bytes = response.reader?.() ?? response.body?.getReader();
   if (bytes === undefined) throw brokenAnswer("an empty body");
@@ -54,7 +57,7 @@ class SoundEventReader implements PieceReader {
   #soundOf(bytes: Uint8Array | undefined): Uint8Array {
     const sounds: Uint8Array[] = [];
     const take = (data: string) => {
-      // Some proxies end every stream as OpenAI does.
+      // Some proxies end every stream like OpenAI does.
       if (data === "[DONE]") return;
       const sound = this.#decoder.read(data);
       if (sound !== undefined) sounds.push(sound);
@@ -79,7 +82,7 @@ class SoundEventReader implements PieceReader {
 
 const PIECE_BYTES = 65_536;
 
-/** Sound that came whole, in pieces that a client can take. */
+/** Returns complete audio in smaller pieces. */
 export function wholeSound(sound: Uint8Array): PieceReader {
   let at = 0;
   return {

@@ -1,17 +1,17 @@
 import type { TranscriptSegment, TranscriptWord } from "../media.ts";
 
-/** A word as a provider times it, with what stands before it in the text. */
+/** A timed word, with the text between it and the previous word. */
 export interface TimedWord extends TranscriptWord {
   readonly space: string;
 }
 
-/** A segment is a sentence; a long one, a pause or another speaker ends it too. */
+/** A segment is a sentence. A maximal length, a pause or another speaker ends it too. */
 const ENDS_SENTENCE = /[.?!…。?!]["'”’)\]]*$/;
 const MAX_SEGMENT_CHARACTERS = 200;
 const MAX_SEGMENT_SECONDS = 15;
 const PAUSE_SECONDS = 1.5;
 
-/** Segments of a text of which the provider times words alone. */
+/** Returns segments for a text of which the provider only times words. */
 export function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[] {
   const segments: TranscriptSegment[] = [];
   let open: TimedWord[] = [];
@@ -24,12 +24,12 @@ export function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[
     const first = open[0];
     const last = open.at(-1);
     if (first !== undefined && last !== undefined) {
-      const isApart =
+      const startsSegment =
         word.speaker !== last.speaker ||
         word.start - last.end > PAUSE_SECONDS ||
         word.end - first.start > MAX_SEGMENT_SECONDS ||
         characters + word.word.length > MAX_SEGMENT_CHARACTERS;
-      if (isApart || ENDS_SENTENCE.test(last.word)) {
+      if (startsSegment || ENDS_SENTENCE.test(last.word)) {
         close();
         characters = 0;
       }
@@ -47,7 +47,7 @@ function segmentOf(words: readonly TimedWord[], id: number): TranscriptSegment {
   return { id, start, end: words.at(-1)!.end, text, ...(speaker !== undefined && { speaker }) };
 }
 
-/** A word as transcripts have it. */
+/** Returns a word without the text before it. */
 export function plainWord({ word, start, end, speaker }: TimedWord): TranscriptWord {
   return { word, start, end, ...(speaker !== undefined && { speaker }) };
 }
@@ -56,8 +56,8 @@ export function isTime(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-/** Milliseconds of the seconds that a provider reports; undefined if it reports none. */
+/** Returns the length that a provider reports in seconds, in milliseconds. Empty if it reports none. */
 export function reportedMsOf(...seconds: readonly unknown[]): { readonly reportedMs?: number } {
-  const stated = seconds.map((one) => (typeof one === "string" ? Number(one) : one)).filter(isTime);
+  const stated = seconds.map((value) => (typeof value === "string" ? Number(value) : value)).filter(isTime);
   return stated.length === 0 ? {} : { reportedMs: Math.max(...stated) * 1_000 };
 }

@@ -1,38 +1,41 @@
 import type { SpeechFormat } from "../media.ts";
 
-/** What a model that speaks has; a hint that it lacks is left out of the call. */
+/** Features of a speech model. Hints that it does not support are left out of the call. */
 export interface SpeechTraits {
   readonly formats: ReadonlySet<SpeechFormat>;
-  /** The range it takes; absent where it speaks at its own speed alone. */
+  /** The supported range. Absent if the model only speaks at its default speed. */
   readonly speed?: readonly [least: number, most: number];
-  /** Takes directions apart from the text. */
+  /** Supports directions that are separate from the text. */
   readonly instructions?: true;
-  /** The longest text, where that is less than the gateway's own limit. */
+  /** The longest text, if that is less than the gateway's own limit. */
   readonly maxCharacters?: number;
-  /** Further fields that it knows. Those of others are left out: one may cost what nothing here meters. */
+  /**
+   * Other fields that the model supports. All further ones are left out, because they could cost something that the
+   * gateway does not meter.
+   */
   readonly fields?: readonly string[];
 }
 
-/** What a model that transcribes has. */
+/** Features of a transcription model. */
 export interface TranscriptionTraits {
-  /** Into English. */
+  /** Translates into English. */
   readonly translates?: true;
-  /** Times of words and of segments; segments are what subtitles are made of. */
+  /** Times of words and of segments. Subtitles are made of segments. */
   readonly words?: true;
   readonly segments?: true;
-  /** Tells speakers apart. */
+  /** Distinguishes speakers. */
   readonly speakers?: true;
   readonly logprobs?: true;
-  /** Sends the text as it finds it. */
+  /** Streams the text as it is recognized. */
   readonly streams?: true;
   readonly prompt?: true;
   readonly temperature?: true;
-  /** `untimed`: not together with times. */
+  /** `untimed`: not in combination with times. */
   readonly language?: true | "untimed";
   readonly fields?: readonly string[];
 }
 
-/** The first row whose pattern fits the model counts; one without a pattern fits all. */
+/** The first row whose pattern matches the model applies. A row without a pattern matches all models. */
 interface Row {
   readonly of?: RegExp;
 }
@@ -42,7 +45,7 @@ const ALL_FORMATS = formats("mp3", "opus", "aac", "flac", "wav", "pcm");
 const HINTS = { prompt: true, temperature: true, language: true } as const;
 const TIMED = { words: true, segments: true } as const;
 
-/** https://platform.openai.com/docs/api-reference/audio, as of its published description. */
+/** https://platform.openai.com/docs/api-reference/audio, from the published description. */
 const OPENAI_SPEECH: readonly (Row & SpeechTraits)[] = [
   { of: /tts-1/, formats: ALL_FORMATS, speed: [0.25, 4] },
   { formats: ALL_FORMATS, speed: [0.25, 4], instructions: true },
@@ -62,7 +65,7 @@ const OPENAI_TRANSCRIPTION: readonly (Row & TranscriptionTraits)[] = [
   { streams: true, logprobs: true, ...HINTS, fields: ["chunking_strategy"] },
 ];
 
-/** By provider type; of a type without rows nothing is known, so that its own answer says what it lacks. */
+/** Rows by provider type. A type without rows is unknown, and rejects unsupported fields itself. */
 export const SPEECH: Readonly<Record<string, readonly (Row & SpeechTraits)[]>> = {
   openai: OPENAI_SPEECH,
   azure: OPENAI_SPEECH,
@@ -72,11 +75,12 @@ export const SPEECH: Readonly<Record<string, readonly (Row & SpeechTraits)[]>> =
     { of: /orpheus/, formats: formats("wav"), maxCharacters: 200 },
     { formats: formats("mp3", "flac", "wav"), speed: [0.5, 5] },
   ],
-  // https://docs.mistral.ai/studio/audio/text-to-speech; its PCM is of 32-bit floats, which is converted here.
+  // https://docs.mistral.ai/studio/audio/text-to-speech. Its PCM has 32-bit floats, which the gateway converts.
   mistral: [{ formats: formats("mp3", "opus", "flac", "wav", "pcm") }],
-  // https://ai.google.dev/gemini-api/docs/speech-generation: PCM alone; the heading of a WAV is written here.
+  // https://ai.google.dev/gemini-api/docs/speech-generation: PCM only. The gateway writes the header of a WAV file.
   google: [{ formats: formats("wav", "pcm"), instructions: true }],
-  // https://elevenlabs.io/docs/api-reference/text-to-speech/stream, `output_format`; WAV likewise.
+  // https://elevenlabs.io/docs/api-reference/text-to-speech/stream, `output_format`. The gateway writes the header of a
+  // WAV file.
   elevenlabs: [
     {
       formats: formats("mp3", "opus", "wav", "pcm"),
@@ -91,7 +95,7 @@ export const SPEECH: Readonly<Record<string, readonly (Row & SpeechTraits)[]>> =
       ],
     },
   ],
-  // https://developers.deepgram.com/docs/tts-media-output-settings and its limit of input characters.
+  // https://developers.deepgram.com/docs/tts-media-output-settings, and its limit of input characters.
   deepgram: [{ formats: ALL_FORMATS, speed: [0.7, 1.5], maxCharacters: 2_000 }],
   // https://docs.x.ai/developers/rest-api-reference/inference/voice
   xai: [
@@ -123,10 +127,10 @@ export const TRANSCRIPTION: Readonly<Record<string, readonly (Row & Transcriptio
       fields: ["context_bias"],
     },
   ],
-  // Gemini's models write down what they hear; times are not among what they state reliably.
+  // Gemini's models transcribe, but do not state times reliably.
   google: [{ translates: true, ...HINTS }],
-  // https://elevenlabs.io/docs/api-reference/speech-to-text/convert. Key terms, entities and roles of speakers
-  // cost extra, and `source_url` names sound that is not the one measured here.
+  // https://elevenlabs.io/docs/api-reference/speech-to-text/convert. Key terms, entities and roles of speakers cost
+  // extra. `source_url` would name audio that the gateway has not measured.
   elevenlabs: [
     {
       ...TIMED,
@@ -136,8 +140,8 @@ export const TRANSCRIPTION: Readonly<Record<string, readonly (Row & Transcriptio
       fields: ["tag_audio_events", "num_speakers", "diarization_threshold", "seed", "no_verbatim"],
     },
   ],
-  // https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded. Key terms, redaction and the
-  // analyses cost extra, as do further channels.
+  // https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded. Key terms, redaction, analyses and
+  // additional channels cost extra.
   deepgram: [
     {
       ...TIMED,
@@ -159,7 +163,7 @@ export const TRANSCRIPTION: Readonly<Record<string, readonly (Row & Transcriptio
   xai: [{ ...TIMED, speakers: true, language: true, fields: ["filler_words"] }],
 };
 
-/** The traits of a model by its name at the provider or in the catalogue; undefined where none are known. */
+/** Returns the traits of a model by its name at the provider or in the catalogue. Undefined if none are known. */
 export function traitsOf<Traits extends Row>(
   table: Readonly<Record<string, readonly Traits[]>>,
   type: string,

@@ -1,24 +1,30 @@
-/** Names of versions that `/openai/v1` takes (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle). */
-const OF_V1: ReadonlySet<string> = new Set(["preview", "latest", "v1"]);
+/**
+ * API versions that `/openai/v1` accepts
+ * (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle).
+ */
+const V1_VERSIONS: ReadonlySet<string> = new Set(["preview", "latest", "v1"]);
 
-/** Where an Azure resource is called. Each address is one that `endpointUrl` adds a path to. */
+/** URLs of an Azure resource. `endpointUrl` adds a path to each of them. */
 export interface AzureAddress {
-  /** Of the resource's list of models. */
+  /** Base URL of the resource's list of models. */
   readonly root: string;
-  /** Where each deployment has an address of its own; absent: it is named in the body, and called at `root`. */
+  /**
+   * Returns the base URL of a deployment. Absent if requests go to `root` and name the deployment in the
+   * body.
+   */
   readonly ofDeployment?: (deployment: string) => string;
 }
 
 /**
- * The address of an Azure resource's models. With a dated version of the interface it names the deployment;
- * without, it is the one that has no versions, `/openai/v1`.
+ * Returns the URLs of an Azure resource. With a dated API version the URL names the deployment. Without one
+ * it is the unversioned `/openai/v1`.
  *
- * @param baseUrl the resource (`https://name.openai.azure.com`), or a path there, which is then kept
+ * @param baseUrl the resource (`https://name.openai.azure.com`), or a path on it, which is then used as it is
  */
 export function azureAddress(baseUrl: string, apiVersion: string | undefined): AzureAddress {
   const isBare = new URL(baseUrl).pathname === "/";
   const query = apiVersion === undefined ? "" : `?api-version=${encodeURIComponent(apiVersion)}`;
-  if (apiVersion === undefined || OF_V1.has(apiVersion)) {
+  if (apiVersion === undefined || V1_VERSIONS.has(apiVersion)) {
     return { root: `${isBare ? `${baseUrl}/openai/v1` : baseUrl}${query}` };
   }
   const root = isBare ? `${baseUrl}/openai` : baseUrl.replace(/\/openai\/v1$/, "/openai");

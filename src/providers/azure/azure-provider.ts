@@ -14,15 +14,15 @@ import { endpointUrl } from "../transport/request-head.ts";
 import { type AzureAddress, azureAddress } from "./address.ts";
 import { entraTokens } from "./entra-credentials.ts";
 
-/** More deployments than a resource has; the one that was made first goes then. */
+/** Maximum number of cached deployments: more than a resource has. Beyond it the oldest entry is removed. */
 const MAX_DEPLOYMENTS = 1_000;
 const KEY_CHECK_TIMEOUT_MS = 10_000;
 
 type AzureDependencies = OpenAiDependencies & Required<Pick<OpenAiDependencies, "httpClient">>;
 
 /**
- * Azure OpenAI: OpenAI's wire at addresses of deployments, with a key or with tokens of Entra ID. Throws an
- * Error of one line where the credentials cannot be used.
+ * Returns a provider of Azure OpenAI: OpenAI's API at the URLs of deployments, with an API key or Entra ID
+ * tokens. Throws an Error of one line if the credentials cannot be used.
  */
 export function createAzureProvider(
   settings: ProviderSettings,
@@ -40,13 +40,15 @@ export function createAzureProvider(
     fields: chatFieldsOf(settings.type),
     metersMedia: true,
     takesItems: (model, modelId) => takesItems(settings.type, model, modelId),
-    chat: (call) => wires.call(signalOf(call), (one) => one.chatWire(call).chat(call)),
-    embed: (call) => wires.call(signalOf(call), (one) => one.of(call.model).embed(call)),
-    image: (call) => wires.call(signalOf(call), (one) => one.of(call.model).image(call)),
+    chat: (call) => wires.call(signalOf(call), (client) => client.chatWire(call).chat(call)),
+    embed: (call) => wires.call(signalOf(call), (client) => client.of(call.model).embed(call)),
+    image: (call) => wires.call(signalOf(call), (client) => client.of(call.model).image(call)),
     imageFields: imageFieldsOf(settings.type),
-    speak: (call) => wires.call(signalOf(call), (one) => one.of(call.model).speak(call)),
-    transcribe: (call) => wires.call(signalOf(call), (one) => one.of(call.model).transcribe(call)),
-    checkKey: () => wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (one) => one.checkKey()),
+    speak: (call) => wires.call(signalOf(call), (client) => client.of(call.model).speak(call)),
+    transcribe: (call) =>
+      wires.call(signalOf(call), (client) => client.of(call.model).transcribe(call)),
+    checkKey: () =>
+      wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (client) => client.checkKey()),
   };
 }
 
@@ -54,41 +56,44 @@ function signalOf(call: ModelCall) {
   return call.abortNotice ?? call.signal;
 }
 
-/** The resource's deployments, as they are called with one key or token. */
+/** Clients of the resource's deployments for one key or token. */
 class AzureWires {
   readonly #settings: ProviderSettings;
   readonly #address: AzureAddress;
   readonly #dependencies: AzureDependencies;
   readonly #byDeployment = new Map<string, OpenAiProvider>();
-  readonly #ofAll: OpenAiProvider | undefined;
+  readonly #shared: OpenAiProvider | undefined;
   #root: OpenAiProvider | undefined;
 
   constructor(settings: ProviderSettings, address: AzureAddress, dependencies: AzureDependencies) {
     this.#settings = settings;
     this.#address = address;
     this.#dependencies = dependencies;
-    // Throws where the key cannot be sent, at the start and not at the first call.
+    // Throws if the key cannot be sent, at the start and not at the first call.
     requestHeaders(settings, openAiVariant(settings.type));
-    if (address.ofDeployment === undefined) this.#ofAll = this.#at(address.root);
+    if (address.ofDeployment === undefined) this.#shared = this.#at(address.root);
   }
 
-  /** The Responses interface has no addresses of deployments: it takes their names in the body. */
+  /**
+   * Returns the client for a chat. The Responses API has no deployment URLs: it takes the deployment's name
+   * in the body.
+   */
   chatWire(call: ChatCall): OpenAiProvider {
     if (!speaksResponses(this.#settings.type, call)) return this.of(call.model);
-    this.#root ??= this.#ofAll ?? this.#at(this.#address.root);
+    this.#root ??= this.#shared ?? this.#at(this.#address.root);
     return this.#root;
   }
 
   of(deployment: string): OpenAiProvider {
-    const known = this.#ofAll ?? this.#byDeployment.get(deployment);
-    if (known !== undefined) return known;
-    const made = this.#at(this.#address.ofDeployment!(deployment));
-    this.#byDeployment.set(deployment, made);
+    const existing = this.#shared ?? this.#byDeployment.get(deployment);
+    if (existing !== undefined) return existing;
+    const created = this.#at(this.#address.ofDeployment!(deployment));
+    this.#byDeployment.set(deployment, created);
     if (this.#byDeployment.size > MAX_DEPLOYMENTS) {
       const [first] = this.#byDeployment.keys();
       this.#byDeployment.delete(first!);
     }
-    return made;
+    return created;
   }
 
   checkKey(): Promise<void> {

@@ -9,10 +9,10 @@ const SCOPE = "https://cognitiveservices.azure.com/.default";
 const TENANT = /^[\w.-]{1,255}$/;
 
 /**
- * The tokens of an application in Entra ID
- * (https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow), where the provider's
- * key is JSON with `tenant_id`, `client_id` and `client_secret`; undefined where it is a plain key. Throws an
- * Error of one line where it is other JSON.
+ * Returns the access tokens of an application in Entra ID
+ * (https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow), if the provider's
+ * key is JSON with `tenant_id`, `client_id` and `client_secret`. Returns undefined if the key is a plain key.
+ * Throws an Error of one line if it is other JSON.
  */
 export function entraTokens(
   settings: ProviderSettings,
@@ -24,13 +24,13 @@ export function entraTokens(
   const text = (name: string): string => {
     const value = document[name];
     if (typeof value === "string" && value !== "") return value;
-    throw new Error(`the credentials of provider "${settings.id}" lack ${name}`);
+    throw new Error(`the credentials of provider "${settings.id}" have no ${name}`);
   };
   const tenant = text("tenant_id");
   if (!TENANT.test(tenant)) {
-    throw new Error(`the credentials of provider "${settings.id}" have a tenant_id that is none`);
+    throw new Error(`the credentials of provider "${settings.id}" have an invalid tenant_id`);
   }
-  // Who brings credentials of their own must not make the gateway call an address of their choice.
+  // A client with its own credentials must not make the gateway call an arbitrary URL.
   const authority =
     settings.byokKey === undefined && document.authority !== undefined
       ? text("authority")

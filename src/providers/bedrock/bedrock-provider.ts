@@ -40,7 +40,7 @@ const ANTHROPIC_VERSION = "bedrock-2023-05-31";
 const EVENT_STREAM = /^\s*application\/vnd\.amazon\.eventstream\s*(?:[;,]|$)/i;
 const takesBeta = betasTaken("effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14");
 const KEY_CHECK_TIMEOUT_MS = 10_000;
-/** Which model it is does not matter. */
+/** Model of the key check. Any model will do. */
 const KEY_CHECK_MODEL = "amazon.nova-micro-v1:0";
 const UNAUTHORIZED = 401;
 const SERVER_ERROR = 500;
@@ -48,13 +48,14 @@ const SERVER_ERROR = 500;
 interface BedrockDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * A provider of Amazon Bedrock: Anthropic's models in Anthropic's own wire (InvokeModel), all others by Converse.
- * Throws where its key cannot be sent, or no region is known that signatures need.
+ * Returns a provider of Amazon Bedrock. It calls Anthropic's models with Anthropic's API (InvokeModel) and
+ * all others with Converse. Throws if the key cannot be sent, or if signatures need a region and none is
+ * configured.
  */
 export function createBedrockProvider(
   settings: ProviderSettings,
@@ -70,7 +71,7 @@ export function createBedrockProvider(
   const bedrock = new Bedrock(baseUrl, wire, clock);
   return {
     fields: bedrockFields(settings.type),
-    // Converse has a default of its own, which not every list of models knows.
+    // Converse has its own default limit, which not every list of models states.
     needsOutputLimit: isClaude,
     metersCacheLifetimes: true,
     chat: (call) => bedrock.chat(call),
@@ -94,7 +95,10 @@ class Bedrock {
     this.#clock = clock;
   }
 
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  /**
+   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
+   * cannot render the request.
+   */
   async chat(call: ChatCall): Promise<ChatAnswer> {
     try {
       return isClaude(call.model, call.modelId)
@@ -105,7 +109,7 @@ class Bedrock {
     }
   }
 
-  /** A request of Anthropic's clients for one of its models. Rejects as `chat` does. */
+  /** Sends a request of Anthropic's clients to one of its models. Rejects like `chat`. */
   async passOn(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
     const signal = call.abortNotice ?? call.signal;
     const betas = call.betas.length > 0 ? { anthropic_beta: call.betas } : {};
@@ -143,8 +147,8 @@ class Bedrock {
   }
 
   /**
-   * Sends a request without messages, which is refused as wrong, and costs nothing, once the key is accepted. A
-   * key may be good and have no access to the model of the check.
+   * Checks the key with a request without messages. Once Bedrock accepts the key, it rejects the request as
+   * invalid, at no cost. A valid key can have no access to the model of the check.
    */
   async checkKey(): Promise<void> {
     const signal = AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS);
@@ -165,9 +169,9 @@ class Bedrock {
   async #invokeClaude(call: ChatCall): Promise<ChatAnswer> {
     const { model, modelId, stream } = call;
     const signal = call.abortNotice ?? call.signal;
-    // The address tells the model, and whether the answer is streamed.
-    const ofBedrock = { stream: false, versionInBody: ANTHROPIC_VERSION, namesBetas: true };
-    const options = { model, modelId, ...ofBedrock };
+    // The URL names the model and states whether the answer is streamed.
+    const bedrockOptions = { stream: false, versionInBody: ANTHROPIC_VERSION, namesBetas: true };
+    const options = { model, modelId, ...bedrockOptions };
     const { body, answersByTool } = await call.body.render(messagesBody, options, signal);
     if (!stream) {
       const response = await this.#post("invoke", body, call);
@@ -207,7 +211,7 @@ class Bedrock {
     return this.#wire.events(response, decoder);
   }
 
-  /** Resolves with a response of a success status. */
+  /** Posts the body and returns a response with a success status. */
   #post(
     operation: string,
     body: string | Uint8Array<ArrayBuffer>,

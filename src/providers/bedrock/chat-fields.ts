@@ -7,13 +7,21 @@ import { unfollowedEffort, unfollowedReasoning } from "./converse-reasoning.ts";
 import { jsonMode, namesTool } from "./converse-tools.ts";
 import { type ConverseTraits, converseTraits, isClaude } from "./model-traits.ts";
 
-type Lacks = (value: unknown, traits: ConverseTraits, request: ChatRequestFields) => boolean;
+type IsUnsupported = (
+  value: unknown,
+  traits: ConverseTraits,
+  request: ChatRequestFields,
+) => boolean;
 
-const never: Lacks = () => false;
-const sampling: Lacks = (value, { takesSampling }) => !takesSampling || (value as number) > 1;
+const never: IsUnsupported = () => false;
+const sampling: IsUnsupported = (value, { takesSampling }) =>
+  !takesSampling || (value as number) > 1;
 
-/** What Converse has, for models that are not Anthropic's; every other field is lacked. */
-const FIELDS: Readonly<Record<string, Lacks>> = {
+/**
+ * The fields that Converse has for models other than Anthropic's, each with a test that returns true if the
+ * value is unsupported. Every other field is unsupported.
+ */
+const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   tools: (value, { tools }) =>
     tools === "none" ||
     (value as readonly { type?: unknown }[]).some(({ type }) => type !== "function"),
@@ -22,7 +30,7 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
     if (namesTool(value)) return tools !== "named";
     return demandsTool(value) && tools !== "any" && tools !== "named";
   },
-  // There is no switch for it.
+  // Converse has no field for it.
   parallel_tool_calls: (value) => value !== true,
   response_format: (value, traits) =>
     jsonMode({ response_format: value }, traits).kind === "tool" &&
@@ -31,7 +39,8 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
   n: (value) => value !== 1,
   modalities: never,
   stop: (value, { takesStop }) =>
-    !takesStop || (Array.isArray(value) ? value : [value]).some((one) => String(one).trim() === ""),
+    !takesStop ||
+    (Array.isArray(value) ? value : [value]).some((sequence) => String(sequence).trim() === ""),
   temperature: sampling,
   top_p: sampling,
   top_k: (_value, { topK }) => topK === "none",
@@ -41,25 +50,25 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
 
 const PARTS: ReadonlySet<PartKind> = new Set(["image", "audio", "video", "file", "binary_file"]);
 
-/** The fields of chat requests that models on Bedrock have. */
+/** Returns which fields of chat requests models on Bedrock support. */
 export function bedrockFields(type: string): ChatFields {
-  const ofClaude = anthropicFields(type);
+  const claudeFields = anthropicFields(type);
   return {
     type,
     missing(field, value, model, isSingleNode, request) {
       if (isClaude(model.model, model.modelId)) {
-        // Bedrock's own is another.
+        // Bedrock's field of this name has a different meaning.
         if (field === "service_tier") return [field];
-        return ofClaude.missing(field, value, model, isSingleNode, request);
+        return claudeFields.missing(field, value, model, isSingleNode, request);
       }
       const traits = converseTraits(model.model, model.modelId);
       if (field === "reasoning") return unfollowedReasoning(value, traits);
-      const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
-      return lacks === undefined || lacks(value, traits, request) ? [field] : [];
+      const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
+      return isUnsupported === undefined || isUnsupported(value, traits, request) ? [field] : [];
     },
-    // Converse takes addresses in S3, and Claude in its own wire none.
+    // Converse accepts URLs in S3 only, and Claude's API on Bedrock accepts none.
     lacksWebAddresses: () => true,
     takesPart: (kind, model) =>
-      isClaude(model.model, model.modelId) ? ofClaude.takesPart(kind, model) : PARTS.has(kind),
+      isClaude(model.model, model.modelId) ? claudeFields.takesPart(kind, model) : PARTS.has(kind),
   };
 }

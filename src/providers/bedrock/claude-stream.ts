@@ -12,11 +12,11 @@ const CARRIAGE_RETURN = 0x0d;
 const SPACE = 0x20;
 
 /**
- * The stream of InvokeModelWithResponseStream as the event stream that Anthropic itself would send. Each message
- * holds one of Anthropic's events, in base64
- * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_PayloadPart.html). Messages of other kinds
- * are passed over. Rejects with ProviderFailure, behind what came before it, where the stream is broken or Bedrock
- * reports an exception.
+ * Converts the stream of InvokeModelWithResponseStream to the event stream that Anthropic itself would send.
+ * Each message contains one of Anthropic's events, in base64
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_PayloadPart.html). Skips messages of
+ * other kinds. If the stream is broken or Bedrock reports an exception, rejects with ProviderFailure after
+ * the events before it.
  */
 export class ClaudeStream implements PieceReader {
   readonly #bytes: PieceReader;
@@ -62,15 +62,15 @@ export class ClaudeStream implements PieceReader {
   };
 }
 
-/** JSON may have line breaks between its members, where an event has to be one line. */
+/** Returns the event in a payload as one line: JSON can have line breaks between its members. */
 function eventIn(payload: Uint8Array): Uint8Array {
   const part = jsonValue(new TextDecoder().decode(payload));
   if (!isFields(part) || typeof part.bytes !== "string") {
     throw brokenAnswer("a part of a stream without bytes");
   }
   const event = Buffer.from(part.bytes, "base64");
-  for (let at = 0; at < event.length; at++) {
-    if (event[at] === LINE_FEED || event[at] === CARRIAGE_RETURN) event[at] = SPACE;
+  for (let index = 0; index < event.length; index++) {
+    if (event[index] === LINE_FEED || event[index] === CARRIAGE_RETURN) event[index] = SPACE;
   }
   return event;
 }

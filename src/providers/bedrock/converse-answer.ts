@@ -19,14 +19,14 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
   ["guardrail_intervened", "content_filter"],
   ["content_filtered", "content_filter"],
 ]);
-/** The model wrote what Bedrock could not read. */
+/** Stop reasons for model output that Bedrock could not parse. */
 const MALFORMED = /^malformed_/;
 
 /**
- * How an answer ended; one whose reason is not known ended plainly. Some models name no reason for calls, or name
- * calls that are not there. Throws ProviderFailure for an answer that the model got wrong.
+ * Returns the finish reason. An unknown stop reason counts as "stop". Some models state no reason for calls,
+ * or state calls without sending any. Throws ProviderFailure if the model's output is malformed.
  *
- * @param calls how many calls of the caller's tools it has
+ * @param calls number of calls of the caller's tools in the answer
  */
 export function finishReason(stopReason: unknown, calls: number): FinishReason {
   if (typeof stopReason === "string" && MALFORMED.test(stopReason)) {
@@ -38,9 +38,9 @@ export function finishReason(stopReason: unknown, calls: number): FinishReason {
 }
 
 /**
- * Whether the caller runs the tool of a call. Bedrock runs those whose type is `server_tool_use`:
- * https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html. It states `tool_use`, or no
- * type, for the others.
+ * Returns true if the caller has to run the tool of a call. Bedrock runs tools of type `server_tool_use`
+ * itself: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html. Other calls
+ * have the type `tool_use` or no type.
  */
 export function isOfCaller(type: unknown): boolean {
   return type === undefined || type === null || type === "tool_use";
@@ -53,12 +53,12 @@ export function textDetail(
   return { type: "reasoning.text", ...piece, format: DETAIL_FORMAT, index };
 }
 
-/** Reasoning that only its model can read. @param data in base64 */
+/** Returns the detail for reasoning that only its model can read. @param data in base64 */
 export function redactedDetail(index: number, data: string): ReasoningDetail {
   return { type: "reasoning.encrypted", data, format: DETAIL_FORMAT, index };
 }
 
-interface Read {
+interface PartialAnswer {
   text: string;
   reasoning: string;
   readonly details: ReasoningDetail[];
@@ -66,8 +66,8 @@ interface Read {
 }
 
 /**
- * Reads an answer of Converse that was not streamed; blocks of kinds that are not known are left out. Throws
- * ProviderFailure where it is none. `answersByTool` says that the input of JSON_TOOL is the answer.
+ * Reads an answer of Converse that was not streamed. Skips blocks of unknown kinds. Throws ProviderFailure if
+ * the text is not an answer. If `answersByTool` is true, the input of JSON_TOOL is the answer.
  */
 export const converseAnswer = new AnswerRead(
   import.meta.url,
@@ -81,7 +81,7 @@ function completionOf(answer: unknown, answersByTool: boolean): TypedCompletion 
   if (!isFields(message) || !Array.isArray(message.content)) {
     throw brokenAnswer("an answer without a message");
   }
-  const read: Read = { text: "", reasoning: "", details: [], calls: [] };
+  const read: PartialAnswer = { text: "", reasoning: "", details: [], calls: [] };
   for (const [index, block] of message.content.entries()) {
     if (isFields(block)) readBlock(read, block, index, answersByTool);
   }
@@ -101,7 +101,12 @@ function completionOf(answer: unknown, answersByTool: boolean): TypedCompletion 
   };
 }
 
-function readBlock(read: Read, block: Fields, index: number, answersByTool: boolean): void {
+function readBlock(
+  read: PartialAnswer,
+  block: Fields,
+  index: number,
+  answersByTool: boolean,
+): void {
   const { text, toolUse, reasoningContent, citationsContent } = block;
   if (typeof text === "string") read.text += text;
   else if (isFields(toolUse)) readCall(read, toolUse, answersByTool);
@@ -113,7 +118,11 @@ function readBlock(read: Read, block: Fields, index: number, answersByTool: bool
   }
 }
 
-function readReasoning(read: Read, { reasoningText, redactedContent }: Fields, index: number) {
+function readReasoning(
+  read: PartialAnswer,
+  { reasoningText, redactedContent }: Fields,
+  index: number,
+) {
   if (typeof redactedContent === "string") {
     read.details.push(redactedDetail(index, redactedContent));
   }
@@ -125,7 +134,11 @@ function readReasoning(read: Read, { reasoningText, redactedContent }: Fields, i
   read.details.push(textDetail(index, { text, ...(isSigned && { signature }) }));
 }
 
-function readCall(read: Read, { toolUseId, name, input, type }: Fields, answersByTool: boolean) {
+function readCall(
+  read: PartialAnswer,
+  { toolUseId, name, input, type }: Fields,
+  answersByTool: boolean,
+) {
   if (!isOfCaller(type)) return;
   if (typeof toolUseId !== "string" || typeof name !== "string") {
     throw brokenAnswer("a call without id or name");

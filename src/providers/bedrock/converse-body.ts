@@ -7,20 +7,23 @@ import { type ConverseTraits, converseTraits } from "./model-traits.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The names of the model: at the provider, and in the catalogue. */
+/** The model's name at the provider and its id in the catalogue. */
 interface ConverseOptions {
   readonly model: string;
   readonly modelId: string | undefined;
 }
 
 export interface ConverseBody extends RenderedBody {
-  /** Whether the answer comes as the input of JSON_TOOL. */
+  /** Whether the answer arrives as the input of JSON_TOOL. */
   readonly answersByTool: boolean;
-  /** Whether the model streams an answer to it. */
+  /** Whether the model can stream its answer to this request. */
   readonly isStreamable: boolean;
 }
 
-/** A chat request as Converse takes it (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html). */
+/**
+ * Renders a chat request for Converse
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html).
+ */
 export const converseBody = new BodyRender(
   import.meta.url,
   (fields: ChatRequestFields, { model, modelId }: ConverseOptions): ConverseBody => {
@@ -53,7 +56,7 @@ export const converseBody = new BodyRender(
   },
 );
 
-/** Fields that only have another name. */
+/** Fields whose name in Converse differs. */
 const RENAMED: Readonly<Record<string, string>> = {
   max_tokens: "maxTokens",
   temperature: "temperature",

@@ -11,22 +11,22 @@ import { reportedUsage } from "./reported-usage.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** There is one answer to each call. */
+/** Converse sends one choice per request. */
 const choice = 0;
 
-/** A block of the answer that is under way, by what it is. */
+/** A block of the answer that has begun and not yet ended. */
 type OpenBlock =
   | { readonly type: "call"; readonly index: number }
-  /** The call whose input is the answer. */
+  /** The tool call whose input is the answer. */
   | { readonly type: "answer" }
-  /** Its pieces in base64, which cannot be joined as texts. */
+  /** Redacted reasoning. Its pieces are decoded from base64, because base64 texts cannot be concatenated. */
   | { readonly type: "redacted"; readonly pieces: Buffer[] };
 
 /**
  * Reads the stream of ConverseStream
- * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html) as typed events.
- * Events, blocks and deltas of kinds that are not known are passed over. The input of tools is handed on as it comes,
- * JSON or not.
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html) as typed
+ * events. Skips events, blocks and deltas of unknown kinds. Passes the input of tools on unchanged, even if
+ * it is not JSON.
  */
 export class ConverseDecoder implements StreamDecoder {
   readonly #answersByTool: boolean;
@@ -43,7 +43,7 @@ export class ConverseDecoder implements StreamDecoder {
     this.#failureContext = failureContext;
   }
 
-  /** The end and the usage come in either order. */
+  /** True after both the stop event and the usage, which arrive in either order. */
   get isOver(): boolean {
     return this.#hasStopped && this.#hasMetadata;
   }
@@ -59,7 +59,7 @@ export class ConverseDecoder implements StreamDecoder {
 
   readonly #takeMessage = (message: EventMessage): void => {
     const failure = failureOfMessage(message, this.#failureContext());
-    // Behind an exception nothing more is sent.
+    // Bedrock sends nothing after an exception.
     if (failure !== undefined) throw failure;
     const type = message.headers.get(":event-type");
     if (type === undefined || !Object.hasOwn(this.#handlers, type)) return;
@@ -87,17 +87,17 @@ export class ConverseDecoder implements StreamDecoder {
     },
   };
 
-  #beginCall(at: unknown, { toolUseId: id, name, type }: Fields): void {
+  #beginCall(blockIndex: unknown, { toolUseId: id, name, type }: Fields): void {
     if (!isOfCaller(type)) return;
     if (typeof id !== "string" || typeof name !== "string") {
       throw brokenAnswer("a call without id or name");
     }
     if (this.#answersByTool && name === JSON_TOOL) {
-      this.#open.set(at, { type: "answer" });
+      this.#open.set(blockIndex, { type: "answer" });
       return;
     }
     const index = this.#calls++;
-    this.#open.set(at, { type: "call", index });
+    this.#open.set(blockIndex, { type: "call", index });
     this.#events.push({ type: "tool_call", choice, index, id, name });
   }
 
@@ -111,17 +111,17 @@ export class ConverseDecoder implements StreamDecoder {
     if (text !== "") this.#events.push({ type: "text", choice, text });
   }
 
-  /** Of blocks that are not calls of the caller's tools it is passed over. */
-  #addInput(at: unknown, json: unknown): void {
-    const block = this.#open.get(at);
+  /** Adds input to a call of the caller's tools or to an answer by tool. Skips the input of other blocks. */
+  #addInput(blockIndex: unknown, json: unknown): void {
+    const block = this.#open.get(blockIndex);
     if (typeof json !== "string" || json === "") return;
     if (block?.type === "answer") this.#addText(json);
     if (block?.type !== "call") return;
     this.#events.push({ type: "tool_call", choice, index: block.index, arguments: json });
   }
 
-  #addReasoning(at: unknown, { text, signature, redactedContent }: Fields): void {
-    const index = placeOf(at);
+  #addReasoning(blockIndex: unknown, { text, signature, redactedContent }: Fields): void {
+    const index = validIndex(blockIndex);
     if (typeof text === "string" && text !== "") {
       const details = [textDetail(index, { text })];
       this.#events.push({ type: "reasoning", choice, text, details });
@@ -131,24 +131,24 @@ export class ConverseDecoder implements StreamDecoder {
       this.#events.push({ type: "reasoning", choice, text: "", details });
     }
     if (typeof redactedContent !== "string") return;
-    const open = this.#open.get(at);
+    const open = this.#open.get(blockIndex);
     const pieces = open?.type === "redacted" ? open.pieces : [];
     pieces.push(Buffer.from(redactedContent, "base64"));
-    this.#open.set(at, { type: "redacted", pieces });
+    this.#open.set(blockIndex, { type: "redacted", pieces });
   }
 
-  #endBlock(at: unknown): void {
-    const block = this.#open.get(at);
-    this.#open.delete(at);
+  #endBlock(blockIndex: unknown): void {
+    const block = this.#open.get(blockIndex);
+    this.#open.delete(blockIndex);
     if (block?.type !== "redacted") return;
     const data = Buffer.concat(block.pieces).toString("base64");
-    const details = [redactedDetail(placeOf(at), data)];
+    const details = [redactedDetail(validIndex(blockIndex), data)];
     this.#events.push({ type: "reasoning", choice, text: "", details });
   }
 }
 
-/** The place of a block in the answer. */
-function placeOf(index: unknown): number {
+/** Returns the index of a block in the answer, or 0 if Bedrock sent no valid index. */
+function validIndex(index: unknown): number {
   return Number.isSafeInteger(index) ? (index as number) : 0;
 }
 

@@ -3,7 +3,10 @@ import { isFields } from "../../lib/json.ts";
 import { ProviderFailure } from "../interface.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-/** https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html: has one member. */
+/**
+ * A content block with exactly one member:
+ * https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html.
+ */
 export type Block = Readonly<Record<string, unknown>>;
 
 const IMAGES: Readonly<Record<string, string>> = {
@@ -35,17 +38,17 @@ const VIDEOS: Readonly<Record<string, string>> = {
 };
 const MAX_NAME_CHARACTERS = 180;
 
-/** Translates the parts of one request, in which no two documents may have one name. */
+/** Translates the content parts of one request. Bedrock demands distinct document names within a request. */
 export class MediaReader {
   readonly #documentNames = new Set<string>();
-  /** By the name that was asked for, the number of the next document of that name. */
+  /** Number of the next document by requested name. */
   readonly #nextNumbers = new Map<string, number>();
 
   /**
-   * The block of a content part; undefined for text that is blank, which says nothing and is refused. Throws
-   * ProviderFailure that names the part which has no counterpart.
+   * Returns the block of a content part. Returns undefined for blank text, which Bedrock rejects. Throws
+   * ProviderFailure that names a part without a counterpart.
    */
-  blockOf(part: Fields, place: string): Block | undefined {
+  blockOf(part: Fields, path: string): Block | undefined {
     switch (part.type) {
       case "text":
         return textBlock(part.text);
@@ -53,48 +56,48 @@ export class MediaReader {
         return textBlock(part.refusal);
       case "image_url":
       case "video_url":
-        return this.#referred(urlOf(part[part.type]), undefined, `${place}.${part.type}`);
+        return this.#referred(urlOf(part[part.type]), undefined, `${path}.${part.type}`);
       case "input_audio":
-        return soundBlock(part.input_audio, `${place}.input_audio`);
+        return audioBlock(part.input_audio, `${path}.input_audio`);
       case "file":
-        return this.#file(isFields(part.file) ? part.file : {}, `${place}.file`);
+        return this.#file(isFields(part.file) ? part.file : {}, `${path}.file`);
       default:
-        throw unsupported(`${place}.type`, `parts of type ${shown(part.type)}`);
+        throw unsupported(`${path}.type`, `parts of type ${shown(part.type)}`);
     }
   }
 
-  #file({ file_data: file, filename, file_id: id }: Fields, place: string): Block {
+  #file({ file_data: file, filename, file_id: id }: Fields, path: string): Block {
     if (typeof file !== "string") {
-      throw unsupported(place, id === undefined ? "a file without file_data" : "file_id");
+      throw unsupported(path, id === undefined ? "a file without file_data" : "file_id");
     }
     const name = typeof filename === "string" ? filename : undefined;
-    return this.#referred(file, name, `${place}.file_data`);
+    return this.#referred(file, name, `${path}.file_data`);
   }
 
-  #referred(url: unknown, name: string | undefined, place: string): Block {
-    if (typeof url !== "string") throw unsupported(place, "media without a URL");
+  #referred(url: unknown, name: string | undefined, path: string): Block {
+    if (typeof url !== "string") throw unsupported(path, "media without a URL");
     const data = dataOfUrl(url);
-    if (data !== undefined) return this.#inline(data, name, place);
-    // Bedrock would read `s3:` with the rights of the operator's key, which are not the caller's.
-    if (/^[a-z][a-z0-9]*:/i.test(url)) throw unsupported(place, "addresses other than data URLs");
-    // Without a type it is what almost all files are that models are given.
-    return this.#inline({ mediaType: "application/pdf", base64: url }, name, place);
+    if (data !== undefined) return this.#inline(data, name, path);
+    // Bedrock would read an `s3:` URL with the rights of the operator's key, not those of the caller.
+    if (/^[a-z][a-z0-9]*:/i.test(url)) throw unsupported(path, "URLs other than data URLs");
+    // Without a media type it is read as PDF, like almost all files that clients send.
+    return this.#inline({ mediaType: "application/pdf", base64: url }, name, path);
   }
 
-  #inline({ mediaType, base64 }: DataOfUrl, name: string | undefined, place: string): Block {
+  #inline({ mediaType, base64 }: DataOfUrl, name: string | undefined, path: string): Block {
     const source = { bytes: base64 };
-    const image = own(IMAGES, mediaType);
+    const image = valueIn(IMAGES, mediaType);
     if (image !== undefined) return { image: { format: image, source } };
-    const video = own(VIDEOS, mediaType);
+    const video = valueIn(VIDEOS, mediaType);
     if (video !== undefined) return { video: { format: video, source } };
     const document =
-      own(DOCUMENTS, mediaType) ?? (mediaType.startsWith("text/") ? "txt" : undefined);
+      valueIn(DOCUMENTS, mediaType) ?? (mediaType.startsWith("text/") ? "txt" : undefined);
     if (document !== undefined) return this.#document(document, source, name);
-    throw unsupported(place, `files of type ${shown(mediaType)}`);
+    throw unsupported(path, `files of type ${shown(mediaType)}`);
   }
 
   #document(format: string, source: Fields, filename: string | undefined): Block {
-    // All that a name may consist of.
+    // Replaces the characters that Bedrock does not allow in a name.
     const stem = (filename ?? "")
       .replace(/\.[a-z0-9]{2,5}$/i, "")
       .replace(/[^a-zA-Z0-9\s()[\]-]+/g, "-")
@@ -119,15 +122,15 @@ function urlOf(value: unknown): unknown {
   return isFields(value) ? value.url : value;
 }
 
-function soundBlock(sound: unknown, place: string): Block {
-  const { data, format } = isFields(sound) ? sound : {};
+function audioBlock(audio: unknown, path: string): Block {
+  const { data, format } = isFields(audio) ? audio : {};
   if (typeof data !== "string" || typeof format !== "string") {
-    throw unsupported(place, "sound without data and format");
+    throw unsupported(path, "audio without data and format");
   }
   return { audio: { format, source: { bytes: data } } };
 }
 
-function own(table: Readonly<Record<string, string>>, name: string): string | undefined {
+function valueIn(table: Readonly<Record<string, string>>, name: string): string | undefined {
   return Object.hasOwn(table, name) ? table[name] : undefined;
 }
 
@@ -137,7 +140,7 @@ function shown(value: unknown): string {
   return JSON.stringify(String(value).slice(0, MAX_SHOWN_CHARACTERS));
 }
 
-/** The request cannot be said in this wire. */
+/** Returns the failure for a request that Converse cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
   const message = `Bedrock does not take ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });

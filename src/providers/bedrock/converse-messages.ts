@@ -6,7 +6,7 @@ import type { ConverseTraits } from "./model-traits.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Names the details of reasoning that this wire understands. */
+/** Format name of the reasoning details that Converse understands. */
 export const DETAIL_FORMAT = "amazon-bedrock-v1";
 
 interface Turn {
@@ -20,14 +20,15 @@ export interface Conversation {
 }
 
 const MAX_CALL_ID_CHARACTERS = 64;
-const KEPT_OF_CALL_ID = 31;
+const CALL_ID_PREFIX_CHARACTERS = 31;
 
 /**
- * Translates the messages of a chat. System and developer messages, wherever they stand, become the system prompt
- * in their order; results of tools go into the user's turn behind the calls; messages of one side that follow one
- * another are one turn. Throws ProviderFailure that names what has no counterpart.
+ * Translates the messages of a chat. System and developer messages, at any position, become the system prompt
+ * in their order. Tool results go into the user's turn after the calls. Consecutive messages of one side
+ * become one turn. Throws ProviderFailure that names a part without a counterpart.
  *
- * @param offersTools without tools Bedrock refuses earlier calls and results, which then go as text
+ * @param offersTools if false, earlier calls and results become text, because Bedrock rejects them without
+ * tools
  */
 export function conversationOf(
   messages: readonly Fields[],
@@ -35,7 +36,7 @@ export function conversationOf(
   offersTools: boolean,
 ): Conversation {
   const reader = new MessageReader(traits, offersTools);
-  for (const [at, message] of messages.entries()) reader.add(message, `messages.${at}`);
+  for (const [index, message] of messages.entries()) reader.add(message, `messages.${index}`);
   return reader.conversation;
 }
 
@@ -62,12 +63,12 @@ class MessageReader {
     return { system: [], messages: [{ role: "user", content }, ...turns] };
   }
 
-  add(message: Fields, place: string): void {
-    const blocks = this.#blocksOf(message, place);
+  add(message: Fields, path: string): void {
+    const blocks = this.#blocksOf(message, path);
     const point = this.#cachePoint(message);
     if (point !== undefined && takesPoint(blocks.at(-1), this.#traits)) blocks.push(point);
     const { role } = message;
-    // One by one: there may be more blocks than a call can have arguments.
+    // Pushes blocks singly: there can be more blocks than a function call can have arguments.
     if (role === "system" || role === "developer") {
       for (const block of blocks) this.#system.push(block);
     } else this.#addTurn(role === "assistant" ? "assistant" : "user", blocks);
@@ -81,27 +82,27 @@ class MessageReader {
     } else this.#turns.push({ role, content: [...blocks] });
   }
 
-  #blocksOf(message: Fields, place: string): Block[] {
+  #blocksOf(message: Fields, path: string): Block[] {
     switch (message.role) {
       case "assistant":
-        return this.#answer(message, place);
+        return this.#answer(message, path);
       case "tool":
-        return this.#result(message, place);
+        return this.#result(message, path);
       case "function":
-        throw unsupported(`${place}.role`, "messages of the role function");
+        throw unsupported(`${path}.role`, "messages of the role function");
       default:
-        return withText(this.#content(message.content, `${place}.content`));
+        return withText(this.#content(message.content, `${path}.content`));
     }
   }
 
-  #content(content: unknown, place: string): Block[] {
+  #content(content: unknown, path: string): Block[] {
     if (!Array.isArray(content)) {
       const block = textBlock(content);
       return block === undefined ? [] : [block];
     }
     const blocks: Block[] = [];
-    for (const [at, part] of content.entries()) {
-      const block = this.#media.blockOf(part as Fields, `${place}.${at}`);
+    for (const [index, part] of content.entries()) {
+      const block = this.#media.blockOf(part as Fields, `${path}.${index}`);
       if (block === undefined) continue;
       blocks.push(block);
       const point = this.#cachePoint(part);
@@ -116,12 +117,15 @@ class MessageReader {
     return cacheControl === undefined ? undefined : cachePointOf(cacheControl.ttl, cachePoints);
   }
 
-  /** The indices of reasoning are its places among the blocks of the answer; the others go into the gaps. */
-  #answer(message: Fields, place: string): Block[] {
-    const said = this.#content(message.content, `${place}.content`);
-    if (said.length === 0)
-      said.push(...[textBlock(message.refusal)].filter((one) => one !== undefined));
-    const others = [...said, ...this.#calls(message.tool_calls, place)];
+  /**
+   * Returns the blocks of an earlier answer. The index of a reasoning block is its position among all blocks
+   * of the answer. The other blocks fill the gaps.
+   */
+  #answer(message: Fields, path: string): Block[] {
+    const content = this.#content(message.content, `${path}.content`);
+    if (content.length === 0)
+      content.push(...[textBlock(message.refusal)].filter((one) => one !== undefined));
+    const others = [...content, ...this.#calls(message.tool_calls, path)];
     const blocks: Block[] = [];
     let next = 0;
     for (const { index, block } of thinkingBlocks(message.reasoning_details, DETAIL_FORMAT)) {
@@ -133,11 +137,11 @@ class MessageReader {
     return [...blocks, ...others.slice(next)];
   }
 
-  #calls(calls: unknown, place: string): Block[] {
+  #calls(calls: unknown, path: string): Block[] {
     if (!Array.isArray(calls)) return [];
-    return calls.map((call: Fields, at) => {
+    return calls.map((call: Fields, index) => {
       if (!isFields(call.function)) {
-        throw unsupported(`${place}.tool_calls.${at}`, "calls of what is no function");
+        throw unsupported(`${path}.tool_calls.${index}`, "calls that are not functions");
       }
       const { name, arguments: text } = call.function;
       if (!this.#offersTools) return { text: `I called ${name} with ${text || "{}"}.` };
@@ -150,19 +154,19 @@ class MessageReader {
     return this.#traits.hasShortCallIds ? shortCallId(text) : callId(text);
   }
 
-  #result(message: Fields, place: string): Block[] {
-    const content = this.#content(message.content, `${place}.content`);
+  #result(message: Fields, path: string): Block[] {
+    const content = this.#content(message.content, `${path}.content`);
     if (!this.#offersTools) return [{ text: "The call resulted in:" }, ...content];
     const isPoint = (block: Block) => block.cachePoint !== undefined;
     const toolUseId = this.#callId(message.tool_call_id);
     const result = { toolResult: { toolUseId, content: content.filter((one) => !isPoint(one)) } };
-    // Within a result there can be none.
+    // A result cannot contain a cache point.
     const point = content.findLast(isPoint);
     return point !== undefined && takesPoint(result, this.#traits) ? [result, point] : [result];
   }
 }
 
-/** A breakpoint of the prompt's cache; undefined where the model has none. */
+/** Returns a cache point, or undefined if the model has none. */
 export function cachePointOf(
   ttl: string | undefined,
   cachePoints: ConverseTraits["cachePoints"],
@@ -172,14 +176,14 @@ export function cachePointOf(
   return { cachePoint: { type: "default", ...(isStated && { ttl }) } };
 }
 
-/** Whether a breakpoint can stand behind the block: Nova has none behind calls and their results. */
+/** Returns true if a cache point can follow the block. Nova allows none after calls and their results. */
 function takesPoint(block: Block | undefined, { cachePoints }: ConverseTraits): boolean {
   if (block === undefined || block.cachePoint !== undefined) return false;
   const isOfTool = block.toolUse !== undefined || block.toolResult !== undefined;
   return cachePoints === "anywhere" || !isOfTool;
 }
 
-/** Where the caller leaves the breakpoint to the provider, it stands behind the whole prompt. */
+/** Adds a cache point after the whole prompt, for callers that request caching without positions. */
 export function withLastPoint(
   { system, messages }: Conversation,
   cacheControl: CacheControl,
@@ -194,10 +198,12 @@ export function withLastPoint(
   return { system, messages: [...messages.slice(0, -1), { ...last, content }] };
 }
 
-/** A message with a document must have a text. */
+/** Adds a text to a message with a document, because Bedrock demands one. */
 function withText(blocks: Block[]): Block[] {
-  const document = blocks.find((one) => one.document !== undefined)?.document as Fields | undefined;
-  if (document === undefined || blocks.some((one) => one.text !== undefined)) return blocks;
+  const document = blocks.find((block) => block.document !== undefined)?.document as
+    | Fields
+    | undefined;
+  if (document === undefined || blocks.some((block) => block.text !== undefined)) return blocks;
   return [...blocks, { text: String(document.name) }];
 }
 
@@ -206,21 +212,23 @@ function reasoningOf(block: Fields): Fields {
   return { reasoningText: { text: block.thinking, signature: block.signature } };
 }
 
-/** What a model wrote that is no JSON object comes back in an object. */
+/** Returns the input of a call. Wraps arguments that are not a JSON object in an object. */
 function inputOf(text: unknown): Fields {
   if (text === undefined || text === "") return {};
   const input = jsonValue(String(text));
   return isFields(input) ? input : { INVALID_JSON: String(text) };
 }
 
-/** Other providers have ids that are longer, or have characters that Bedrock refuses. */
+/**
+ * Returns a call id that Bedrock accepts: it rejects long ids and some characters of other providers' ids.
+ */
 function callId(id: string): string {
   const safe = id.replace(/[^a-zA-Z0-9_.:-]/g, "_");
   if (safe.length <= MAX_CALL_ID_CHARACTERS) return safe;
-  return `${safe.slice(0, KEPT_OF_CALL_ID)}_${digestOf(safe).slice(0, 32)}`;
+  return `${safe.slice(0, CALL_ID_PREFIX_CHARACTERS)}_${digestOf(safe).slice(0, 32)}`;
 }
 
-/** Mistral's models take ids of their own form only. */
+/** Returns a call id of nine letters and digits, the only form that Mistral's models accept. */
 function shortCallId(id: string): string {
   return /^[a-zA-Z0-9]{9}$/.test(id) ? id : digestOf(id).slice(0, 9);
 }

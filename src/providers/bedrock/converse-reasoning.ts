@@ -4,7 +4,7 @@ import type { ConverseTraits } from "./model-traits.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Efforts that all of the fields know, by those that callers may name. */
+/** Efforts that every model's field supports, by the effort that the caller names. */
 const EFFORTS: Readonly<Record<string, string>> = {
   minimal: "low",
   low: "low",
@@ -14,8 +14,8 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: "high",
 };
 
-/** The effort that `reasoning`, or else `reasoning_effort`, asks for; "none" to turn it off. */
-function askedEffort({ reasoning, reasoning_effort: effort }: ChatRequestFields): unknown {
+/** Returns the effort that `reasoning`, or else `reasoning_effort`, asks for. "none" turns reasoning off. */
+function requestedEffort({ reasoning, reasoning_effort: effort }: ChatRequestFields): unknown {
   if (!isFields(reasoning)) return effort;
   if (reasoning.enabled === false) return "none";
   const stated = reasoning.effort ?? effort;
@@ -25,20 +25,26 @@ function askedEffort({ reasoning, reasoning_effort: effort }: ChatRequestFields)
     : undefined;
 }
 
-/** Members of `additionalModelRequestFields` that ask for it; empty where there is nothing to ask. */
+/**
+ * Returns the members of `additionalModelRequestFields` that enable reasoning. Returns an empty object if the
+ * request asks for none or the model has none.
+ */
 export function reasoningFields(fields: ChatRequestFields, traits: ConverseTraits): Fields {
-  const asked = askedEffort(fields);
-  const isKnown = typeof asked === "string" && Object.hasOwn(EFFORTS, asked);
+  const requested = requestedEffort(fields);
+  const isKnown = typeof requested === "string" && Object.hasOwn(EFFORTS, requested);
   if (!isKnown || traits.reasoning === "none") return {};
-  const effort = EFFORTS[asked];
+  const effort = EFFORTS[requested];
   if (traits.reasoning === "effort") return { reasoning_effort: effort };
   if (traits.reasoning === "object") return { reasoning: { effort } };
-  // At "high" Nova 2 takes no limit of the answer, and without one its cost has no bound.
+  // At "high" Nova 2 accepts no output limit, and without a limit the cost has no bound.
   const maxReasoningEffort = effort === "high" ? "medium" : effort;
   return { reasoningConfig: { type: "enabled", maxReasoningEffort } };
 }
 
-/** Names of what of `reasoning` the model does not do; the whole field's where that is all of it. */
+/**
+ * Returns the members of `reasoning` that the model does not follow, or only "reasoning" if it follows none
+ * of them.
+ */
 export function unfollowedReasoning(value: unknown, traits: ConverseTraits): readonly string[] {
   const members = Object.entries(value as Fields).filter(
     ([name, member]) => name !== "exclude" && member !== null,
@@ -53,7 +59,7 @@ export function unfollowedReasoning(value: unknown, traits: ConverseTraits): rea
     .map(([name]) => `reasoning.${name}`);
 }
 
-/** Whether the model does not do the effort exactly; the closest one is sent. */
+/** Returns true if the model does not have exactly this effort. The closest effort is sent instead. */
 export function unfollowedEffort(effort: unknown, { reasoning }: ConverseTraits): boolean {
   if (reasoning === "none") return true;
   if (effort === "none") return reasoning !== "config";

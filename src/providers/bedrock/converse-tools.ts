@@ -9,15 +9,18 @@ import type { ConverseTraits } from "./model-traits.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How JSON is demanded of a model. */
+/** How a request demands JSON of a model. */
 export type JsonMode =
   | { readonly kind: "none" }
-  /** `outputConfig.textFormat` */
+  /** The field `outputConfig.textFormat`. */
   | { readonly kind: "schema"; readonly schema: Fields; readonly name: string | undefined }
   /** The answer is the input of a tool that the model has to call. */
   | { readonly kind: "tool"; readonly schema: Fields };
 
-/** Without a schema, and of models that take none, JSON comes as the input of a tool. */
+/**
+ * Returns how to demand the JSON that a request asks for. Without a schema, and for models without structured
+ * outputs, the answer is the input of a tool.
+ */
 export function jsonMode(fields: ChatRequestFields, { takesSchemas }: ConverseTraits): JsonMode {
   const format = fields.response_format;
   if (!isFields(format) || format.type === "text") return { kind: "none" };
@@ -40,8 +43,9 @@ export function outputConfig(mode: JsonMode): Fields | undefined {
 }
 
 /**
- * `toolConfig` (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolConfiguration.html);
- * undefined where no tool is offered, or none may be called, which Converse has no other way to say.
+ * Returns `toolConfig`
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolConfiguration.html). Returns
+ * undefined if the request offers no tools, or forbids calls, which Converse cannot express otherwise.
  */
 export function toolConfig(
   fields: ChatRequestFields,
@@ -53,7 +57,8 @@ export function toolConfig(
     Array.isArray(fields.tools) && choice !== "none" ? (fields.tools as readonly Fields[]) : [];
   const allowed = allowedNames(choice);
   const tools: Block[] = [];
-  for (const [at, tool] of offered.entries()) tools.push(...specOf(tool, at, allowed, traits));
+  for (const [index, tool] of offered.entries())
+    tools.push(...specOf(tool, index, allowed, traits));
   if (mode.kind === "tool") tools.push(jsonTool(mode.schema));
   const specs = tools.filter(({ toolSpec }) => toolSpec !== undefined).length;
   if (specs === 0) return undefined;
@@ -77,21 +82,21 @@ function choiceOf(
   return choice === "auto" || isFields(choice) ? { auto: {} } : undefined;
 }
 
-/** Whether the request names the tool that has to be called. */
+/** Returns true if the request names the tool that the model has to call. */
 export function namesTool(choice: unknown): boolean {
   return isFields(choice) && choice.type !== "allowed_tools" && demandsTool(choice);
 }
 
-/** The tool, and the breakpoint behind it; nothing where it is not among the allowed ones. */
+/** Returns the tool and, after it, its cache point. Returns an empty list if the tool is not allowed. */
 function specOf(
   tool: Fields,
-  at: number,
+  index: number,
   allowed: ReadonlySet<string> | undefined,
   { takesSchemas, cachePoints }: ConverseTraits,
 ): Block[] {
-  const { function: offered } = tool;
-  if (!isFields(offered)) throw unsupported(`tools.${at}`, "tools that are no functions");
-  const { name, description, parameters, strict } = offered;
+  const { function: definition } = tool;
+  if (!isFields(definition)) throw unsupported(`tools.${index}`, "tools that are not functions");
+  const { name, description, parameters, strict } = definition;
   if (allowed !== undefined && !allowed.has(String(name))) return [];
   const schema = objectSchema(isFields(parameters) ? parameters : { properties: {} });
   const isStrict = strict === true && takesSchemas;
@@ -101,7 +106,7 @@ function specOf(
     inputSchema: { json: isStrict ? closedSchema(schema) : schema },
     ...(isStrict && { strict: true }),
   };
-  const cacheControl = cacheControlOf(tool) ?? cacheControlOf(offered);
+  const cacheControl = cacheControlOf(tool) ?? cacheControlOf(definition);
   const hasPoint = cacheControl !== undefined && cachePoints === "anywhere";
   const point = hasPoint ? cachePointOf(cacheControl.ttl, cachePoints) : undefined;
   return point === undefined ? [{ toolSpec }] : [{ toolSpec }, point];
@@ -117,7 +122,7 @@ function jsonTool(schema: Fields): Block {
   };
 }
 
-/** Bedrock demands the type, which OpenAI lets callers leave out. */
+/** Returns the schema with its type, which Bedrock requires and OpenAI does not. */
 function objectSchema(schema: Fields): Fields {
   return schema.type === undefined ? { type: "object", ...schema } : schema;
 }

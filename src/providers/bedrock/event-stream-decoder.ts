@@ -1,14 +1,17 @@
 import { crc32 } from "node:zlib";
 
-/** What AWS allows in a message (https://smithy.io/2.0/aws/amazon-eventstream.html); more is a broken stream. */
+/**
+ * Limits of a message by AWS (https://smithy.io/2.0/aws/amazon-eventstream.html), in bytes. A larger message
+ * means that the stream is broken.
+ */
 const MAX_HEADER_BYTES = 128 * 1024;
 const MAX_PAYLOAD_BYTES = 24 * 1024 * 1024;
-/** The lengths of the message and of its headers, and their checksum. */
+/** The lengths of the message and of its headers, and the checksum of both. */
 const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
-const LEAST_BYTES = PRELUDE_BYTES + CHECKSUM_BYTES;
+const MIN_MESSAGE_BYTES = PRELUDE_BYTES + CHECKSUM_BYTES;
 
-/** Of values that have one length, by the number of their type. */
+/** Length of header values of fixed-length types, in bytes, by type number. */
 const VALUE_BYTES: readonly (number | undefined)[] = [
   0,
   0,
@@ -25,18 +28,18 @@ const BYTES_TYPE = 6;
 const STRING_TYPE = 7;
 
 export interface EventMessage {
-  /** Those whose value is a text. */
+  /** Headers whose value is a text. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Stays valid only until the next piece is pushed. */
+  /** Valid only until the next piece is pushed. */
   readonly payload: Uint8Array;
 }
 
 /**
- * Splits a stream of `application/vnd.amazon.eventstream` into its messages, whatever pieces it comes in. Throws
- * an Error where the stream is broken; it cannot be read any further then.
+ * Splits a stream of `application/vnd.amazon.eventstream` into its messages, however its pieces are cut.
+ * Throws an Error if the stream is broken. It must not be read further then.
  */
 export class EventStreamDecoder {
-  /** The beginning of a message; its first `#length` bytes are in use. */
+  /** The incomplete message. Its first `#length` bytes are in use. */
   #buffer = Buffer.alloc(0);
   #length = 0;
 
@@ -48,19 +51,19 @@ export class EventStreamDecoder {
       this.#append(bytes);
       pending = this.#buffer.subarray(0, this.#length);
     }
-    let at = 0;
+    let offset = 0;
     for (;;) {
-      const lengthBytes = messageLength(pending, at);
-      if (lengthBytes === undefined || pending.length - at < lengthBytes) break;
-      take(decode(pending.subarray(at, at + lengthBytes)));
-      at += lengthBytes;
+      const lengthBytes = messageLength(pending, offset);
+      if (lengthBytes === undefined || pending.length - offset < lengthBytes) break;
+      take(decode(pending.subarray(offset, offset + lengthBytes)));
+      offset += lengthBytes;
     }
-    this.#keep(pending.subarray(at));
+    this.#storeRest(pending.subarray(offset));
   }
 
-  /** Throws where the stream ends in the midst of a message. */
+  /** Throws if the stream ends in the middle of a message. */
   end(): void {
-    if (this.#length > 0) throw new Error("the provider's stream ends in the midst of a message");
+    if (this.#length > 0) throw new Error("the provider's stream ends in the middle of a message");
   }
 
   #append(bytes: Uint8Array): void {
@@ -74,27 +77,30 @@ export class EventStreamDecoder {
     this.#length = neededBytes;
   }
 
-  #keep(rest: Buffer): void {
-    // What has been appended and is not complete yet stays where it is.
+  #storeRest(rest: Buffer): void {
+    // An incomplete message that was appended stays in the buffer.
     if (rest.length === this.#length) return;
     this.#buffer = Buffer.from(rest);
     this.#length = rest.length;
   }
 }
 
-/** Of the message that begins there, in bytes; undefined where too little of it has come to tell. */
-function messageLength(bytes: Buffer, at: number): number | undefined {
-  if (bytes.length - at < PRELUDE_BYTES) return undefined;
-  const lengthBytes = bytes.readUInt32BE(at);
-  const headerBytes = bytes.readUInt32BE(at + 4);
-  if (crc32(bytes.subarray(at, at + 8)) !== bytes.readUInt32BE(at + 8)) {
+/**
+ * Returns the length of the message that begins at the offset, in bytes. Returns undefined if fewer bytes
+ * than its prelude have arrived.
+ */
+function messageLength(bytes: Buffer, offset: number): number | undefined {
+  if (bytes.length - offset < PRELUDE_BYTES) return undefined;
+  const lengthBytes = bytes.readUInt32BE(offset);
+  const headerBytes = bytes.readUInt32BE(offset + 4);
+  if (crc32(bytes.subarray(offset, offset + 8)) !== bytes.readUInt32BE(offset + 8)) {
     throw new Error(
       "the lengths of a message of the provider's stream do not match their checksum",
     );
   }
-  const payloadBytes = lengthBytes - headerBytes - LEAST_BYTES;
+  const payloadBytes = lengthBytes - headerBytes - MIN_MESSAGE_BYTES;
   if (headerBytes > MAX_HEADER_BYTES || payloadBytes < 0 || payloadBytes > MAX_PAYLOAD_BYTES) {
-    throw new Error("the lengths of a message of the provider's stream cannot be true");
+    throw new Error("the lengths of a message of the provider's stream are out of range");
   }
   return lengthBytes;
 }
@@ -113,20 +119,21 @@ function decode(message: Buffer): EventMessage {
 
 function headersOf(bytes: Buffer): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
-  let at = 0;
+  let offset = 0;
   try {
-    while (at < bytes.length) {
-      const nameEnd = at + 1 + bytes.readUInt8(at);
-      const name = bytes.toString("latin1", at + 1, nameEnd);
+    while (offset < bytes.length) {
+      const nameEnd = offset + 1 + bytes.readUInt8(offset);
+      const name = bytes.toString("latin1", offset + 1, nameEnd);
       const type = bytes.readUInt8(nameEnd);
-      at = nameEnd + 1;
+      offset = nameEnd + 1;
       const isLong = type === BYTES_TYPE || type === STRING_TYPE;
-      const lengthBytes = isLong ? bytes.readUInt16BE(at) : VALUE_BYTES[type];
+      const lengthBytes = isLong ? bytes.readUInt16BE(offset) : VALUE_BYTES[type];
       if (lengthBytes === undefined) throw new RangeError("no such type");
-      if (isLong) at += 2;
-      if (at + lengthBytes > bytes.length) throw new RangeError("past the end");
-      if (type === STRING_TYPE) headers.set(name, bytes.toString("utf8", at, at + lengthBytes));
-      at += lengthBytes;
+      if (isLong) offset += 2;
+      if (offset + lengthBytes > bytes.length) throw new RangeError("past the end");
+      if (type === STRING_TYPE)
+        headers.set(name, bytes.toString("utf8", offset, offset + lengthBytes));
+      offset += lengthBytes;
     }
   } catch {
     throw new Error("the headers of a message of the provider's stream cannot be read");

@@ -9,9 +9,9 @@ interface Headers {
 }
 
 /**
- * Statuses by the names of errors, in lower case: for those inside a stream, which have none of their own, and for
- * those whose status says something else than they do. Faults of the key itself, which AWS answers with 400 or
- * 403 as it does a model that the account may not call, count as 401: the key serves no call.
+ * Statuses by error name in lower case, for errors inside a stream, which have no status, and for errors with
+ * a misleading status. Key faults count as 401 because the key serves no call. AWS answers them with 400 or
+ * 403, like a model that the account has no access to.
  * https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
  */
 const STATUSES: ReadonlyMap<string, number> = new Map([
@@ -38,17 +38,18 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ["expiredtokenexception", 401],
   ["expiredtoken", 401],
 ]);
-/** Said of API keys with 403 and the name of every refusal. */
-const KEY_REFUSED = /authentication failed|api key (?:is not valid|.{0,20}expired)|security token/i;
+/** Messages about invalid API keys, with status 403 and the error name of any rejection. */
+const KEY_REJECTED =
+  /authentication failed|api key (?:is not valid|.{0,20}expired)|security token/i;
 const TOO_LONG =
   /input is too long|prompt is too long|too many (?:input )?tokens|exceeds? (?:the )?(?:maximum|model'?s?).{0,40}(?:context|tokens|length)|maximum context length/i;
-/** Said with 400 of what the configuration names, not of the request. */
-const OF_CONFIGURATION =
+/** Messages about configured models, with status 400. The request is not at fault. */
+const CONFIGURATION_FAULT =
   /on-demand throughput|model identifier is invalid|inference profile|doesn't support (?:the )?(?:model|on-demand)|end of its life/i;
-/** Said with 400, of the prompt. */
+/** Messages about the prompt, with status 400. */
 const FILTERED = /content filter|blocked by (?:our|the) (?:content|safety)/i;
 
-/** The failure that a response with an error status stands for. */
+/** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
   headers: Headers,
@@ -56,22 +57,22 @@ export function failureOfStatus(
   context: FailureContext,
 ): ProviderFailure {
   const { name, message } = parseErrorBody(text);
-  // The header may go on with the address of a description.
+  // The URL of a description can follow the name in the header.
   const inHeader = headers.get("x-amzn-errortype")?.split(":", 1)[0];
   const waitMs = retryAfterMs(headers, context.nowMs);
   return failureOf(status, inHeader ?? name, message, waitMs, context);
 }
 
-/** The failure that an exception inside a stream stands for; undefined where the message is an event. */
+/** Returns the failure for an exception inside a stream. Returns undefined if the message is an event. */
 export function failureOfMessage(
   { headers, payload }: EventMessage,
   context: FailureContext,
 ): ProviderFailure | undefined {
   const type = headers.get(":message-type");
   if (type !== "exception" && type !== "error") return undefined;
-  const told = parseErrorBody(new TextDecoder().decode(payload));
-  const name = headers.get(":exception-type") ?? headers.get(":error-code") ?? told.name;
-  const message = told.message ?? headers.get(":error-message");
+  const details = parseErrorBody(new TextDecoder().decode(payload));
+  const name = headers.get(":exception-type") ?? headers.get(":error-code") ?? details.name;
+  const message = details.message ?? headers.get(":error-message");
   return failureOf(500, name, message, undefined, context);
 }
 
@@ -82,8 +83,8 @@ function failureOf(
   waitMs: number | undefined,
   context: FailureContext,
 ): ProviderFailure {
-  const isOfKey = stated === 403 && KEY_REFUSED.test(message ?? "");
-  const status = isOfKey ? 401 : (STATUSES.get(name?.toLowerCase() ?? "") ?? stated);
+  const isKeyFault = stated === 403 && KEY_REJECTED.test(message ?? "");
+  const status = isKeyFault ? 401 : (STATUSES.get(name?.toLowerCase() ?? "") ?? stated);
   const kind = kindOf(status, message ?? "");
   return statusFailure(
     status,
@@ -98,26 +99,26 @@ function failureOf(
 }
 
 function kindOf(status: number, message: string): ProviderFailureKind {
-  // The model's own error, which AWS counts as the caller's.
+  // An error of the model, which AWS counts as a client error.
   if (status === 424) return "unavailable";
-  if (status === 400 && OF_CONFIGURATION.test(message)) return "misconfigured";
+  if (status === 400 && CONFIGURATION_FAULT.test(message)) return "misconfigured";
   if (status === 400 && FILTERED.test(message)) return "content_policy";
   return kindOfStatus(status);
 }
 
-interface Complaint {
+interface ErrorDetails {
   readonly name: string | undefined;
   readonly message: string | undefined;
 }
 
-/** `{"message": …}`, with the name of the error as `__type` where no header has it. */
-function parseErrorBody(text: string): Complaint {
+/** Parses `{"message": …}`. The error name is in `__type` if no header has it. */
+function parseErrorBody(text: string): ErrorDetails {
   const body = jsonValue(text);
   if (!isFields(body)) return { name: undefined, message: undefined };
   const message = body.message ?? body.Message;
   const name = body.__type ?? body.code;
   return {
-    // It may have the name of its service before it.
+    // The name of the service can precede the error name.
     name: typeof name === "string" ? name.slice(name.lastIndexOf("#") + 1) : undefined,
     message: typeof message === "string" ? message : undefined,
   };

@@ -1,29 +1,35 @@
-/** What models behind Converse differ in as to the requests that they take. */
+/** Differences between models of Converse in the requests that they accept. */
 export interface ConverseTraits {
   readonly takesSystem: boolean;
   /**
-   * How a call of a tool can be asked for, each step with those before it: not at all, by offering tools, by
-   * demanding any of them, by naming one.
+   * How a request can ask for a tool call. Each value includes those before it: not at all, by offering
+   * tools, by demanding any of them, by naming one.
    */
   readonly tools: "none" | "auto" | "any" | "named";
-  /** Whether an answer with tools can be streamed. */
+  /** Whether the model can stream an answer to a request with tools. */
   readonly streamsTools: boolean;
-  /** Whether answers can be held to a JSON schema, and tools be strict. */
+  /** Whether the model supports structured outputs with a JSON schema, and strict tools. */
   readonly takesSchemas: boolean;
-  /** `prompt`: between system blocks and messages, for five minutes; `anywhere`: behind tools too, also for an hour. */
+  /**
+   * Positions of cache points. `prompt`: between system blocks and messages, for five minutes. `anywhere`:
+   * also after tools, and for an hour.
+   */
   readonly cachePoints: "none" | "prompt" | "anywhere";
-  /** The field that asks for reasoning: `reasoningConfig` of Nova 2, `reasoning_effort`, or OpenAI's `reasoning`. */
+  /**
+   * The field that enables reasoning: `reasoningConfig` of Nova 2, `reasoning_effort`, or OpenAI's
+   * `reasoning`.
+   */
   readonly reasoning: "none" | "config" | "effort" | "object";
-  /** The field that has `top_k`. */
+  /** The field for `top_k`. */
   readonly topK: "none" | "nova" | "plain";
-  /** Whether it takes `temperature` and `top_p`. */
+  /** Whether the model accepts `temperature` and `top_p`. */
   readonly takesSampling: boolean;
   readonly takesStop: boolean;
-  /** Whether ids of calls have to be nine letters and digits. */
+  /** Whether call ids have to be nine letters and digits. */
   readonly hasShortCallIds: boolean;
 }
 
-/** What operators call by an ARN or a name of their own may be any model: its own answer says what it refuses. */
+/** Traits of an ARN or an unknown name, which can be any model. Bedrock's answer says what it rejects. */
 const UNKNOWN: ConverseTraits = {
   takesSystem: true,
   tools: "named",
@@ -53,9 +59,9 @@ const LLAMA: ConverseTraits = {
 };
 
 /**
- * From https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html,
- * structured-output.html and prompt-caching.html there, and from what Bedrock has answered to others. The first
- * that matches decides.
+ * Model families, from
+ * https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html,
+ * structured-output.html and prompt-caching.html there, and from answers of Bedrock. The first match decides.
  */
 const FAMILIES: readonly { readonly name: RegExp; readonly traits: ConverseTraits }[] = [
   { name: /amazon[./]nova-2/, traits: { ...NOVA, reasoning: "config" } },
@@ -73,7 +79,7 @@ const FAMILIES: readonly { readonly name: RegExp; readonly traits: ConverseTrait
   },
   { name: /mistral[./]/, traits: MISTRAL },
   { name: /deepseek[.-](?:deepseek-)?r1/, traits: TEXT_ONLY },
-  // A named tool is taken, and not obeyed.
+  // The model accepts a named tool and ignores it.
   { name: /deepseek/, traits: { ...OPEN_WEIGHTS, tools: "any", reasoning: "effort" } },
   { name: /gpt-oss/, traits: { ...OPEN_WEIGHTS, reasoning: "effort", takesStop: false } },
   {
@@ -87,19 +93,21 @@ const FAMILIES: readonly { readonly name: RegExp; readonly traits: ConverseTrait
   { name: /^[a-z0-9-]+\.[a-z]/, traits: OPEN_WEIGHTS },
 ];
 
-/** @param names the provider's name of the model, and its id in the catalogue */
+/**
+ * Returns the traits of a model. @param names the provider's name of the model and its id in the catalogue
+ */
 export function converseTraits(...names: readonly (string | undefined)[]): ConverseTraits {
-  // Behind the last slash an ARN may have the name of a model.
-  const known = names
+  // After its last slash an ARN can have the name of a model.
+  const modelNames = names
     .filter((name) => name !== undefined)
     .map((name) => (name.startsWith("arn:") ? name.slice(name.lastIndexOf("/") + 1) : name));
   const family = FAMILIES.find(({ name: pattern }) =>
-    known.some((name) => pattern.test(name.toLowerCase())),
+    modelNames.some((name) => pattern.test(name.toLowerCase())),
   );
   return family?.traits ?? UNKNOWN;
 }
 
-/** Whether a model is Anthropic's, which Bedrock serves in Anthropic's own wire. */
+/** Returns true if a model is Anthropic's, which Bedrock serves with Anthropic's API. */
 export function isClaude(...names: readonly (string | undefined)[]): boolean {
   return names.some((name) => name !== undefined && /(?:^|[./])anthropic[./]|claude-/.test(name));
 }

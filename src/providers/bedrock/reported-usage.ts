@@ -5,9 +5,9 @@ const HOUR = "1h";
 
 /**
  * Reads the usage of Converse
- * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html). What a cache had or took
- * stands beside the input tokens; where the total shows that they include it, they are the whole prompt.
- * Undefined where there is none, or one that cannot be true.
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html). The input tokens do
+ * not include cache reads and writes, unless the total shows that they do. Returns undefined if the counts
+ * are missing or impossible.
  */
 export function reportedUsage(raw: unknown): Usage | undefined {
   if (!isFields(raw)) return undefined;
@@ -31,7 +31,7 @@ export function reportedUsage(raw: unknown): Usage | undefined {
   };
 }
 
-/** The details are the tokens written, by how long they are kept. */
+/** Returns the tokens written to the cache. The details list them by lifetime. */
 function cacheWrites(raw: Readonly<Record<string, unknown>>) {
   const details = Array.isArray(raw.cacheDetails) ? raw.cacheDetails.filter(isFields) : [];
   let forHour = 0;

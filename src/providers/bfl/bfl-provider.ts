@@ -20,8 +20,8 @@ interface BflDependencies {
 }
 
 /**
- * Black Forest Labs (https://docs.bfl.ai): a request begins a task, and an address tells when its image is
- * there, for ten minutes. Throws where its key cannot be sent.
+ * Returns a provider of Black Forest Labs (https://docs.bfl.ai). A request starts a task, and its polling URL
+ * returns the image for ten minutes. Throws if the key cannot be sent.
  */
 export function createBflProvider(
   settings: ProviderSettings,
@@ -54,9 +54,9 @@ async function bflImage(api: BflApi, call: ImageCall): Promise<GeneratedImages> 
     const url = endpointUrl(baseUrl, `/${encodeURIComponent(call.model)}`);
     const body = jsonWithFiles(requestBody(call, api.type));
     const task = await wire.object({ method: "POST", url, headers, body }, call);
-    const look = { method: "GET", url: pollingUrlOf(task, baseUrl), headers, body: "" };
+    const poll = { method: "GET", url: pollingUrlOf(task, baseUrl), headers, body: "" };
     const image = await untilDone(
-      async () => imageOrFailure(await wire.object(look, call)),
+      async () => imageOrFailure(await wire.object(poll, call)),
       signal,
       clock,
     );
@@ -66,12 +66,12 @@ async function bflImage(api: BflApi, call: ImageCall): Promise<GeneratedImages> 
   }
 }
 
-/** The first image is `input_image`, the others `input_image_2` and so on. */
+/** Returns the request body. The first image is `input_image`, the second `input_image_2`. */
 function requestBody(call: ImageCall, type: string): Readonly<Record<string, unknown>> {
   const { model, modelId = model, size, aspectRatio = ratioOfSize(size), images } = call;
-  const isByRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
-  const inputs = images.map((file, at) => [
-    `input_image${at === 0 ? "" : `_${at + 1}`}`,
+  const usesRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
+  const inputs = images.map((file, index) => [
+    `input_image${index === 0 ? "" : `_${index + 1}`}`,
     new FileInJson(file),
   ]);
   return {
@@ -79,25 +79,25 @@ function requestBody(call: ImageCall, type: string): Readonly<Record<string, unk
     prompt: call.prompt,
     seed: call.seed,
     output_format: call.outputFormat,
-    ...(isByRatio ? { aspect_ratio: aspectRatio } : dimensionsOf(size)),
+    ...(usesRatio ? { aspect_ratio: aspectRatio } : dimensionsOf(size)),
     ...Object.fromEntries(inputs),
   };
 }
 
 /**
- * "always use the polling_url returned": that of the region that has the task. The key goes there, so it has
- * to be the provider's own.
+ * Returns the polling URL of a task. The documentation demands: "always use the polling_url returned", which
+ * is that of the task's region. The gateway sends the key there, so the URL has to be the provider's.
  */
 function pollingUrlOf(
   { id, polling_url: pollingUrl }: Readonly<Record<string, unknown>>,
   baseUrl: string,
 ): string {
   if (typeof pollingUrl === "string") {
-    const found = URL.parse(pollingUrl);
-    const isOwn =
-      found?.origin === new URL(baseUrl).origin ||
-      (found?.protocol === "https:" && /(?:^|\.)bfl\.(?:ai|ml)$/.test(found.hostname));
-    if (isOwn) return pollingUrl;
+    const url = URL.parse(pollingUrl);
+    const isOfProvider =
+      url?.origin === new URL(baseUrl).origin ||
+      (url?.protocol === "https:" && /(?:^|\.)bfl\.(?:ai|ml)$/.test(url.hostname));
+    if (isOfProvider) return pollingUrl;
     throw brokenAnswer("a task URL outside the provider's API");
   }
   if (typeof id !== "string" || id === "") throw brokenAnswer("no task");
@@ -108,17 +108,17 @@ const RUNNING: ReadonlySet<unknown> = new Set(["Pending", "Queued", "Processing"
 /** https://docs.bfl.ai/api_integration/errors */
 const MODERATED: ReadonlySet<unknown> = new Set(["Request Moderated", "Content Moderated"]);
 
-/** The address of the image. */
+/** Returns the URL of the image, a failure, or undefined while the task runs. */
 function imageOrFailure(
   task: Readonly<Record<string, unknown>>,
 ): string | ProviderFailure | undefined {
   const { status, result } = task;
   if (RUNNING.has(status)) return undefined;
-  const said = typeof status === "string" ? status : "no status";
+  const statusText = typeof status === "string" ? status : "no status";
   if (MODERATED.has(status)) {
-    return new ProviderFailure("content_policy", `The provider refused the image: ${said}.`);
+    return new ProviderFailure("content_policy", `The provider rejected the image: ${statusText}.`);
   }
-  if (status !== "Ready") return brokenAnswer(`a task that ended: ${said.slice(0, 200)}`);
+  if (status !== "Ready") return brokenAnswer(`a failed task: ${statusText.slice(0, 200)}`);
   const { sample } = isFields(result) ? result : {};
   return typeof sample === "string" && sample !== "" ? sample : brokenAnswer("no image");
 }

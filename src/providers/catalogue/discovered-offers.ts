@@ -6,7 +6,7 @@ import type { LeftOut } from "./provider-models.ts";
 import { type DiscoveredModel, modelPrices } from "./read-model-list.ts";
 import { exclusionReason, knownInputLimit } from "./served-models.ts";
 
-/** The context length of a local server's model where the server does not tell it. */
+/** Assumed context length of a local server's model if the server does not report it. */
 export const UNKNOWN_CONTEXT_LENGTH = 8_192;
 
 export const FREE_OF_CHARGE: ModelPrices = {
@@ -17,11 +17,11 @@ export const FREE_OF_CHARGE: ModelPrices = {
 };
 
 /**
- * What a provider offers, by the price list and by its own list of models. The price list goes before,
- * unless its prices are borrowed; a model that neither prices is left out, but for those of a local server,
- * which cost nothing.
+ * Returns the offers of a provider from the price list and from its own model list. The price list takes precedence,
+ * unless its prices are borrowed from another provider. A model without a price in either is left out, except for
+ * models of a local server, which are free of charge.
  *
- * @param discovered undefined where the provider's list is not known
+ * @param discovered undefined if the provider's list is unknown
  */
 export function discoveredOffers(
   provider: ProviderConfig,
@@ -30,7 +30,7 @@ export function discoveredOffers(
   leftOutOfLists: readonly LeftOut[],
 ): { offers: Offer[]; leftOut: LeftOut[] } {
   const offers = new Map(listed.map((offer) => [offer.model.endpoints[0]!.model, offer]));
-  const leftOut = new Map(leftOutOfLists.map((one) => [one.name, one]));
+  const leftOut = new Map(leftOutOfLists.map((model) => [model.name, model]));
   const isBorrowed = providerType(provider.type)?.pricesAreBorrowed === true;
   const names = new Set((discovered ?? []).map(({ name }) => name));
   for (const model of discovered ?? []) {
@@ -41,11 +41,11 @@ export function discoveredOffers(
       continue;
     }
     if (baseName !== undefined) names.add(baseName);
-    const known = offers.get(model.name);
-    if (known !== undefined && !(isBorrowed && model.prices !== undefined)) continue;
+    const existing = offers.get(model.name);
+    if (existing !== undefined && !(isBorrowed && model.prices !== undefined)) continue;
     const terms = termsOf(provider, model);
     if (typeof terms === "string") {
-      if (known === undefined && !leftOut.has(model.name)) {
+      if (existing === undefined && !leftOut.has(model.name)) {
         leftOut.set(model.name, { name: model.name, reason: terms });
       }
       continue;
@@ -53,14 +53,14 @@ export function discoveredOffers(
     leftOut.delete(model.name);
     offers.set(model.name, {
       provider,
-      model: toModel(provider, model, terms, known?.model),
+      model: toModel(provider, model, terms, existing?.model),
       ...(baseName !== undefined && { listedName: baseName }),
     });
   }
   return { offers: [...offers.values()], leftOut: [...leftOut.values()] };
 }
 
-/** Its prices and limits, or why it is left out. */
+/** Returns a model's prices and limits, or the reason why it is left out. */
 function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms | string {
   if (model.unusable !== undefined) return model.unusable;
   const isLocal = isLocalServer(provider);
@@ -69,15 +69,15 @@ function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms |
   const excluded = ranksHere ? undefined : exclusionReason(provider.type, baseName, "");
   if (excluded !== undefined) return excluded;
   if (category !== "chat" && category !== "code" && category !== "embedding" && !ranksHere) {
-    return `it is of the category ${category}, and its list does not state what that costs`;
+    return `it is of the category ${category}, and its list has no price for that`;
   }
   if (model.unmeteredKind !== undefined) {
     return `its price of ${model.unmeteredKind} cannot be metered`;
   }
   const prices = pricesOf(model, isLocal);
   if (prices === undefined) return "neither a price list nor its own list has a price for it";
-  const known = isLocal ? undefined : knownInputLimit(model.name);
-  const length = known ?? contextLength ?? (isLocal ? UNKNOWN_CONTEXT_LENGTH : undefined);
+  const inputLimit = isLocal ? undefined : knownInputLimit(model.name);
+  const length = inputLimit ?? contextLength ?? (isLocal ? UNKNOWN_CONTEXT_LENGTH : undefined);
   if (length === undefined) return "no list has its context length";
   const isText = category === "chat" || category === "code";
   return {
@@ -88,7 +88,7 @@ function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms |
   };
 }
 
-/** A price of 0 in a hosted provider's list stands for one that is not stated there. */
+/** Returns the prices of a model. A price of 0 in a hosted provider's list means that the list states none. */
 function pricesOf(model: DiscoveredModel, isLocal: boolean): ModelPrices | undefined {
   const prices = model.prices === undefined ? undefined : modelPrices(model.prices);
   if (isLocal) return prices ?? FREE_OF_CHARGE;
@@ -100,23 +100,23 @@ function toModel(
   provider: ProviderConfig,
   model: DiscoveredModel,
   terms: ModelTerms,
-  known: CatalogueModel | undefined,
+  existing: CatalogueModel | undefined,
 ): CatalogueModel {
   const { baseName = model.name } = model;
-  const name = known?.name ?? baseName.slice(baseName.lastIndexOf("/") + 1);
+  const name = existing?.name ?? baseName.slice(baseName.lastIndexOf("/") + 1);
   const displayName = providerType(provider.type)?.displayName ?? provider.id;
   const host = isSelfHosted(provider.type) ? provider.id : displayName;
-  const own = known === undefined ? terms : { ...terms, capabilities: known.capabilities };
+  const merged = existing === undefined ? terms : { ...terms, capabilities: existing.capabilities };
   return {
     id: `${provider.type}/${model.name}`,
     name,
-    description: known?.description ?? `${name}, served by ${host}.`,
+    description: existing?.description ?? `${name}, served by ${host}.`,
     provider: provider.id,
     ownedBy: provider.id,
-    category: known?.category ?? model.category,
-    ...own,
+    category: existing?.category ?? model.category,
+    ...merged,
     isActive: true,
-    created: known?.created || model.created,
-    endpoints: [{ provider: provider.id, model: model.name, ...own }],
+    created: existing?.created || model.created,
+    endpoints: [{ provider: provider.id, model: model.name, ...merged }],
   };
 }

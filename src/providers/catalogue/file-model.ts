@@ -7,15 +7,13 @@ import type {
   ModelPrices,
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
-import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
+import { BASIS_POINTS, type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
 import { ConfigError } from "../../platform/config/config-error.ts";
 import type { ModelConfig } from "../../platform/config/file.ts";
 import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
-
-const BASIS_POINTS = 10_000;
 
 /** Completes "it needs …" in the message for an entry without the prices of its category. */
 const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
@@ -28,19 +26,19 @@ const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
   moderation: "input_cost_per_token",
 };
 
-/** What the catalogue knows where an entry of the file leaves something out. */
+/** Values for members that an entry of the file leaves out. */
 interface FileModelContext {
-  /** The enabled ones, by id. */
+  /** The enabled providers, by id. */
   readonly providers: ReadonlyMap<string, ProviderConfig>;
-  /** What providers offer, by `provider/name there`. */
+  /** The offers of providers, by `provider/name at the provider`. */
   readonly offered: ReadonlyMap<string, ModelTerms>;
   readonly discovered: ReadonlyMap<string, readonly DiscoveredModel[]>;
 }
 
 /**
- * A model of the configuration file; what it leaves out comes from `builtIn`, the entry it replaces, from
- * what its providers offer under the endpoint's name, or from the local server that serves it.
- * Throws ConfigError when something is left that has no safe default: a price, a context length, an endpoint.
+ * Returns a model of the configuration file. Missing members come from `builtIn`, the entry that it replaces, from the
+ * offers of its providers under the endpoint's name, or from the local server that serves it. Throws ConfigError if a
+ * member without a safe default is still missing: a price, a context length, an endpoint.
  */
 export function fileModel(
   config: ModelConfig,
@@ -50,16 +48,16 @@ export function fileModel(
   const author = config.id.slice(0, config.id.indexOf("/"));
   const slug = config.id.slice(author.length + 1);
   const category = config.category ?? builtIn?.category ?? categoryOf(config);
-  const places = placesOf(config, builtIn, context, { provider: author, model: slug });
-  const endpoints = places.map((place) => {
-    const known = knownTerms(place, builtIn, context, config.endpoints !== undefined);
-    const { provider, model } = place;
+  const fileEndpoints = fileEndpointsOf(config, builtIn, context, { provider: author, model: slug });
+  const endpoints = fileEndpoints.map((endpoint) => {
+    const defaults = defaultTerms(endpoint, builtIn, context, config.endpoints !== undefined);
+    const { provider, model } = endpoint;
     return {
       provider,
       model,
-      ...termsAt(config, place, known, category),
-      ...shareOf(place),
-      ...batchTermsOf({ ...config, ...place }),
+      ...termsAt(config, endpoint, defaults, category),
+      ...shareOf(endpoint),
+      ...batchTermsOf({ ...config, ...endpoint }),
     };
   });
   const first = endpoints[0]!;
@@ -87,17 +85,17 @@ export function fileModel(
   };
 }
 
-/** An endpoint of the file's, with what it states itself. */
-type Place = NonNullable<ModelConfig["endpoints"]>[number];
+/** An endpoint in the file, with the prices and limits that it states. */
+type FileEndpoint = NonNullable<ModelConfig["endpoints"]>[number];
 
-/** What an entry, or one of its endpoints, states of prices and limits. */
+/** The prices and limits that an entry or one of its endpoints states. */
 type Stated = ModelConfig;
 
-/** How many of the calls it gets. */
+/** Returns the share of calls that an endpoint gets. */
 function shareOf({
   weight,
   max_parallel_requests: maxParallelRequests,
-}: Place): Pick<ModelEndpoint, "weight" | "maxParallelRequests"> {
+}: FileEndpoint): Pick<ModelEndpoint, "weight" | "maxParallelRequests"> {
   return {
     ...(weight !== undefined && { weight }),
     ...(maxParallelRequests !== undefined && { maxParallelRequests }),
@@ -107,48 +105,51 @@ function shareOf({
 function batchTermsOf({
   batches,
   batch_price_share: share,
-}: Pick<Place, "batches" | "batch_price_share">): Pick<
+}: Pick<FileEndpoint, "batches" | "batch_price_share">): Pick<
   ModelEndpoint,
   "takesNoBatches" | "batchPriceShare"
 > {
   return {
     ...(batches === false && { takesNoBatches: true }),
-    ...(share !== undefined && { batchPriceShare: Math.round(share * BASIS_POINTS) }),
+    ...(share !== undefined && { batchPriceShare: Math.round(share * Number(BASIS_POINTS)) }),
   };
 }
 
-/** What an endpoint states goes before what its model's entry does, and that before what is known. */
+/**
+ * Returns the terms of an endpoint. The endpoint's own take precedence over those of its model's entry, and these over
+ * the defaults.
+ */
 function termsAt(
   config: ModelConfig,
-  { provider: _, model: __, weight: ___, max_parallel_requests: ____, ...own }: Place,
-  known: Partial<ModelTerms> | undefined,
+  { provider: _, model: __, weight: ___, max_parallel_requests: ____, ...stated }: FileEndpoint,
+  defaults: Partial<ModelTerms> | undefined,
   category: ModelCategory,
 ): ModelTerms {
   const stated: Stated = { ...config, ...own };
-  const isFree = known?.prices === FREE_OF_CHARGE && !statesTokenPrice(stated);
-  const knownPrices = known?.prices === FREE_OF_CHARGE && !isFree ? undefined : known?.prices;
-  const prices = pricesOf(stated, knownPrices, category);
-  const contextLength = contextLengthOf(stated, known?.contextLength, category);
+  const isFree = defaults?.prices === FREE_OF_CHARGE && !statesTokenPrice(stated);
+  const defaultPrices = defaults?.prices === FREE_OF_CHARGE && !isFree ? undefined : defaults?.prices;
+  const prices = pricesOf(stated, defaultPrices, category);
+  const contextLength = contextLengthOf(stated, defaults?.contextLength, category);
   return {
     contextLength,
     maxOutputTokens: maxOutputTokensOf(
       stated,
-      known?.maxOutputTokens,
+      defaults?.maxOutputTokens,
       prices,
       category,
       contextLength,
     ),
     prices,
-    capabilities: stated.capabilities ?? known?.capabilities ?? defaultCapabilities(category),
+    capabilities: stated.capabilities ?? defaults?.capabilities ?? defaultCapabilities(category),
   };
 }
 
 /**
- * What the provider itself offers under the endpoint's name, where the file names the endpoint; else the
- * model that the entry replaces. A local server's models are known to cost nothing.
+ * Returns the default terms of an endpoint: if the file names the endpoint, the provider's offer under its name; else
+ * the model that the entry replaces. Models of a local server are free of charge.
  */
-function knownTerms(
-  { provider, model }: Place,
+function defaultTerms(
+  { provider, model }: FileEndpoint,
   builtIn: CatalogueModel | undefined,
   { providers, offered, discovered }: FileModelContext,
   isOfFile: boolean,
@@ -156,9 +157,9 @@ function knownTerms(
   const ofBuiltIn = builtIn?.endpoints.find(
     (endpoint) => endpoint.provider === provider && endpoint.model === model,
   );
-  const known =
+  const terms =
     ofBuiltIn ?? (isOfFile ? offered.get(`${provider}/${model}`) : undefined) ?? builtIn;
-  if (known !== undefined) return known;
+  if (terms !== undefined) return terms;
   const config = providers.get(provider);
   if (config === undefined || !isLocalServer(config)) return undefined;
   const listed = discovered.get(provider)?.find(({ name }) => name === model);
@@ -183,15 +184,15 @@ function defaultCapabilities(category: ModelCategory): string[] {
 
 function pricesOf(
   config: Stated,
-  known: ModelPrices | undefined,
+  defaults: ModelPrices | undefined,
   category: ModelCategory,
 ): ModelPrices {
-  const input = femto(config.input_cost_per_token) ?? known?.inputTokenFemto;
-  const output = femto(config.output_cost_per_token) ?? known?.outputTokenFemto;
-  const images = imagePricesOf(config, known);
-  const character = femto(config.cost_per_character) ?? known?.characterFemto;
-  const second = femto(config.cost_per_second) ?? known?.secondFemto;
-  const searchUnit = femto(config.cost_per_search_unit) ?? known?.searchUnitFemto;
+  const input = femto(config.input_cost_per_token) ?? defaults?.inputTokenFemto;
+  const output = femto(config.output_cost_per_token) ?? defaults?.outputTokenFemto;
+  const images = imagePricesOf(config, defaults);
+  const character = femto(config.cost_per_character) ?? defaults?.characterFemto;
+  const second = femto(config.cost_per_second) ?? defaults?.secondFemto;
+  const searchUnit = femto(config.cost_per_search_unit) ?? defaults?.searchUnitFemto;
   const byToken = input !== undefined && output !== undefined;
   const complete = {
     chat: byToken,
@@ -204,18 +205,18 @@ function pricesOf(
   }[category];
   if (!complete) throw incomplete(config, category, NEEDED_PRICES[category]);
   const inputTokenFemto = input ?? 0n;
-  const longPrompt = statesTokenPrice(config) ? undefined : known?.longPrompt;
+  const longPrompt = statesTokenPrice(config) ? undefined : defaults?.longPrompt;
   return {
     inputTokenFemto,
     outputTokenFemto: output ?? 0n,
     cachedInputTokenFemto:
       femto(config.cached_input_cost_per_token) ??
-      atMost(known?.cachedInputTokenFemto ?? inputTokenFemto, inputTokenFemto),
+      atMost(defaults?.cachedInputTokenFemto ?? inputTokenFemto, inputTokenFemto),
     cacheWriteTokenFemto:
       femto(config.cache_write_input_cost_per_token) ??
-      (config.input_cost_per_token === undefined ? known?.cacheWriteTokenFemto : undefined) ??
+      (config.input_cost_per_token === undefined ? defaults?.cacheWriteTokenFemto : undefined) ??
       inputTokenFemto,
-    ...(statesTokenPrice(config) ? {} : kindsApart(known)),
+    ...(statesTokenPrice(config) ? {} : otherKinds(defaults)),
     ...(longPrompt === undefined ? {} : { longPrompt }),
     ...images,
     ...(character === undefined ? {} : { characterFemto: character }),
@@ -234,8 +235,8 @@ type ImagePrices = Pick<
   | "imageOutputTokenFemto"
 >;
 
-/** What the file states of images; a cost of each image goes without what is known of sizes and qualities. */
-function imagePricesOf(config: Stated, known: ModelPrices | undefined): ImagePrices {
+/** Returns the image prices in the file. A price for each image replaces the default prices by size and quality. */
+function imagePricesOf(config: Stated, defaults: ModelPrices | undefined): ImagePrices {
   const image = femto(config.cost_per_image);
   const variants = config.image_prices?.map(({ size, quality, cost_per_image, max_tokens }) => ({
     ...(size !== undefined && { size }),
@@ -244,11 +245,11 @@ function imagePricesOf(config: Stated, known: ModelPrices | undefined): ImagePri
     ...(max_tokens !== undefined && { maxTokens: max_tokens }),
   }));
   const prices = {
-    // Of an image that no variant fits: what the dearest of them costs.
-    imageFemto: image ?? dearestOf(variants) ?? known?.imageFemto,
-    imageVariants: variants ?? (image === undefined ? known?.imageVariants : undefined),
-    imagePixelFemto: femto(config.cost_per_pixel) ?? known?.imagePixelFemto,
-    inputImageFemto: femto(config.cost_per_input_image) ?? known?.inputImageFemto,
+    // The price of an image that matches no variant is that of the most expensive one.
+    imageFemto: image ?? dearestOf(variants) ?? defaults?.imageFemto,
+    imageVariants: variants ?? (image === undefined ? defaults?.imageVariants : undefined),
+    imagePixelFemto: femto(config.cost_per_pixel) ?? defaults?.imagePixelFemto,
+    inputImageFemto: femto(config.cost_per_input_image) ?? defaults?.inputImageFemto,
     imageInputTokenFemto: femto(config.image_input_cost_per_token),
     imageOutputTokenFemto: femto(config.image_output_cost_per_token),
   };
@@ -260,9 +261,9 @@ function dearestOf(variants: readonly ImageVariant[] = []): FemtoUsd | undefined
   return costs.length === 0 ? undefined : costs.reduce(higher);
 }
 
-/** The prices of kinds of use that the file cannot state. */
-function kindsApart(known: ModelPrices | undefined): Partial<ModelPrices> {
-  if (known === undefined) return {};
+/** Returns the prices of kinds that the file cannot state. */
+function otherKinds(defaults: ModelPrices | undefined): Partial<ModelPrices> {
+  if (defaults === undefined) return {};
   const {
     inputTokenFemto: _input,
     outputTokenFemto: _output,
@@ -270,12 +271,12 @@ function kindsApart(known: ModelPrices | undefined): Partial<ModelPrices> {
     cacheWriteTokenFemto: _written,
     longPrompt: _long,
     imageVariants: _variants,
-    ...apart
-  } = known;
-  return apart;
+    ...rest
+  } = defaults;
+  return rest;
 }
 
-/** Prices that are stated hold for prompts of any length. */
+/** Returns true if a token price is stated. Stated prices apply to prompts of any length. */
 function statesTokenPrice(config: ModelConfig): boolean {
   return (
     config.input_cost_per_token !== undefined ||
@@ -285,16 +286,19 @@ function statesTokenPrice(config: ModelConfig): boolean {
   );
 }
 
-/** A model can be fine-tuned where the price of that is known; a tuned one costs what its base costs. */
+/**
+ * Returns the terms of fine-tuning. Undefined if the price of training is unknown; the model then cannot be tuned. A
+ * tuned model costs as much as its base.
+ */
 function termsOf(
   config: ModelConfig,
   builtIn: CatalogueModel | undefined,
   prices: ModelPrices,
 ): FineTuningTerms | undefined {
-  const known = builtIn?.fineTuning;
-  const trainingTokenFemto = femto(config.training_cost_per_token) ?? known?.trainingTokenFemto;
+  const tuning = builtIn?.fineTuning;
+  const trainingTokenFemto = femto(config.training_cost_per_token) ?? tuning?.trainingTokenFemto;
   if (trainingTokenFemto === undefined) return undefined;
-  const base = known?.tunedPrices ?? prices;
+  const base = tuning?.tunedPrices ?? prices;
   const inputTokenFemto = femto(config.tuned_input_cost_per_token) ?? base.inputTokenFemto;
   const cached = femto(config.tuned_cached_input_cost_per_token);
   return {
@@ -310,38 +314,38 @@ function termsOf(
 
 function contextLengthOf(
   config: Stated,
-  known: number | undefined,
+  fallback: number | undefined,
   category: ModelCategory,
 ): number {
-  const stated = config.context_length ?? known;
+  const stated = config.context_length ?? fallback;
   if (stated !== undefined) return stated;
   if (category === "image" || category === "audio") return TEXT_ONLY_CONTEXT;
   throw incomplete(config, category, "context_length");
 }
 
-/** Where no limit is stated the context length is the only one there is; what has no output tokens has none. */
+/** Returns the stated output limit, or the context length if none is stated. A model without output tokens has 0. */
 function maxOutputTokensOf(
   config: Stated,
-  known: number | undefined,
+  fallback: number | undefined,
   prices: ModelPrices,
   category: ModelCategory,
   contextLength: number,
 ): number {
-  const stated = config.max_output_tokens ?? known;
+  const stated = config.max_output_tokens ?? fallback;
   if (stated !== undefined) return Math.min(stated, contextLength);
   const isText = category === "chat" || category === "code";
   return isText || prices.outputTokenFemto > 0n ? contextLength : 0;
 }
 
-function placesOf(
+function fileEndpointsOf(
   config: ModelConfig,
   builtIn: CatalogueModel | undefined,
   { providers }: FileModelContext,
   ofAuthor: { readonly provider: string; readonly model: string },
-): readonly Place[] {
+): readonly FileEndpoint[] {
   if (config.endpoints !== undefined) return config.endpoints;
-  const known = builtIn?.endpoints.filter(({ provider }) => providers.has(provider)) ?? [];
-  if (known.length > 0) return known.map(({ provider, model }) => ({ provider, model }));
+  const enabled = builtIn?.endpoints.filter(({ provider }) => providers.has(provider)) ?? [];
+  if (enabled.length > 0) return enabled.map(({ provider, model }) => ({ provider, model }));
   if (providers.has(ofAuthor.provider)) return [ofAuthor];
   throw new ConfigError(
     `${config.source} (${config.id}) has no endpoints, but needs them: no provider ${ofAuthor.provider} is enabled`,
@@ -350,7 +354,7 @@ function placesOf(
 
 function incomplete(config: ModelConfig, category: ModelCategory, needed: string): ConfigError {
   return new ConfigError(
-    `${config.source} (${config.id}) is no built-in model, so as ${category} it needs ${needed}`,
+    `${config.source} (${config.id}) is not a built-in model, so as ${category} it needs ${needed}`,
   );
 }
 

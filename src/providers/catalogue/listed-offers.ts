@@ -6,8 +6,8 @@ import type { Offer } from "./offers.ts";
 import type { BuiltInModels, LeftOut } from "./provider-models.ts";
 
 /**
- * What the lists have of a provider's type, as this provider serves it: where the operator names deployments,
- * these alone, under their names there; elsewhere all of it. At its own prices.
+ * Returns the listed models of a provider's type as this provider offers them, at its own prices. If the operator names
+ * deployments, only these are offered, under their names at the provider.
  */
 export function listedOffers(
   { models, leftOut }: BuiltInModels,
@@ -35,7 +35,7 @@ export function listedOffers(
   return { offers, leftOut: [...leftOut, ...undeployed] };
 }
 
-/** At Bedrock the region of the provider tells by which profile a model is called. */
+/** Returns the name that a model is called by. At Bedrock the provider's region determines the profile. */
 function calledName({ type, region }: ProviderConfig, name: string): string {
   return type === "bedrock" && region !== undefined ? nameInRegion(name, region) : name;
 }
@@ -52,10 +52,13 @@ function servedBy(model: CatalogueModel, provider: ProviderConfig, name: string)
 
 const GLOBAL_LOCATION = /\/locations\/global(?:\/|$)/;
 const ANY_LOCATION = /\/locations\//;
-/** From 4.5 on, Sonnet 5, Opus 5 and so on included. */
+/** Claude models from 4.5 on, including Sonnet 5, Opus 5 and so on. */
 const DEARER_IN_REGIONS = /^claude-[a-z]+-(?:[5-9]|4-[5-9])/;
 
-/** "Regional and multi-region endpoints include a 10% premium", which the lists' prices are without. */
+/**
+ * Returns true for models with the surcharge "Regional and multi-region endpoints include a 10% premium". The lists'
+ * prices do not include it.
+ */
 function costsMoreInRegions({ type, baseUrl }: ProviderConfig, name: string): boolean {
   if (type !== "vertex" || !DEARER_IN_REGIONS.test(name)) return false;
   return ANY_LOCATION.test(baseUrl) && !GLOBAL_LOCATION.test(baseUrl);
@@ -67,7 +70,7 @@ function regionalPrices({ longPrompt, ...prices }: ModelPrices): ModelPrices {
   return { ...tenthMore(prices), longPrompt: { beyondTokens, ...tenthMore(beyond) } };
 }
 
-/** Rounded up, so that no charge is below what the provider bills. */
+/** Returns the prices plus 10 %, rounded up, so that no charge is below the provider's bill. */
 function tenthMore<Prices extends TokenPrices>(prices: Prices): Prices {
   const raised = Object.entries(prices).map(([kind, femto]: [string, FemtoUsd]) => [
     kind,

@@ -3,22 +3,24 @@ import { type CharacterPairs, characterPairs, nearestNames } from "../../lib/nea
 import type { Catalogue } from "./build-catalogue.ts";
 import { authorOfName, commonSpelling } from "./canonical-name.ts";
 
-/** Look-ups by name, for the request path. */
+/** Finds models by name on the request path. */
 export interface ModelIndex {
-  /** Changes with the models. */
+  /** Changes when the models change. */
   readonly version: number;
-  /** Case-sensitive. Active or not. */
+  /** Returns the model with an id, active or not. Case-sensitive. */
   byId(id: string): CatalogueModel | undefined;
   /**
-   * The model that a name stands for: an alias of the file; an id, which may be that of an inactive model;
-   * a provider's own name of a model, which stands for the endpoints there alone; or a bare slug, which
-   * resolves to the model of the author that its name tells, or to the only one that has it. Another spelling of
-   * the version, the date or the author resolves too, if it stands for one model alone.
+   * Returns the model of a name. A name is one of:
+   * - an alias of the file
+   * - an id, also of an inactive model
+   * - a provider's own name of a model, for the endpoints at that provider only
+   * - a bare slug, for the author that it shows, or for the only model with it
+   * - another spelling of the version, the date or the author, if it stands for only one model
    */
   resolve(name: string): CatalogueModel | undefined;
-  /** Those that a name may stand for which does not resolve because several models have it. */
+  /** Returns the models of a name that does not resolve because several models have it. */
   candidates(name: string): readonly string[];
-  /** Ids of active models that look most like a name that does not resolve. */
+  /** Returns the ids of active models that are most similar to a name that does not resolve. */
   nearest(name: string): readonly string[];
   /** Provider types that calls can reach. */
   readonly enabledTypes: ReadonlySet<string>;
@@ -36,21 +38,21 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   const byProvidersSlug = slugsOf(pinned?.values() ?? []);
   const bySpelling = spellingsOf(byId.values());
   const byName = (name: string) => byId.get(name) ?? pinned?.get(name);
-  const spelled = (name: string): CatalogueModel | undefined => {
+  const findBySpelling = (name: string): CatalogueModel | undefined => {
     const [model, ...others] = bySpelling.get(commonSpelling(name)) ?? [];
     if (others.length === 0) return model;
     const ofAuthor = commonSpelling(`${authorOfName(name)}/${name}`);
     return [model!, ...others].find(({ id }) => commonSpelling(id) === ofAuthor);
   };
-  const pin = (name: string): CatalogueModel | undefined => {
+  const findPinned = (name: string): CatalogueModel | undefined => {
     const [model, ...others] = byProvidersSlug.get(name) ?? [];
-    // Two names of one provider's may stand for the same endpoint.
-    return others.every((other) => other.canonicalId === model?.canonicalId) ? model : undefined;
+    // Two names at one provider can stand for the same endpoint.
+    return others.every((candidate) => candidate.canonicalId === model?.canonicalId) ? model : undefined;
   };
-  const named = (name: string): CatalogueModel | undefined => {
+  const findByName = (name: string): CatalogueModel | undefined => {
     const models = bySlug.get(name);
     if (byName(name) === undefined && models !== undefined) return onlyOrAuthors(name, models);
-    return byName(name) ?? spelled(name) ?? pin(name);
+    return byName(name) ?? findBySpelling(name) ?? findPinned(name);
   };
   let active: Parameters<typeof nearestNames>[1] | undefined;
   return {
@@ -58,7 +60,7 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
     byId: (id) => byId.get(id),
     resolve(name) {
       const target = aliases?.get(name);
-      return named(target ?? name);
+      return findByName(target ?? name);
     },
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
@@ -73,7 +75,7 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   };
 }
 
-/** Active models by what stands behind the first slash of their ids. */
+/** Returns active models by the part of their ids after the first slash. */
 function slugsOf(models: Iterable<CatalogueModel>): Map<string, CatalogueModel[]> {
   const bySlug = new Map<string, CatalogueModel[]>();
   for (const model of models) {
@@ -84,7 +86,7 @@ function slugsOf(models: Iterable<CatalogueModel>): Map<string, CatalogueModel[]
   return bySlug;
 }
 
-/** Active models by the common spelling of their ids and of their slugs. */
+/** Returns active models by the common spelling of their ids and of their slugs. */
 function spellingsOf(models: Iterable<CatalogueModel>): Map<string, CatalogueModel[]> {
   const bySpelling = new Map<string, CatalogueModel[]>();
   for (const model of models) {
@@ -106,7 +108,7 @@ function onlyOrAuthors(
   return models.find(({ id }) => id === `${author}/${slug}`);
 }
 
-/** An index whose models are replaced while it is in use. */
+/** An index whose models can be replaced during use. */
 export class LiveModelIndex implements ModelIndex {
   #current: ModelIndex;
   #version = 1;
@@ -149,7 +151,7 @@ export class LiveModelIndex implements ModelIndex {
   }
 }
 
-/** The whole id, and its slug alone. */
+/** Returns the whole id and its slug, in the form for comparison. */
 function comparedParts(id: string): CharacterPairs[] {
   return [characterPairs(id), characterPairs(id.slice(id.indexOf("/") + 1))];
 }

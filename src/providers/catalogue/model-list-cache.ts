@@ -7,7 +7,7 @@ import { type DiscoveredModel, MAX_LISTED_MODELS, membersOf } from "./read-model
 const FILE = "model-lists.json";
 const VERSION = 1;
 const MAX_FILE_BYTES = 32 * 1024 * 1024;
-/** Prices of an older list are not trusted any more. */
+/** Prices of an older list are no longer trusted. */
 const MAX_AGE_MS = 7 * 86_400_000;
 const CATEGORIES: readonly unknown[] = MODEL_CATEGORIES;
 const PRICES: readonly unknown[] = ["input", "output", "cachedInput", "cacheWrite"];
@@ -15,27 +15,27 @@ const FEMTO = /^\d{1,16}$/;
 
 export type ModelLists = ReadonlyMap<string, readonly DiscoveredModel[]>;
 
-/** A provider's list as it was read last. */
+/** A provider's list as it was last read. */
 export interface KeptList {
   readonly models: readonly DiscoveredModel[];
   readonly readAtMs: number;
 }
 
 /**
- * The lists that an earlier run kept of these providers, at the same addresses. Never rejects: a file that
- * is not there, broken or too large holds none.
+ * Returns the lists of these providers that an earlier run stored, if their URLs are unchanged. Never rejects: a file
+ * that is missing, broken or too large contains no lists.
  */
 export async function readKeptLists(
   dataDir: string,
   providers: readonly ProviderConfig[],
   nowMs: number,
 ): Promise<Map<string, KeptList>> {
-  const kept = new Map<string, KeptList>();
+  const result = new Map<string, KeptList>();
   const path = join(dataDir, FILE);
   try {
-    if ((await stat(path)).size > MAX_FILE_BYTES) return kept;
+    if ((await stat(path)).size > MAX_FILE_BYTES) return result;
     const file = membersOf(JSON.parse(await readFile(path, "utf8")));
-    if (file?.version !== VERSION) return kept;
+    if (file?.version !== VERSION) return result;
     const lists = membersOf(file.lists) ?? {};
     for (const provider of providers) {
       const list = Object.hasOwn(lists, provider.id) ? membersOf(lists[provider.id]) : undefined;
@@ -43,15 +43,15 @@ export async function readKeptLists(
       const { models, read_at_ms: readAtMs } = list;
       if (typeof readAtMs !== "number" || !(nowMs - readAtMs < MAX_AGE_MS)) continue;
       if (!Array.isArray(models) || models.length > MAX_LISTED_MODELS) continue;
-      if (models.every(isDiscoveredModel)) kept.set(provider.id, { models, readAtMs });
+      if (models.every(isDiscoveredModel)) result.set(provider.id, { models, readAtMs });
     }
   } catch {
-    // What cannot be read is fetched again.
+    // Lists that cannot be read from the file are requested again.
   }
-  return kept;
+  return result;
 }
 
-/** Keeps the lists for the next start: whole or not at all. */
+/** Stores the lists for the next start, atomically. */
 export async function keepLists(
   dataDir: string,
   providers: readonly ProviderConfig[],
@@ -76,7 +76,7 @@ export async function keepLists(
   await rename(unfinished, path);
 }
 
-/** A list is another one at another address, and with another reading of it. */
+/** Returns a key that changes if the provider's URL or its type changes, and with it the format of the list. */
 function sourceOf({ type, baseUrl }: ProviderConfig): string {
   return `${type} ${new Bun.CryptoHasher("sha256").update(baseUrl).digest("hex")}`;
 }
@@ -95,7 +95,7 @@ function isDiscoveredModel(value: unknown): value is DiscoveredModel {
       (text) => text === undefined || typeof text === "string",
     ) &&
     Array.isArray(capabilities) &&
-    capabilities.every((one) => typeof one === "string") &&
+    capabilities.every((capability) => typeof capability === "string") &&
     Number.isSafeInteger(created) &&
     stated !== undefined &&
     (prices === undefined || ("input" in stated && "output" in stated)) &&

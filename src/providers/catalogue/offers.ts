@@ -4,14 +4,14 @@ import type { ProviderConfig } from "../../platform/config/providers.ts";
 import { canonicalName } from "./canonical-name.ts";
 import { isModelName } from "./read-model-list.ts";
 
-/** A model as one enabled provider serves it. */
+/** A model that one enabled provider offers. */
 export interface Offer {
   readonly provider: ProviderConfig;
-  /** With one endpoint, which is the provider's. */
+  /** A model with one endpoint, that of the provider. */
   readonly model: CatalogueModel;
   /**
-   * What the lists call it, if the operator's name at the provider says nothing of what it is; the base name of a
-   * path, by which a server of the operator's own calls it.
+   * The name in the lists, if the operator's name at the provider does not identify the model. For a self-hosted
+   * server: the base name of the path under which it serves the model.
    */
   readonly listedName?: string;
 }
@@ -19,36 +19,35 @@ export interface Offer {
 interface MergedOffers {
   /** Canonical models, each with an endpoint for each provider that serves it. */
   readonly models: readonly CatalogueModel[];
-  /** By names that begin with a provider: that provider's endpoints alone. */
+  /** Models with one provider's endpoints only, by names that begin with the provider. */
   readonly pinned: ReadonlyMap<string, CatalogueModel>;
 }
 
 const OFFERS_AT_A_TIME = 250;
 
 /**
- * The model of `offer` as it is called at the provider, after the names of the provider and of its type. The last name
- * of a server's own model is its id.
+ * Returns the names of the offer's model with the provider's id and type as prefix. For a self-hosted server the last
+ * name is the model's id.
  */
 export function providerNames({ provider, model, listedName }: Offer): string[] {
   const name = model.endpoints[0]!.model;
   if (isSelfHosted(provider.type)) {
     const names = listedName !== undefined && isModelName(name) ? [name] : [];
-    return [...names, listedName ?? name].map((one) => `${provider.id}/${one}`);
+    return [...names, listedName ?? name].map((name) => `${provider.id}/${name}`);
   }
-  const places = [provider.id, provider.type];
+  const prefixes = [provider.id, provider.type];
   const names = listedName === undefined ? [name] : [listedName, name];
-  return [...new Set(names.flatMap((one) => places.map((place) => `${place}/${one}`)))];
+  return [...new Set(names.flatMap((name) => prefixes.map((prefix) => `${prefix}/${name}`)))];
 }
 
 /**
- * Joins what providers offer of the same model under its author. The author's own endpoint comes first,
- * then the cheaper ones. What a server of the operator's own offers is joined with nothing: its names are
- * whatever was typed there.
+ * Joins the offers of the same model under its author. The author's own endpoint comes first, then cheaper ones before
+ * more expensive ones. Offers of self-hosted servers are not joined, because their names are chosen freely.
  */
 export async function mergeOffers(offers: readonly Offer[]): Promise<MergedOffers> {
   const groups = new Map<string, Offer[]>();
   for (const [at, offer] of offers.entries()) {
-    if (at % OFFERS_AT_A_TIME === 0) await letOthersRun();
+    if (at % OFFERS_AT_A_TIME === 0) await yieldToEventLoop();
     const canonical = canonicalIdOf(offer);
     const first = groups.get(canonical)?.[0];
     const isAlike = first === undefined || first.model.category === offer.model.category;
@@ -60,7 +59,7 @@ export async function mergeOffers(offers: readonly Offer[]): Promise<MergedOffer
   const models: CatalogueModel[] = [];
   const pinned = new Map<string, CatalogueModel>();
   for (const [id, group] of groups) {
-    if (models.length % OFFERS_AT_A_TIME === 0) await letOthersRun();
+    if (models.length % OFFERS_AT_A_TIME === 0) await yieldToEventLoop();
     models.push(canonicalModel(id, group));
     for (const offer of group) {
       for (const name of providerNames(offer)) {
@@ -71,27 +70,27 @@ export async function mergeOffers(offers: readonly Offer[]): Promise<MergedOffer
   return { models, pinned };
 }
 
-/** The event loop is not to be held: a catalogue is also built while requests are served. */
-function letOthersRun(): Promise<void> {
+/** Yields to the event loop, because a catalogue is also built while requests are served. */
+function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }
 
 function canonicalIdOf(offer: Offer): string {
   const { provider, model, listedName = model.endpoints[0]!.model } = offer;
-  const own = providerNames(offer).at(-1)!;
-  if (isSelfHosted(provider.type)) return own;
+  const ownId = providerNames(offer).at(-1)!;
+  if (isSelfHosted(provider.type)) return ownId;
   const isAuthor = providerType(provider.type)?.isAuthor === true;
   const name = canonicalName(provider.type, isAuthor, listedName);
-  return name === undefined ? own : `${name.author}/${name.slug}`;
+  return name === undefined ? ownId : `${name.author}/${name.slug}`;
 }
 
 function canonicalModel(id: string, group: readonly Offer[]): CatalogueModel {
   const author = id.slice(0, id.indexOf("/"));
   const active = group.filter(({ model }) => model.isActive);
   const ordered = (active.length > 0 ? active : [...group]).toSorted(
-    (one, other) =>
-      Number(isOfAuthor(other, author)) - Number(isOfAuthor(one, author)) ||
-      compare(typicalPrice(one.model.prices), typicalPrice(other.model.prices)),
+    (first, second) =>
+      Number(isOfAuthor(second, author)) - Number(isOfAuthor(first, author)) ||
+      compare(typicalPrice(first.model.prices), typicalPrice(second.model.prices)),
   );
   const { model } = ordered[0]!;
   return {
@@ -122,11 +121,11 @@ function isOfAuthor({ provider }: Offer, author: string): boolean {
   return provider.type === author && providerType(provider.type)?.isAuthor === true;
 }
 
-/** Of prompts that are some times as long as their answers. */
+/** Returns a price to compare models by, for prompts that are longer than their answers. */
 function typicalPrice({ inputTokenFemto, outputTokenFemto }: ModelPrices): bigint {
   return 3n * inputTokenFemto + outputTokenFemto;
 }
 
-function compare(one: bigint, other: bigint): number {
-  return one < other ? -1 : Number(one > other);
+function compare(first: bigint, second: bigint): number {
+  return first < second ? -1 : Number(first > second);
 }

@@ -3,38 +3,38 @@ import { audioTaskOf } from "../audio/fields.ts";
 import type { Provider } from "../interface.ts";
 
 interface Architecture {
-  /** `text+image->text` */
+  /** `text+image->text`. */
   readonly modality: string;
   readonly input_modalities: readonly string[];
   readonly output_modalities: readonly string[];
-  /** The family whose tokens are counted, "Other" where the model's name does not tell. */
+  /** The family of the tokenizer. "Other" if the model's name does not show it. */
   readonly tokenizer: string;
   readonly instruct_type: null;
 }
 
 /**
- * What OpenRouter says of a model besides this gateway's own fields
- * (https://openrouter.ai/docs/overview/models); its SDK demands each of them.
+ * Fields that OpenRouter's model description has in addition to this gateway's
+ * (https://openrouter.ai/docs/overview/models). Its SDK requires each of them.
  */
 export interface OpenRouterFields {
   readonly canonical_slug: string;
   readonly hugging_face_id: null;
   readonly architecture: Architecture;
-  /** What its first endpoint allows. */
+  /** Limits of the first endpoint. */
   readonly top_provider: {
     readonly context_length: number;
     readonly max_completion_tokens: number | null;
     readonly is_moderated: boolean;
   };
   readonly per_request_limits: null;
-  /** Fields of chat requests that at least one of its endpoints has. */
+  /** Chat fields that at least one of its endpoints supports. */
   readonly supported_parameters: readonly string[];
   readonly default_parameters: null;
   readonly supported_voices: null;
   readonly links: { readonly details: string };
 }
 
-/** By id. */
+/** Providers by id. */
 export type ProvidersWithFields = ReadonlyMap<string, Pick<Provider, "fields">>;
 
 export function openRouterFields(
@@ -96,13 +96,13 @@ function modalitiesOf(model: CatalogueModel): Modalities {
   return [inputs, [OUTPUTS[category], ...(speaks ? ["audio"] : [])]];
 }
 
-/** The category holds speakers and listeners. */
+/** Returns the modalities of an audio model. The category contains speech models and transcription models. */
 function audioModalities({ id, prices, capabilities }: CatalogueModel): Modalities {
   const task = audioTaskOf({ prices, capabilities }, { model: id, modelId: id });
   return task === "speech" ? [["text"], ["speech"]] : [["audio"], ["transcription"]];
 }
 
-/** By what stands in a model's id, in OpenRouter's names of the families. */
+/** OpenRouter's names of tokenizer families, by patterns of model ids. */
 const TOKENIZERS: readonly (readonly [RegExp, string])[] = [
   [/gemma/, "Gemma"],
   [/gemini/, "Gemini"],
@@ -121,11 +121,11 @@ const TOKENIZERS: readonly (readonly [RegExp, string])[] = [
 ];
 
 interface Parameter {
-  /** The field of the request that stands for it, where it has another name. */
+  /** The field of the request, if it has another name. */
   readonly field?: string;
-  /** What a request would send, of which a provider is asked whether it has that. */
+  /** An example value, to ask a provider whether it supports the field. */
   readonly value: unknown;
-  /** The capability without which the model has no use for it. */
+  /** The capability that a model needs to use the field. */
   readonly needs?: string;
 }
 
@@ -160,7 +160,7 @@ const PARAMETERS: Readonly<Record<string, Parameter>> = {
   verbosity: { value: "low" },
 };
 
-const ASKED = Object.entries(PARAMETERS).map(([name, { field = name, value, needs }]) => {
+const PROBES = Object.entries(PARAMETERS).map(([name, { field = name, value, needs }]) => {
   return { name, field, value, needs, request: { messages: [], [field]: value } };
 });
 
@@ -171,7 +171,7 @@ function supportedParameters(model: CatalogueModel, providers: ProvidersWithFiel
       ? []
       : [{ fields: provider.fields, named: { model: name, modelId: model.id } }];
   });
-  const supported = ASKED.filter(({ field, value, needs, request }) => {
+  const supported = PROBES.filter(({ field, value, needs, request }) => {
     if (needs !== undefined && !model.capabilities.includes(needs)) return false;
     return endpoints.some(
       ({ fields, named }) => !fields?.missing(field, value, named, false, request).length,

@@ -2,27 +2,27 @@ import type { MatchLogic, ModelInfo } from "@pydantic/genai-prices";
 import { type ModelSource, PROVIDER_TYPES } from "../../platform/config/provider-types.ts";
 import { canonicalName } from "./canonical-name.ts";
 
-/** What follows a model's id in the name of one of its fixed versions. */
+/** Matches the part of a versioned name that follows a model's id. */
 const VERSION = String.raw`-(\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{8}|\d{4}|latest|chat-latest)$`;
 const VERSION_SUFFIX = new RegExp(`^${VERSION}`);
 const VERSION_AT_END = new RegExp(VERSION);
 
-/** The name of a model for that of one of its fixed versions; of any other the same. */
+/** Returns the name without its version, or unchanged if it has none. */
 export function withoutVersion(name: string): string {
   return name.replace(VERSION_AT_END, "");
 }
 
 /** The published prices of one provider. */
 export interface PriceList {
-  /** The names under which the provider is known to take requests. */
+  /** The names under which the provider is known to accept requests. */
   readonly names: readonly string[];
-  /** The entry that prices the model of that name. */
+  /** Returns the entry with the prices of a model. */
   find(name: string): ModelInfo | undefined;
 }
 
 /**
- * Loads the price list when it is first needed, because the package takes 15 MB and 25 ms.
- * @param providerId its name there
+ * Loads the price list of a provider. The package is only loaded when needed, because it takes 15 MB and 25 ms.
+ * @param providerId the provider's name in the package
  */
 async function loadPriceList(providerId: string): Promise<PriceList> {
   const { calcPrice, findProvider } = await import("@pydantic/genai-prices");
@@ -36,31 +36,31 @@ async function loadPriceList(providerId: string): Promise<PriceList> {
   return { names: models.flatMap((model) => requestNames(model, find)), find };
 }
 
-/** As one list: what the first has no entry for is looked for in the other. */
+/** Loads two price lists as one. The second is used for names that the first does not have. */
 export async function loadPriceLists(
   providerId: string,
-  otherId: string | undefined,
+  fallbackId: string | undefined,
 ): Promise<PriceList> {
   const list = await loadPriceList(providerId);
-  if (otherId === undefined) return list;
-  const other = await loadPriceList(otherId);
+  if (fallbackId === undefined) return list;
+  const fallback = await loadPriceList(fallbackId);
   const names = new Set(list.names);
   return {
-    names: [...names, ...other.names.filter((name) => !names.has(name))],
-    // Rules of the first may take a newer version for an older one.
-    find: (name) => (names.has(name) ? undefined : other.find(name)) ?? list.find(name),
+    names: [...names, ...fallback.names.filter((name) => !names.has(name))],
+    // Rules of the first list can mistake a newer version for an older one.
+    find: (name) => (names.has(name) ? undefined : fallback.find(name)) ?? list.find(name),
   };
 }
 
-/** The names that a rule of the list gives in full. */
+/** Returns the names that a rule of the list states in full. */
 export function statedNames(match: MatchLogic): string[] {
   if ("or" in match) return match.or.flatMap(statedNames);
   return "equals" in match ? [match.equals] : [];
 }
 
 /**
- * An entry's own id with its dated versions. Rules also list spellings that only appear in answers or at
- * other providers; they count where the id itself is no name at all.
+ * Returns an entry's id with its dated versions. Rules also list spellings that only appear in answers or at other
+ * providers. They only count if the id itself is not a valid name.
  */
 function requestNames(model: ModelInfo, find: PriceList["find"]): string[] {
   const stated = statedNames(model.match);
@@ -71,11 +71,11 @@ function requestNames(model: ModelInfo, find: PriceList["find"]): string[] {
   return [model.id, ...versions];
 }
 
-let known: Promise<ReadonlyMap<string, number>> | undefined;
+let contextLengths: Promise<ReadonlyMap<string, number>> | undefined;
 
 /**
- * The longest context window that any provider of the price list gives the same weights: a bound of what a
- * request can cost where the provider's own is not published. Undefined where none is known.
+ * Returns the longest context window that any provider in the price list states for the same weights. It bounds the
+ * cost of a request if the provider's own is not published. Undefined if none is known.
  */
 export async function knownContextLength(
   typeName: string,
@@ -84,8 +84,8 @@ export async function knownContextLength(
 ): Promise<number | undefined> {
   const canonical = canonicalName(typeName, source.isAuthor === true, name);
   if (canonical === undefined) return undefined;
-  known ??= readContextLengths();
-  return (await known).get(`${canonical.author}/${canonical.slug}`);
+  contextLengths ??= readContextLengths();
+  return (await contextLengths).get(`${canonical.author}/${canonical.slug}`);
 }
 
 async function readContextLengths(): Promise<Map<string, number>> {

@@ -43,32 +43,32 @@ import { statedTexts } from "./stated-text.ts";
 export const TEXT_ONLY_CONTEXT = 4096;
 const MAX_DESCRIPTION_LENGTH = 500;
 const DATE = /(20\d{2})-?(\d{2})-?(\d{2})$/;
-/** Takes tools, but no `response_format`. */
+/** Models that support tools, but not `response_format`. */
 const WITHOUT_JSON_MODE = /^(openai\/)?gpt-4(-0\d{3}|-32k.*)?$/;
 
-/** A name of the lists that is not offered. */
+/** A name in the lists that is not offered. */
 export interface LeftOut {
   readonly name: string;
   /** Completes "it is left out: …". */
   readonly reason: string;
 }
 
-/** What a provider type serves, by the lists. */
+/** The models of a provider type, from the lists. */
 export interface BuiltInModels {
-  /** Each with one endpoint, whose provider is the type's name, and an id of that and the provider's name. */
+  /** Each model has one endpoint, whose provider is the name of the type. Its id is `type/name at the provider`. */
   readonly models: readonly CatalogueModel[];
   readonly leftOut: readonly LeftOut[];
-  /** The model of a name that the price list prices, with limits from elsewhere; undefined where there is none. */
+  /** Returns the model of a name that is in the price list, with limits from elsewhere. Undefined if there is none. */
   readonly sized?: (name: string, stated: StatedLimits) => Promise<CatalogueModel | undefined>;
 }
 
-/** The limits of a model that its provider's own list states, in tokens. */
+/** The limits of a model in its provider's own list, in tokens. */
 interface StatedLimits {
   readonly contextLength: number;
   readonly maxOutputTokens: number | undefined;
 }
 
-interface Known {
+interface ModelFacts {
   readonly typeName: string;
   readonly source: ModelSource;
   readonly name: string;
@@ -76,13 +76,13 @@ interface Known {
   readonly prices: ModelPrices;
   /** The capability list's entry for this model, or for the model that it is a dated version of. */
   readonly exact: CapabilityEntry | undefined;
-  /** The same or, failing that, the closest relative: for abilities, not for limits. */
+  /** The same entry, or that of the closest relative: for capabilities, not for limits. */
   readonly similar: CapabilityEntry | undefined;
-  /** For a model whose limits no list has. */
+  /** Limits for a model that the lists have without limits. */
   readonly stated: StatedLimits | undefined;
 }
 
-/** The built-in models of a provider type. One without a known price or context length is left out. */
+/** Returns the built-in models of a provider type. A model without a known price or context length is left out. */
 export async function builtInModels(typeName: string, now: Date): Promise<BuiltInModels> {
   const source = providerType(typeName);
   const stated = source === undefined ? [] : statedModels(typeName, source, now);
@@ -99,34 +99,34 @@ export async function builtInModels(typeName: string, now: Date): Promise<BuiltI
   const madeIds = new Set(stated.map(({ id }) => id));
   for (const name of new Set([...named, ...priceList.names.map(plainName)].sort())) {
     if (madeIds.has(`${typeName}/${name}`)) continue;
-    const made = await modelOf(typeName, source, name, lists);
-    if (typeof made === "string") leftOut.push({ name, reason: made });
-    // Two names of the lists may be one at the provider.
-    else if (!madeIds.has(made.id)) models.push(made);
-    if (typeof made !== "string") madeIds.add(made.id);
+    const result = await modelOf(typeName, source, name, lists);
+    if (typeof result === "string") leftOut.push({ name, reason: result });
+    // Two names in the lists can stand for the same model at the provider.
+    else if (!madeIds.has(result.id)) models.push(result);
+    if (typeof result !== "string") madeIds.add(result.id);
   }
   const sized: BuiltInModels["sized"] = async (name, stated) => {
     const base = withoutVersion(name);
     if (!named.has(name) && !(named.has(base) && priceList.find(name)?.id === base)) return;
-    const made = await modelOf(typeName, source, name, lists, stated);
-    return typeof made === "string" ? undefined : made;
+    const result = await modelOf(typeName, source, name, lists, stated);
+    return typeof result === "string" ? undefined : result;
   };
   return { models, leftOut, sized };
 }
 
 /**
- * With the models that the price list prices under a name of the provider's own list, or under that name
- * without its version, and whose context length stands in the provider's list alone.
+ * Adds models whose prices are in the price list, with or without their version, and whose context length is only in
+ * the provider's own list.
  */
 export async function completedBy(
   builtIn: BuiltInModels,
   discovered: readonly DiscoveredModel[],
 ): Promise<BuiltInModels> {
   const { models, leftOut, sized } = builtIn;
-  const known = new Set(models.map(({ endpoints }) => endpoints[0]!.model));
+  const names = new Set(models.map(({ endpoints }) => endpoints[0]!.model));
   const added = new Map<string, CatalogueModel>();
   for (const { name, prices, contextLength, maxOutputTokens } of discovered) {
-    if (known.has(name) || prices !== undefined || contextLength === undefined) continue;
+    if (names.has(name) || prices !== undefined || contextLength === undefined) continue;
     const model = await sized?.(name, { contextLength, maxOutputTokens });
     if (model !== undefined) added.set(name, model);
   }
@@ -143,7 +143,7 @@ interface Lists {
   readonly now: Date;
 }
 
-/** The model of that name, or why there is none. */
+/** Returns the model of a name, or the reason why there is none. */
 async function modelOf(
   typeName: string,
   source: ModelSource,
@@ -165,14 +165,14 @@ async function modelOf(
   const exact = entryOf(plainName, priced, capabilities);
   const similar = exact ?? closestRelative(plainName, capabilities);
   const name = source.nameAtProvider?.(listedName) ?? listedName;
-  const known = { typeName, source, name, priced, prices, exact, similar, stated };
+  const facts = { typeName, source, name, priced, prices, exact, similar, stated };
   const category = categoryOf(name, prices);
   const isOfSound = category === "audio" || conversesBySound(name);
-  if (isOfSound && !hasPriceOfSound(prices)) return "no list has a price of its sound";
-  if (category !== "image" && /image/i.test(name)) return "no list has a price of its images";
+  if (isOfSound && !hasPriceOfSound(prices)) return "no list has a price for its audio";
+  if (category !== "image" && /image/i.test(name)) return "no list has a price for its images";
   const contextLength =
     knownInputLimit(name) ??
-    contextLengthOf(known, category) ??
+    contextLengthOf(facts, category) ??
     stated?.contextLength ??
     (await knownContextLength(typeName, source, name));
   if (contextLength === undefined) return "no list has its context length";
@@ -180,9 +180,9 @@ async function modelOf(
   if (!hasOutputPrice && !prices.outputTokenFemto) return "the price list has no price for it";
   const isText = category === "chat" || category === "code";
   if (isText && prices.requestFemto !== undefined) {
-    return "its price of each request cannot be metered";
+    return "its price per request cannot be metered";
   }
-  return toModel(known, category, contextLength);
+  return toModel(facts, category, contextLength);
 }
 
 function entryOf(
@@ -191,18 +191,18 @@ function entryOf(
   capabilities: CapabilityList,
 ): CapabilityEntry | undefined {
   const names = [name, priced.id, ...statedNames(priced.match)];
-  return capabilities.get(names.find((one) => capabilities.has(one)) ?? "");
+  return capabilities.get(names.find((candidate) => capabilities.has(candidate)) ?? "");
 }
 
-function toModel(known: Known, category: ModelCategory, contextLength: number): CatalogueModel {
-  const { typeName, source, name, priced, exact } = known;
+function toModel(facts: ModelFacts, category: ModelCategory, contextLength: number): CatalogueModel {
+  const { typeName, source, name, priced, exact } = facts;
   const displayName = (exact?.id === name ? exact.name : undefined) ?? nameOf(name, priced);
   const fineTuning = publishedTerms(typeName, name);
   const terms: ModelTerms = {
     contextLength,
-    maxOutputTokens: maxOutputTokensOf(known, category, contextLength),
-    prices: pricesOf(known, category),
-    capabilities: capabilitiesOf(known, category),
+    maxOutputTokens: maxOutputTokensOf(facts, category, contextLength),
+    prices: pricesOf(facts, category),
+    capabilities: capabilitiesOf(facts, category),
   };
   return {
     id: `${typeName}/${name}`,
@@ -213,7 +213,7 @@ function toModel(known: Known, category: ModelCategory, contextLength: number): 
     category,
     ...terms,
     isActive: priced.deprecated !== true,
-    created: createdOf(known),
+    created: createdOf(facts),
     ...(fineTuning !== undefined && { fineTuning }),
     endpoints: [{ provider: typeName, model: name, ...terms }],
   };
@@ -222,18 +222,24 @@ function toModel(known: Known, category: ModelCategory, contextLength: number): 
 /** The longest prompt of GPT Image, in characters, which bounds its tokens. */
 const LONGEST_IMAGE_PROMPT = 32_000;
 
-/** Of a model that makes images of so many tokens; one whose images have a price of their own has none. */
+/**
+ * Returns the context length of a model whose images have at most `mostTokens` tokens. A model with a price per image
+ * has 0 tokens.
+ */
 function imageContext(mostTokens: number): number {
   return mostTokens === 0 ? TEXT_ONLY_CONTEXT : LONGEST_IMAGE_PROMPT + mostTokens;
 }
 
-function pricesOf({ name, prices }: Known, category: ModelCategory): ModelPrices {
+function pricesOf({ name, prices }: ModelFacts, category: ModelCategory): ModelPrices {
   if (category === "embedding") return { ...prices, outputTokenFemto: 0n };
   const imageVariants = category === "image" ? imageTokens(name) : undefined;
   return imageVariants === undefined ? prices : { ...prices, imageVariants };
 }
 
-/** Models that are stated with the gateway: no list has what they, or their images or their sound, cost. */
+/**
+ * Returns the models that are defined in the gateway, because no list has their prices, or the prices of their images
+ * or audio.
+ */
 function statedModels(typeName: string, source: ModelSource, now: Date): CatalogueModel[] {
   const ofImages = statedImages(typeName).map(({ prices, ...named }) => {
     const imageVariants = prices.outputTokenFemto > 0n ? imageTokens(named.name) : undefined;
@@ -290,24 +296,24 @@ function categoryOf(name: string, prices: ModelPrices): ModelCategory {
   return /code|codestral|devstral|starcoder/i.test(name) ? "code" : "chat";
 }
 
-/** Of two sources the longer: the context length bounds what a request can cost. */
-function contextLengthOf(known: Known, category: ModelCategory): number | undefined {
-  const longest = Math.max(known.exact?.limit?.context ?? 0, known.priced.context_window ?? 0);
+/** Returns the longer context length of two sources, because it bounds the cost of a request. */
+function contextLengthOf(facts: ModelFacts, category: ModelCategory): number | undefined {
+  const longest = Math.max(facts.exact?.limit?.context ?? 0, facts.priced.context_window ?? 0);
   if (longest > 0) return longest;
-  if (category === "image") return imageContext(mostTokensOf(imageTokens(known.name)));
+  if (category === "image") return imageContext(mostTokensOf(imageTokens(facts.name)));
   return category === "audio" ? TEXT_ONLY_CONTEXT : undefined;
 }
 
-function maxOutputTokensOf(known: Known, category: ModelCategory, contextLength: number): number {
+function maxOutputTokensOf(facts: ModelFacts, category: ModelCategory, contextLength: number): number {
   if (category === "embedding" || category === "audio") return 0;
-  const { exact, name, stated } = known;
+  const { exact, name, stated } = facts;
   if (category === "image" && !chatsWithImages(name)) return mostTokensOf(imageTokens(name));
   const listed = exact?.limit?.output || knownOutputLimit(name) || stated?.maxOutputTokens;
   const limit = listed || contextLength;
   return Math.min(limit, contextLength);
 }
 
-function capabilitiesOf({ typeName, name, similar }: Known, category: ModelCategory): string[] {
+function capabilitiesOf({ typeName, name, similar }: ModelFacts, category: ModelCategory): string[] {
   if (category === "image" && chatsWithImages(name)) return ["streaming", "vision", "image_output"];
   if (category === "audio") return audioCapabilities(typeName, name, "transcription");
   if (category === "embedding" || category === "image") return [];
@@ -319,13 +325,16 @@ function capabilitiesOf({ typeName, name, similar }: Known, category: ModelCateg
     "streaming",
     ...(tools ? ["function_calling"] : []),
     ...(similar?.modalities?.input?.includes("image") || isNamedSeeing(name) ? ["vision"] : []),
-    // No list tells this one; models that were trained for tools have it.
+    // No list states this capability. Models that were trained for tools have it.
     ...(tools && !WITHOUT_JSON_MODE.test(name) ? ["json_mode"] : []),
     ...(similar?.reasoning === true && !name.includes("non-reasoning") ? ["reasoning"] : []),
   ];
 }
 
-/** Names that begin in lower case are ids written with spaces, several models under one. */
+/**
+ * Returns the display name of a model. Listed names that begin in lower case are ids written with spaces, shared by
+ * several models.
+ */
 function nameOf(name: string, priced: ModelInfo): string {
   const hasOwnName = name === priced.id && /^[^a-z]/.test(priced.name ?? "a");
   return (hasOwnName ? priced.name : undefined) ?? name.slice(name.lastIndexOf("/") + 1);
@@ -337,11 +346,14 @@ function descriptionOf(priced: ModelInfo): string | undefined {
   return `${text.slice(0, MAX_DESCRIPTION_LENGTH).replace(/ \S*$/, "")} …`;
 }
 
-/** The release, or the date in the model's name or in that of a version of it; 0 when none is known. */
-function createdOf({ name, priced, exact }: Known): number {
+/**
+ * Returns the release date, or the date in the model's name or in one of its versions, in Unix seconds. 0 if none is
+ * known.
+ */
+function createdOf({ name, priced, exact }: ModelFacts): number {
   if (exact?.id === name && exact.release_date !== undefined)
     return unixSeconds(exact.release_date);
-  const dated = [name, ...statedNames(priced.match)].find((one) => DATE.test(one));
+  const dated = [name, ...statedNames(priced.match)].find((candidate) => DATE.test(candidate));
   return unixSeconds(dated ?? exact?.release_date ?? "");
 }
 

@@ -13,7 +13,7 @@ const SECONDS_PER_HOUR = 3600n;
 
 const PER_THOUSAND = 1_000n;
 
-/** Tokens that have a price apart from those of text: the list's names and ours. */
+/** Tokens that are priced separately from text tokens: the list's names and the gateway's. */
 const TOKEN_KINDS: Readonly<Record<string, keyof TokenKindPrices>> = {
   cache_write_1h_mtok: "cacheWriteHourTokenFemto",
   output_reasoning_mtok: "reasoningTokenFemto",
@@ -25,7 +25,7 @@ const TOKEN_KINDS: Readonly<Record<string, keyof TokenKindPrices>> = {
   output_image_mtok: "imageOutputTokenFemto",
 };
 
-/** Other kinds of use, likewise. */
+/** Other kinds of use: the list's names, the gateway's names, and the units that a listed price is for. */
 const KINDS: Readonly<Record<string, { readonly field: KindOfUse; readonly units: bigint }>> = {
   audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
   input_audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
@@ -40,15 +40,15 @@ type KindOfUse = Exclude<
 const TEXT_KINDS = ["input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"];
 const KNOWN_KINDS = new Set([...TEXT_KINDS, ...Object.keys(TOKEN_KINDS), ...Object.keys(KINDS)]);
 
-/** The prices of a model at one time, or why they cannot be stated. */
+/** The prices of a model at one time, or the reason why it has none. */
 type PublishedPrices =
   | { readonly prices: ModelPrices }
   | { readonly prices?: undefined; readonly reason: string };
 
 /**
- * The prices of a model at `now`. Of prices that depend on the time of day the highest stands, kind by
- * kind, so that neither a hold nor a charge is below what the provider bills. A model with a price for a
- * kind of use that has no field here has none: charging the rest alone would charge less than the provider.
+ * Returns the prices of a model at `now`. If prices depend on the time of day, the highest of each kind applies, so
+ * that neither a hold nor a charge is below the provider's bill. A model with a price for an unknown kind of use has no
+ * prices, because the other kinds alone would charge less than the provider.
  */
 export function publishedPrices(model: ModelInfo, now: Date): PublishedPrices {
   let highest: ModelPrices | undefined;
@@ -65,14 +65,15 @@ export function publishedPrices(model: ModelInfo, now: Date): PublishedPrices {
     : { prices: highest };
 }
 
-/** Of what can be embedded, texts alone are taken here: no other kind of use occurs. */
+/** Returns the price of text embeddings. The gateway embeds only texts, so no other kind of use occurs. */
 function ofTexts({ input_mtok }: ModelPrice): ModelPrice {
   return { input_mtok };
 }
 
 /**
- * Conditional prices stand in ascending precedence: the last whose condition holds applies. So the last
- * one that holds all day hides those before it, and after it only times of day are left.
+ * Returns the prices that can apply on the day of `now`. Conditional prices are in ascending precedence: the last one
+ * whose condition holds applies. The last one that holds all day hides those before it; after it only prices by time of
+ * day remain.
  */
 function inForce(prices: ConditionalPrice[] | ModelPrice, now: Date): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
@@ -86,14 +87,14 @@ function inForce(prices: ConditionalPrice[] | ModelPrice, now: Date): ModelPrice
       ({ constraint }, index) =>
         index === Math.max(allDay, 0) || (index > allDay && constraint?.type === "time_of_date"),
     )
-    .map((one) => one.prices);
+    .map((entry) => entry.prices);
 }
 
 function flatPrices(price: ModelPrice): ModelPrices | undefined {
   const base = tokenPrices(price, baseUsd);
   const kinds: { -readonly [Kind in KindOfUse]?: FemtoUsd } = {};
   for (const [name, { field, units }] of Object.entries(KINDS)) {
-    // Where a kind steps up with the prompt, the highest step stands.
+    // If the price of a kind rises with the prompt's length, the highest one applies.
     const femto = perUnit(highestUsd(price[name]), units);
     if (femto !== undefined) kinds[field] = higher(kinds[field] ?? 0n, femto);
   }
@@ -110,13 +111,13 @@ function flatPrices(price: ModelPrice): ModelPrices | undefined {
 type Price = ModelPrice[string];
 
 function tokenPrices(price: ModelPrice, usdOf: (price: Price) => number | undefined): TokenPrices {
-  const perToken = (one: Price) => perUnit(usdOf(one), TOKENS_PER_MTOK);
+  const perToken = (kind: Price) => perUnit(usdOf(kind), TOKENS_PER_MTOK);
   const inputTokenFemto = perToken(price.input_mtok) ?? 0n;
   return {
     inputTokenFemto,
     outputTokenFemto: perToken(price.output_mtok) ?? 0n,
     cachedInputTokenFemto: perToken(price.cache_read_mtok) ?? inputTokenFemto,
-    // Some lists give only what writing costs on top of the input price.
+    // Some lists state only the surcharge of writing on the input price.
     cacheWriteTokenFemto: higher(perToken(price.cache_write_mtok) ?? 0n, inputTokenFemto),
   };
 }
@@ -134,11 +135,11 @@ function tokenKindPrices(
 }
 
 /**
- * What a call costs whose prompt is longer than the first step. Where there are several steps the dearest
- * stands behind the first.
+ * Returns the prices of a call whose prompt is longer than the first step. If there are several steps, the most
+ * expensive one applies after the first.
  */
 function longPromptPrices(price: ModelPrice): LongPromptPrices | undefined {
-  const starts = Object.values(price).flatMap((one) => tiersOf(one).map(({ start }) => start));
+  const starts = Object.values(price).flatMap((kind) => tiersOf(kind).map(({ start }) => start));
   if (starts.length === 0) return undefined;
   return {
     beyondTokens: Math.min(...starts),
@@ -165,24 +166,24 @@ function tiersOf(price: Price) {
   return typeof price === "object" ? price.tiers : [];
 }
 
-/** USD for `units` of something as femto-USD of one of them, rounded up. */
+/** Returns a price in USD for `units` units as femto-USD for one unit, rounded up. */
 function perUnit(usd: number | undefined, units: bigint): FemtoUsd | undefined {
   return usd === undefined ? undefined : (femtoFromUsd(usd) + units - 1n) / units;
 }
 
-function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
+function higherOfEach(first: ModelPrices, second: ModelPrices): ModelPrices {
   const kinds: { -readonly [Kind in KindOfUse]?: FemtoUsd } = {};
   for (const { field } of Object.values(KINDS)) {
-    const femto = higher(one[field] ?? -1n, other[field] ?? -1n);
+    const femto = higher(first[field] ?? -1n, second[field] ?? -1n);
     if (femto >= 0n) kinds[field] = femto;
   }
-  const starts = [one, other].flatMap(({ longPrompt }) => longPrompt?.beyondTokens ?? []);
+  const starts = [first, second].flatMap(({ longPrompt }) => longPrompt?.beyondTokens ?? []);
   return {
-    ...higherTokenPrices(one, other),
+    ...higherTokenPrices(first, second),
     ...(starts.length > 0 && {
       longPrompt: {
         beyondTokens: Math.min(...starts),
-        ...higherTokenPrices(one.longPrompt ?? one, other.longPrompt ?? other),
+        ...higherTokenPrices(first.longPrompt ?? first, second.longPrompt ?? second),
       },
     }),
     ...kinds,
@@ -191,22 +192,22 @@ function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
 
 type AllTokenPrices = TokenPrices & TokenKindPrices;
 
-function higherTokenPrices(one: AllTokenPrices, other: AllTokenPrices): AllTokenPrices {
+function higherTokenPrices(first: AllTokenPrices, second: AllTokenPrices): AllTokenPrices {
   const kinds: { -readonly [Kind in keyof TokenKindPrices]: FemtoUsd } = {};
   for (const field of Object.values(TOKEN_KINDS)) {
-    const femto = higher(one[field] ?? -1n, other[field] ?? -1n);
+    const femto = higher(first[field] ?? -1n, second[field] ?? -1n);
     if (femto >= 0n) kinds[field] = femto;
   }
   return {
     ...kinds,
-    inputTokenFemto: higher(one.inputTokenFemto, other.inputTokenFemto),
-    outputTokenFemto: higher(one.outputTokenFemto, other.outputTokenFemto),
-    cachedInputTokenFemto: higher(one.cachedInputTokenFemto, other.cachedInputTokenFemto),
-    cacheWriteTokenFemto: higher(one.cacheWriteTokenFemto, other.cacheWriteTokenFemto),
+    inputTokenFemto: higher(first.inputTokenFemto, second.inputTokenFemto),
+    outputTokenFemto: higher(first.outputTokenFemto, second.outputTokenFemto),
+    cachedInputTokenFemto: higher(first.cachedInputTokenFemto, second.cachedInputTokenFemto),
+    cacheWriteTokenFemto: higher(first.cacheWriteTokenFemto, second.cacheWriteTokenFemto),
   };
 }
 
-/** USD for a million tokens. */
+/** Prices in USD for a million tokens. */
 interface Published {
   readonly training: number;
   readonly input: number;
@@ -215,9 +216,9 @@ interface Published {
 }
 
 /**
- * What OpenAI publishes (https://platform.openai.com/docs/pricing, "Fine-tuning"); no list of the
- * packages has prices of training. Compared with copies of that page of August 2026, standard processing
- * without data sharing. Base models are named with their date, as the jobs name them.
+ * OpenAI's published fine-tuning prices (https://platform.openai.com/docs/pricing, "Fine-tuning"). No list of the
+ * packages has training prices. Compared with copies of that page of August 2026, standard processing without data
+ * sharing. Base models have their dated names, as in the jobs.
  */
 const PUBLISHED: Readonly<Record<string, Readonly<Record<string, Published>>>> = {
   openai: {
@@ -230,7 +231,7 @@ const PUBLISHED: Readonly<Record<string, Readonly<Record<string, Published>>>> =
   },
 };
 
-/** What tuning a provider's model costs; undefined where that is not known, so that it is not offered. */
+/** Returns the fine-tuning prices of a provider's model. Undefined if they are unknown; tuning is then not offered. */
 export function publishedTerms(providerType: string, model: string): FineTuningTerms | undefined {
   const ofProvider = Object.hasOwn(PUBLISHED, providerType) ? PUBLISHED[providerType]! : {};
   const published = Object.hasOwn(ofProvider, model) ? ofProvider[model]! : undefined;

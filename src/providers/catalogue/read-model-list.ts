@@ -2,23 +2,23 @@ import type { ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 import { isSelfHosted } from "../../platform/config/provider-types.ts";
 
-/** More than any provider lists; what stands behind them is not read. */
+/** More models than any provider lists. Further ones are not read. */
 export const MAX_LISTED_MODELS = 3_000;
 const NAME = /^[A-Za-z0-9@][A-Za-z0-9._:@+~/-]{0,199}$/;
-/** A file or folder: llama.cpp and vLLM call a model by its path unless a setting names it. */
+/** A file or folder. llama.cpp and vLLM name a model by its path unless a setting states a name. */
 const PATH = /^(?:~?\/|\.{1,2}\/|[A-Za-z]:[\\/])|[\\/][^\\/]*\.gguf$/i;
 const MAX_PATH_CHARACTERS = 1_000;
-/** What a log line or a table may show. */
+/** Characters that a log line or a table cannot show. */
 const NOT_SHOWN = /[^\x20-\x7e]+/g;
 const MAX_SHOWN_CHARACTERS = 200;
 const MAX_TOKENS = 100_000_000;
-/** USD for a token; a list that says more is wrong. */
+/** Highest plausible price in femto-USD per token. A list with a higher one is wrong. */
 const MAX_TOKEN_FEMTO = 10n ** 15n;
 const MILLION = 1_000_000n;
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** How a list states prices: where, by which names, and for how many tokens. */
+/** The form of prices in a list: their location, their names, and the number of tokens that they are for. */
 interface PriceForm {
   readonly at: (model: Members) => unknown;
   readonly tokens: bigint;
@@ -26,11 +26,14 @@ interface PriceForm {
   readonly output: string;
   readonly cachedInput?: string;
   readonly cacheWrite?: string;
-  /** Prices of what cannot occur here, or no prices. Any other that is not 0 cannot be metered. */
+  /**
+   * Members that are not prices, or are prices of kinds that cannot occur here. Any other price that is not 0 cannot be
+   * metered.
+   */
   readonly besides: readonly string[];
 }
 
-/** Of the provider types that publish prices in their lists. */
+/** Price forms of the provider types that publish prices in their lists. */
 const PRICE_FORMS: Readonly<Record<string, PriceForm>> = {
   // https://openrouter.ai/docs/api-reference/list-available-models
   openrouter: {
@@ -70,14 +73,14 @@ const PRICE_FORMS: Readonly<Record<string, PriceForm>> = {
   },
 };
 
-/** Whether an id can hold a model's name. */
+/** Returns true if an id can contain the name. */
 export function isModelName(name: string): boolean {
   return NAME.test(name);
 }
 
 /**
- * The models of a provider's answer to `GET /models`, whatever stands in it: entries that are no models are passed
- * over, those with names that no id could hold are unusable. Undefined if the answer is no list at all.
+ * Parses a provider's answer to `GET /models`, whatever it contains. Entries that are not models are skipped. Models
+ * whose names cannot be part of an id are unusable. Returns undefined if the answer is not a list.
  */
 export function readModelList(typeName: string, answer: unknown): DiscoveredModel[] | undefined {
   const list = Array.isArray(answer) ? answer : membersOf(answer)?.data;
@@ -113,7 +116,7 @@ function readModel(typeName: string, entry: unknown): DiscoveredModel | undefine
   };
 }
 
-/** The last part of a path. Returns undefined if the name is no path. */
+/** Returns the last part of a path. Undefined if the name is not a path. */
 function baseNameOf(name: string): string | undefined {
   if (!PATH.test(name) || name.length > MAX_PATH_CHARACTERS) return undefined;
   return name
@@ -123,12 +126,12 @@ function baseNameOf(name: string): string | undefined {
 }
 
 function unusable(name: string): DiscoveredModel {
-  const shown = name.slice(0, MAX_SHOWN_CHARACTERS).replaceAll(NOT_SHOWN, "?");
-  const reason = "no id can hold its name: give it another one at the server";
-  return { name: shown, category: "chat", unusable: reason, capabilities: [], created: 0 };
+  const safeName = name.slice(0, MAX_SHOWN_CHARACTERS).replaceAll(NOT_SHOWN, "?");
+  const reason = "its name cannot be part of an id: give it another name at the server";
+  return { name: safeName, category: "chat", unusable: reason, capabilities: [], created: 0 };
 }
 
-/** By what a model answers with, in OpenRouter's words, besides text. */
+/** Categories by a model's output besides text, in OpenRouter's terms. */
 const CATEGORIES: ReadonlyMap<unknown, ModelCategory> = new Map([
   ["embeddings", "embedding"],
   ["speech", "audio"],
@@ -136,11 +139,14 @@ const CATEGORIES: ReadonlyMap<unknown, ModelCategory> = new Map([
   ["audio", "audio"],
 ]);
 
-/** Together's and DeepInfra's types, else what the name tells. Undefined for what no endpoint serves. */
+/**
+ * Returns the category by Together's and DeepInfra's types, else by the name. Undefined if no endpoint serves such
+ * models.
+ */
 function categoryOf(name: string, model: Members): ModelCategory | undefined {
   const outputs = membersOf(model.architecture)?.output_modalities;
   if (Array.isArray(outputs)) {
-    const output = outputs.find((one) => one !== "text");
+    const output = outputs.find((modality) => modality !== "text");
     if (output !== undefined) return CATEGORIES.get(output) ?? "image";
   }
   switch (model.type) {
@@ -165,7 +171,10 @@ function categoryOf(name: string, model: Members): ModelCategory | undefined {
   return /code|codestral|devstral|starcoder/i.test(name) ? "code" : "chat";
 }
 
-/** By the names of OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, Anthropic, DeepInfra, llama.cpp. */
+/**
+ * Returns the context length, by the names of OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, Anthropic,
+ * DeepInfra, llama.cpp.
+ */
 function contextLengthOf(model: Members): number | undefined {
   const candidates = [
     model.context_length,
@@ -225,7 +234,7 @@ function pricesOf(
   const prices: DiscoveredPrices = {
     input: String(input),
     output: String(output),
-    // A price of 0 for the cache stands for none.
+    // A cache price of 0 means that none is stated.
     ...(cachedInput && { cachedInput: String(cachedInput) }),
     ...(cacheWrite && { cacheWrite: String(cacheWrite > input ? cacheWrite : input) }),
   };
@@ -233,18 +242,18 @@ function pricesOf(
 }
 
 function unmeteredKindOf(form: PriceForm, stated: Members, output: bigint): string | undefined {
-  const understood = [form.input, form.output, form.cachedInput, form.cacheWrite, ...form.besides];
+  const expectedKinds = [form.input, form.output, form.cachedInput, form.cacheWrite, ...form.besides];
   for (const [kind, price] of Object.entries(stated)) {
-    if (understood.includes(kind) || price === null) continue;
+    if (expectedKinds.includes(kind) || price === null) continue;
     const femto = tokenFemto(price, form.tokens);
-    // Reasoning that costs what the rest of the answer does has no price of its own.
+    // Reasoning that costs as much as the rest of the answer has no separate price.
     if (femto === 0n || (kind === "internal_reasoning" && femto === output)) continue;
     return kind.slice(0, 40);
   }
   return undefined;
 }
 
-/** A price in USD for so many tokens, a number or its text, as femto-USD of one, rounded up. */
+/** Returns a price in USD for `tokens` tokens, a number or its text, as femto-USD for one token, rounded up. */
 function tokenFemto(price: unknown, tokens: bigint): bigint | undefined {
   if (typeof price !== "number" && typeof price !== "string") return undefined;
   let femto: bigint;
@@ -269,27 +278,27 @@ export function membersOf(value: unknown): Members | undefined {
     : undefined;
 }
 
-/** A model of a provider's own list, as far as the list describes it. In a form that JSON can hold. */
+/** A model in a provider's own list, as far as the list describes it. Can be stored as JSON. */
 export interface DiscoveredModel {
-  /** What the server calls it. */
+  /** The server's name of the model. */
   readonly name: string;
-  /** Its name here, if the server calls it by the path of its file. */
+  /** The gateway's name of the model, if the server names it by the path of its file. */
   readonly baseName?: string;
-  /** Why it cannot be offered; absent if it can. */
+  /** The reason why it cannot be offered. Absent if it can. */
   readonly unusable?: string;
   readonly category: ModelCategory;
   readonly contextLength?: number;
   readonly maxOutputTokens?: number;
-  /** Absent where the list states none. */
+  /** Absent if the list states none. */
   readonly prices?: DiscoveredPrices;
-  /** A kind of use with a price that is not metered here; absent where there is none. */
+  /** A priced kind of use that the gateway does not meter. Absent if there is none. */
   readonly unmeteredKind?: string;
   readonly capabilities: readonly string[];
   /** Unix seconds. */
   readonly created: number;
 }
 
-/** Femto-USD for a token, in decimal digits. */
+/** Prices in femto-USD per token, in decimal digits. */
 interface DiscoveredPrices {
   readonly input: string;
   readonly output: string;

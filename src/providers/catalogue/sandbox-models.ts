@@ -47,7 +47,7 @@ const REASONING_TERMS: ModelTerms = {
   capabilities: [...CHAT_TERMS.capabilities, "reasoning"],
 };
 
-/** Drills of what providers do: docs/sandbox.md says what each answers. */
+/** Failure drills. docs/sandbox.md describes the behavior of each. */
 const DRILLS: readonly (readonly [slug: string, name: string, description: string])[] = [
   ["refusal", "Sandbox refusal", "Refuses every request in its answer, as models do."],
   ["slow", "Sandbox slow", "Answers slowly."],
@@ -58,13 +58,13 @@ const DRILLS: readonly (readonly [slug: string, name: string, description: strin
     "Falls silent in the middle of its stream for 30 seconds, then breaks off.",
   ],
   ["cut", "Sandbox cut", "Breaks its stream off in the middle."],
-  ["garbage", "Sandbox garbage", "Answers what is no JSON."],
+  ["garbage", "Sandbox garbage", "Answers with text that is not JSON."],
   ["error-429", "Sandbox error 429", "Refuses every request as rate-limited, with Retry-After."],
   ["error-500", "Sandbox error 500", "Fails every request."],
   [
     "overloaded",
     "Sandbox overloaded",
-    "Fails every request with status 529, as Anthropic when overloaded.",
+    "Fails every request with status 529, like Anthropic when it is overloaded.",
   ],
 ];
 
@@ -119,8 +119,8 @@ function speechModel(slug: string, name: string, description: string): Catalogue
 }
 
 /**
- * The built-in models of the sandbox: for trying things out and for failure drills, with small stated
- * prices. A model's name at the sandbox provider is its slug.
+ * Returns the built-in models of the sandbox, for trials and failure drills, with small prices. A model's name at the
+ * sandbox provider is its slug.
  */
 export function sandboxModels(): CatalogueModel[] {
   return [
@@ -159,7 +159,7 @@ export function sandboxModels(): CatalogueModel[] {
     speechModel("tts", "Sandbox text to speech", "Deterministic speech of a text."),
     speechModel("tts-slow", "Sandbox slow speech", "Speaks slowly: in small pieces over time."),
     speechModel("tts-cut", "Sandbox cut speech", "Breaks its speech off."),
-    otherModel("stt", "Sandbox speech to text", "Deterministic text for a sound.", {
+    otherModel("stt", "Sandbox speech to text", "Deterministic transcripts of audio.", {
       category: "audio",
       capabilities: audioCapabilities(SANDBOX_PROVIDER_ID, "stt", "transcription"),
       contextLength: TEXT_ONLY_CONTEXT,

@@ -1,4 +1,4 @@
-/** Why a name of a provider's list is not offered. The first that matches decides. */
+/** The reason why a name in a provider's list is not offered. The first match applies. */
 interface Exclusion {
   readonly name: RegExp;
   readonly reason: string;
@@ -6,8 +6,8 @@ interface Exclusion {
 
 const NO_LANGUAGE_MODEL: readonly Exclusion[] = [
   { name: /realtime|voice/i, reason: "it is served by a realtime interface only" },
-  { name: /ocr/i, reason: "it is billed by the page" },
-  { name: /moderation|rerank/i, reason: "it is no language model" },
+  { name: /ocr/i, reason: "it is billed per page" },
+  { name: /moderation|rerank/i, reason: "it is not a language model" },
   {
     name: /(?<!re)search|deep-research|sonar|:online$/i,
     reason: "each request costs search fees that cannot be metered",
@@ -32,38 +32,38 @@ const AT_PROVIDER: Readonly<Record<string, readonly Exclusion[]>> = {
   mistral: [
     {
       name: /:|^mistral-7b|^mixtral/i,
-      reason: "it is the name of weights, which Mistral does not take",
+      reason: "it is a name of weights, which Mistral does not accept",
     },
   ],
   deepseek: [
-    { name: /^deepseek-v3/i, reason: "it is the name of weights, which DeepSeek does not take" },
+    { name: /^deepseek-v3/i, reason: "it is a name of weights, which DeepSeek does not accept" },
   ],
   google: [
     { name: /^claude|-maas$/, reason: "it is served by Vertex AI, and not by the Gemini API" },
     {
       name: /^gemini-(flash|pro)-1\.5/,
-      reason: "it is OpenRouter's name, which Google does not take",
+      reason: "it is OpenRouter's name, which Google does not accept",
     },
   ],
   vertex: [
     {
       name: /^claude-.*(-\d{8}|-latest|-4-0)$/,
-      reason: "it is Anthropic's name, which Vertex AI does not take",
+      reason: "it is Anthropic's name, which Vertex AI does not accept",
     },
-    { name: /^claude-(2|v1|3-sonnet|3-opus)/, reason: "Vertex AI does not serve it any more" },
+    { name: /^claude-(2|v1|3-sonnet|3-opus)/, reason: "Vertex AI no longer serves it" },
     {
       name: /^gemini-(flash|pro)-1\.5|^gemini-(1\.\d|pro)(?![.\d])/,
-      reason: "Vertex AI does not serve it any more",
+      reason: "Vertex AI no longer serves it",
     },
   ],
   cohere: [
     {
       name: /^command(-a|-r|-r-plus|-r7b)?$|^command-light/,
-      reason: "Cohere takes names of versions, such as command-a-03-2025",
+      reason: "Cohere requires names of versions, such as command-a-03-2025",
     },
   ],
   openrouter: [
-    { name: /^[^/]*$/, reason: "OpenRouter's names have a vendor" },
+    { name: /^[^/]*$/, reason: "OpenRouter's names contain a vendor" },
     { name: /^~/, reason: "its price changes with the model that it stands for" },
     { name: /:batch$/, reason: "it is served in batches only" },
   ],
@@ -71,22 +71,22 @@ const AT_PROVIDER: Readonly<Record<string, readonly Exclusion[]>> = {
   bedrock: [
     {
       name: /^(?:us|eu|au|jp|apac|ca)\./,
-      reason: "the region of the provider tells by which profile it is called",
+      reason: "the provider's region determines the profile that it is called by",
     },
-    { name: /^[^.]*$/, reason: "Bedrock's names have a vendor" },
+    { name: /^[^.]*$/, reason: "Bedrock's names contain a vendor" },
     {
       name: /gpt-5\.[45]$/,
       reason: "it is served by OpenAI's Responses interface on Bedrock only",
     },
-    { name: /sonic/, reason: "it is served by an interface of its own for speech" },
+    { name: /sonic/, reason: "it is served by a separate speech interface" },
   ],
   zai: [{ name: /flash/i, reason: "the listed price is that of a launch promotion" }],
 };
 
-/** Prices taken over from another provider's list for want of a published one. */
+/** Matches comments on prices that were copied from another provider's list because none was published. */
 const BORROWED_PRICE = /openrouter pricing|trusting open ?router|seen on openrouter/i;
 
-/** Why a name that the provider's list has cannot be served and billed exactly here; undefined where it can. */
+/** Returns the reason why a listed name cannot be served and billed exactly. Undefined if it can. */
 export function exclusionReason(
   providerType: string,
   name: string,
@@ -123,7 +123,7 @@ const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }
   { name: /amazon\.nova-2-lite/, tokens: 64_000 },
 ];
 
-/** The published limit of output tokens of models that are newer than the capability list. */
+/** Returns the published output limit of models that are newer than the capability list. */
 export function knownOutputLimit(name: string): number | undefined {
   return OUTPUT_LIMITS.find((limit) => limit.name.test(name))?.tokens;
 }
@@ -134,7 +134,7 @@ const INPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[
   { name: /^(openai\/)?text-embedding-(3-|ada-)/, tokens: 8_191 },
 ];
 
-/** The published limit of input tokens of models for which lists have none, or a wrong one. */
+/** Returns the published input limit of models for which the lists have none, or a wrong one. */
 export function knownInputLimit(name: string): number | undefined {
   return INPUT_LIMITS.find((limit) => limit.name.test(name))?.tokens;
 }

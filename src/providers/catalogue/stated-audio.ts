@@ -2,14 +2,14 @@ import type { ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 import { TRANSCRIPTION, traitsOf } from "../audio/traits.ts";
 
-/** USD for a million characters of the text, for an hour of sound, or for a million tokens. */
+/** A price in USD for a million characters of text, for an hour of audio, or for a million tokens. */
 type Price =
   | { readonly characters: number }
   | {
       readonly hour: number;
-      /** Seconds that the shortest sound is billed for. */
+      /** Seconds that the shortest audio is billed for. */
       readonly leastSeconds?: number;
-      /** On top, where speakers are distinguished. */
+      /** Surcharge for distinguishing speakers. */
       readonly speakersHour?: number;
     }
   | { readonly tokens: TokenUsd; readonly later?: TokenUsd & { readonly from: string } };
@@ -20,13 +20,13 @@ interface TokenUsd {
   readonly output: number;
 }
 
-/** A model that the price list lacks, or has without the price of its sound. */
+/** A model that the price list does not have, or has without the price of its audio. */
 interface AudioModel {
   readonly name: string;
   readonly displayName: string;
   readonly task: "speech" | "transcription";
   readonly price: Price;
-  /** Of the text and of the sound together, where a model is priced by tokens. */
+  /** Length of text and audio together, if a model is priced by tokens. */
   readonly contextLength?: number;
   readonly maxOutputTokens?: number;
 }
@@ -39,10 +39,9 @@ const speech = (name: string, displayName: string, characters: number): AudioMod
 });
 
 /**
- * https://developers.openai.com/api/docs/models (tts-1, tts-1-hd, gpt-4o-mini-tts), read in stored copies of
- * 2026. The variant that tells speakers apart is priced as the model that it is a variant of. gpt-4o-mini-tts
- * takes 2,000 tokens; its answer is bounded by that for 4,096 characters at a quarter of the usual speed, at some
- * 20 tokens of sound a second.
+ * https://developers.openai.com/api/docs/models (tts-1, tts-1-hd, gpt-4o-mini-tts), read in stored copies of 2026. The
+ * variant that distinguishes speakers has the price of its base model. gpt-4o-mini-tts accepts 2,000 tokens. Its output
+ * limit is enough for 4,096 characters at a quarter of the usual speed, at about 20 audio tokens per second.
  */
 const OPENAI: readonly AudioModel[] = [
   speech("tts-1", "TTS-1", 15),
@@ -94,10 +93,10 @@ const geminiSpeech = (
   maxOutputTokens: 16_384,
 });
 
-/** By provider type. What else a provider has the configuration file can state. */
+/** Models by provider type. The configuration file can state a provider's other models. */
 const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
   openai: OPENAI,
-  // Azure OpenAI asks what OpenAI does.
+  // Azure OpenAI has OpenAI's prices.
   azure: OPENAI,
   // https://groq.com/pricing, as listed in May 2026: "each request is billed a minimum of 10 seconds".
   groq: [
@@ -116,8 +115,8 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
     speech("canopylabs/orpheus-v1-english", "Orpheus English", 22),
     speech("canopylabs/orpheus-arabic-saudi", "Orpheus Arabic (Saudi)", 40),
   ],
-  // https://mistral.ai/pricing, as listed in July 2026. What `latest` stands for changes: it costs what the dearer
-  // Voxtral Mini Transcribe 3 does.
+  // https://mistral.ai/pricing, as listed in July 2026. The model behind `latest` changes, so it has the price of the
+  // more expensive Voxtral Mini Transcribe 3.
   mistral: [
     {
       name: "voxtral-mini-latest",
@@ -127,8 +126,8 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
     },
     speech("voxtral-mini-tts-2603", "Voxtral Mini TTS", 16),
   ],
-  // https://docs.x.ai/developers/models; resellers listed 15 USD for its speech in May 2026, its own page 4.20
-  // in April: the higher one stands. Its endpoints take no name of a model.
+  // https://docs.x.ai/developers/models. Resellers listed 15 USD for its speech in May 2026, its own page 4.20 in
+  // April: the higher price applies. Its endpoints take no model name.
   xai: [
     speech("grok-tts", "Grok TTS", 15),
     {
@@ -138,7 +137,7 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
       price: { hour: 0.1 },
     },
   ],
-  // https://ai.google.dev/gemini-api/docs/pricing, as announced in autumn 2026 with the price from January on.
+  // https://ai.google.dev/gemini-api/docs/pricing, as announced in autumn 2026, with the price from January on.
   google: [
     geminiSpeech("gemini-3.8-flash-tts", "Gemini 3.8 Flash TTS", {
       tokens: { input: 0.5, output: 9 },
@@ -174,8 +173,8 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
       }),
     ),
   ],
-  // https://deepgram.com/pricing, pay as you go, as listed in May 2026. Nova-3 costs less where the language is
-  // English alone; that of several languages stands.
+  // https://deepgram.com/pricing, pay as you go, as listed in May 2026. Nova-3 costs less for English only; the price
+  // for several languages applies.
   deepgram: [
     speech("aura-2", "Aura-2", 30),
     speech("aura", "Aura", 15),
@@ -194,7 +193,7 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
   ],
 };
 
-/** What sound costs of models that converse by it, which the price list has without: USD for a million tokens. */
+/** Audio prices of chat models with audio, which the price list does not have: USD for a million tokens. */
 const SOUND_OF_CHATS: Readonly<
   Record<string, { readonly input: number; readonly output: number }>
 > = {
@@ -205,12 +204,12 @@ const SOUND_OF_CHATS: Readonly<
 
 const CONVERSES = /^(?:openai\/)?gpt-(?:4o-(?:mini-)?)?audio/;
 
-/** Whether a chat model of that name takes sound and answers with it. */
+/** Returns true if a chat model of that name takes audio and answers with audio. */
 export function conversesBySound(name: string): boolean {
   return CONVERSES.test(name);
 }
 
-/** The prices with those of sound, where the name tells that a model converses by it. */
+/** Returns the prices with those of audio, for the chat models with audio in this file. */
 export function withSoundPrices(name: string, prices: ModelPrices): ModelPrices {
   const sound = SOUND_OF_CHATS[name.replace(/-\d{4}-\d{2}-\d{2}$/, "")];
   if (sound === undefined || prices.audioOutputTokenFemto !== undefined) return prices;
@@ -221,15 +220,18 @@ export function withSoundPrices(name: string, prices: ModelPrices): ModelPrices 
   };
 }
 
-/** A model of sound as a provider type serves it. */
+/** An audio model that a provider type serves. */
 interface StatedAudio {
   readonly name: string;
   readonly displayName: string;
-  /** Without a context length where nothing is priced by tokens. */
+  /** Has no context length if nothing is priced by tokens. */
   readonly terms: Omit<ModelTerms, "contextLength"> & Partial<Pick<ModelTerms, "contextLength">>;
 }
 
-/** The speakers and listeners of a provider type that are stated here, at their prices of that time. */
+/**
+ * Returns the speech and transcription models of a provider type that are defined in this file, at their prices at
+ * `now`.
+ */
 export function statedAudio(typeName: string, now: Date): readonly StatedAudio[] {
   const models = Object.hasOwn(MODELS, typeName) ? MODELS[typeName]! : [];
   return models.map(({ name, displayName, task, price, contextLength, maxOutputTokens = 0 }) => ({
@@ -244,13 +246,13 @@ export function statedAudio(typeName: string, now: Date): readonly StatedAudio[]
   }));
 }
 
-/** What callers can ask of an audio model, by the traits of its provider's models. */
+/** Returns the capabilities of an audio model, from the traits of its provider's models. */
 export function audioCapabilities(
   typeName: string,
   name: string,
   task: AudioModel["task"],
 ): string[] {
-  // Each provider sends sound while it is made.
+  // Every provider sends audio while it is generated.
   if (task === "speech") return ["speech", "streaming"];
   const traits = traitsOf(TRANSCRIPTION, typeName, [name]);
   return [
@@ -301,7 +303,7 @@ function perMillion(usd: number): FemtoUsd {
 
 const SECONDS_PER_HOUR = 3_600n;
 
-/** Rounded up, so that no charge is below what the provider bills. */
+/** Returns the price per second, rounded up, so that no charge is below the provider's bill. */
 function perSecond(usdPerHour: number): FemtoUsd {
   return (femtoFromUsd(usdPerHour) + SECONDS_PER_HOUR - 1n) / SECONDS_PER_HOUR;
 }

@@ -1,15 +1,15 @@
 import type { ImageVariant, ModelPrices } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 
-/** A model of images that no list of the packages prices, in USD. */
+/** An image model that no list of the packages prices. Prices are in USD. */
 interface StatedImages {
   readonly name: string;
   readonly displayName: string;
-  /** One image. */
+  /** Price of one image. */
   readonly image?: number;
-  /** An image that comes to be edited. */
+  /** Price of one image to edit. */
   readonly inputImage?: number;
-  /** A million tokens: of text, of images that come, of those that are made. */
+  /** Prices of a million tokens: of text, of input images, of output images. */
   readonly tokens?: {
     readonly input: number;
     readonly imageInput: number;
@@ -31,9 +31,9 @@ const gptImage = (name: string, displayName: string): StatedImages => ({
 });
 
 /**
- * What vendors publish, compared with the list of LiteLLM 1.109.1 (October 2026), which names their pages. Models
- * whose price depends on rounded megapixels (FLUX.2, fal's FLUX.1, Together's) or that are shut down (DALL·E,
- * Imagen at the Gemini API) are not here: the configuration file can state them.
+ * Prices that vendors publish, compared with the list of LiteLLM 1.109.1 (October 2026), which names their pages. It
+ * does not contain models whose price depends on rounded megapixels (FLUX.2, fal's FLUX.1, Together's), or that are
+ * shut down (DALL·E, Imagen at the Gemini API). The configuration file can state them.
  */
 const MODELS: Readonly<Record<string, readonly StatedImages[]>> = {
   openai: [
@@ -46,7 +46,7 @@ const MODELS: Readonly<Record<string, readonly StatedImages[]>> = {
     gptImage("gpt-image-2.5-flare", "GPT Image 2.5 Flare"),
     gptImage("gpt-image-2", "GPT Image 2"),
   ],
-  // https://docs.x.ai/docs/models: edits are billed for what comes and what is made.
+  // https://docs.x.ai/docs/models: edits are billed for input and output images.
   xai: [{ ...flat("grok-imagine-image", "Grok Imagine Image", 0.02), inputImage: 0.002 }],
   // https://platform.stability.ai/pricing: a credit is 0.01 USD.
   stability: [
@@ -72,7 +72,7 @@ const MODELS: Readonly<Record<string, readonly StatedImages[]>> = {
   ],
 };
 
-/** A stated model with its prices. */
+/** A model of this file, with its prices. */
 export interface PricedImages {
   readonly name: string;
   readonly displayName: string;
@@ -106,57 +106,57 @@ function perMillion(usd: number): bigint {
   return femtoFromUsd(usd) / 1_000_000n;
 }
 
-/** Tokens of text that models of both kinds say or think besides an image, in an upper bound of its tokens. */
-const BESIDES = 1_024;
+/** Upper bound of text and reasoning tokens that models produce in addition to an image. */
+const EXTRA_TOKENS = 1_024;
 
 /**
- * https://platform.openai.com/docs/guides/image-generation, "Cost and latency": the tokens of an image by its
- * quality and size.
+ * Tokens of an image by its quality and size: https://platform.openai.com/docs/guides/image-generation, "Cost and
+ * latency".
  */
 const GPT_IMAGE_1: readonly ImageVariant[] = Object.entries({
   low: { "1024x1024": 272, "1024x1536": 408, "1536x1024": 400 },
   medium: { "1024x1024": 1_056, "1024x1536": 1_584, "1536x1024": 1_568 },
   high: { "1024x1024": 4_160, "1024x1536": 6_240, "1536x1024": 6_208 },
 }).flatMap(([quality, sizes]) =>
-  Object.entries(sizes).map(([size, tokens]) => ({ quality, size, maxTokens: tokens + BESIDES })),
+  Object.entries(sizes).map(([size, tokens]) => ({ quality, size, maxTokens: tokens + EXTRA_TOKENS })),
 );
 
-/** By quality, whatever the size: from what the vendor's page says such an image costs at most. */
+/** Returns variants by quality, for any size, from the highest price of such an image on the vendor's page. */
 const byQuality = (low: number, medium: number, high: number): readonly ImageVariant[] =>
   Object.entries({ low, medium, high }).map(([quality, tokens]) => ({
     quality,
-    maxTokens: tokens + BESIDES,
+    maxTokens: tokens + EXTRA_TOKENS,
   }));
 
-/** The tokens of images that are priced by them, by what stands in the name. The first that matches decides. */
+/** Variants of models whose images are priced by tokens, by patterns of names. The first match applies. */
 const TOKENS: readonly (readonly [RegExp, readonly ImageVariant[]])[] = [
   [/gpt-image-1-mini/, byQuality(750, 1_875, 6_500)],
   [/gpt-image-1/, GPT_IMAGE_1],
   // Up to 3840x2160.
   [/gpt-image/, byQuality(400, 3_400, 13_400)],
-  // https://ai.google.dev/gemini-api/docs/pricing: 1,290 tokens, and up to 2,520 from Gemini 3 on, which thinks.
-  [/gemini-2\.5.*image/, [{ maxTokens: 1_290 + BESIDES }]],
-  [/gemini.*image/, [{ maxTokens: 2_520 + 8 * BESIDES }]],
+  // https://ai.google.dev/gemini-api/docs/pricing: 1,290 tokens, and up to 2,520 from Gemini 3 on, which reasons.
+  [/gemini-2\.5.*image/, [{ maxTokens: 1_290 + EXTRA_TOKENS }]],
+  [/gemini.*image/, [{ maxTokens: 2_520 + 8 * EXTRA_TOKENS }]],
 ];
 
-/** What is known of how many tokens an image of the model has; undefined for one that is not priced by them. */
+/** Returns the known token counts of a model's images. Undefined if they are not priced by tokens. */
 export function imageTokens(name: string): readonly ImageVariant[] | undefined {
   return TOKENS.find(([pattern]) => pattern.test(name))?.[1];
 }
 
-/** The most tokens of one image; 0 where nothing is known. */
+/** Returns the most tokens of one image. 0 if none are known. */
 export function mostTokensOf(variants: readonly ImageVariant[] = []): number {
   return Math.max(0, ...variants.map(({ maxTokens = 0 }) => maxTokens));
 }
 
-/** USD for a million tokens of images that OpenRouter passes on, which the price list has without them. */
+/** Prices of a million image tokens at OpenRouter in USD, which the price list does not have. */
 const AT_OPENROUTER: Readonly<Record<string, number>> = {
   "google/gemini-2.5-flash-image": 30,
   "google/gemini-3-pro-image-preview": 120,
   "google/gemini-3.1-flash-image-preview": 60,
 };
 
-/** The prices with that of image tokens, where that stands here alone. */
+/** Returns the prices with that of image tokens, for the models above. */
 export function withImageTokenPrice(
   typeName: string,
   name: string,
@@ -166,7 +166,7 @@ export function withImageTokenPrice(
   return { ...prices, imageOutputTokenFemto: perMillion(AT_OPENROUTER[name]!) };
 }
 
-/** Whether a chat with the model can answer with images. */
+/** Returns true if a chat with the model can answer with images. */
 export function chatsWithImages(name: string): boolean {
   return /(?:^|\/)gemini-.*image/.test(name);
 }

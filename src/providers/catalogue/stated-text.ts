@@ -1,13 +1,13 @@
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 
-/** A model that ranks, moderates or embeds texts, which no list of the packages prices. */
+/** A model that ranks, moderates or embeds texts, and that no list of the packages prices. */
 interface StatedText {
   readonly category: "rerank" | "moderation" | "embedding";
   readonly name: string;
   readonly displayName: string;
   readonly contextLength: number;
-  /** USD: of a thousand search units, or of a million tokens. */
+  /** Price in USD: for a thousand search units, or for a million tokens. */
   readonly price: { readonly searches: number } | { readonly tokens: number };
 }
 
@@ -31,7 +31,7 @@ const moderator = (
   price: { tokens },
 });
 
-/** An embedding model of Cohere's third version, which takes 512 tokens. */
+/** Returns an embedding model of Cohere's third version, which accepts 512 tokens. */
 const thirdEmbedder = (name: string, displayName: string): StatedText => ({
   ...{ category: "embedding", name, displayName, contextLength: 512 },
   price: { tokens: 0.1 },
@@ -52,7 +52,7 @@ const MODELS: Readonly<Record<string, readonly StatedText[]>> = {
     ranker("rerank-v3.5", "Rerank 3.5", 4_096, 2),
     ranker("rerank-english-v3.0", "Rerank 3 English", 4_096, 2),
     ranker("rerank-multilingual-v3.0", "Rerank 3 Multilingual", 4_096, 2),
-    // https://docs.cohere.com/docs/models#embed: 1,024 dimensions, the light ones 384.
+    // https://docs.cohere.com/docs/models#embed: 1,024 dimensions, the light models 384.
     thirdEmbedder("embed-english-v3.0", "Embed 3 English"),
     thirdEmbedder("embed-multilingual-v3.0", "Embed 3 Multilingual"),
     thirdEmbedder("embed-english-light-v3.0", "Embed 3 English Light"),

@@ -4,24 +4,27 @@ import type { ChatFields } from "../chat-fields.ts";
 import type { PartKind } from "../part-kinds.ts";
 import { canThink, unfollowedReasoning } from "./thinking.ts";
 
-type Lacks = (value: unknown, request: ChatRequestFields, thinks: boolean) => boolean;
+type IsUnsupported = (value: unknown, request: ChatRequestFields, thinks: boolean) => boolean;
 
-const never: Lacks = () => false;
-const beyond =
-  (least: number, most: number): Lacks =>
+const never: IsUnsupported = () => false;
+const outsideOf =
+  (min: number, max: number): IsUnsupported =>
   (value) =>
-    !((value as number) >= least && (value as number) <= most);
+    !((value as number) >= min && (value as number) <= max);
 
-/** Fields of Cohere's own, which are passed on under their names. */
+/** Fields that only Cohere has. They are forwarded unchanged. */
 export const OWN_FIELDS = ["documents", "citation_options", "safety_mode", "priority"] as const;
 
-/** What the wire has (https://docs.cohere.com/v2/reference/chat); every other field is lacked. */
-const FIELDS: Readonly<Record<string, Lacks>> = {
+/**
+ * The fields that the API has (https://docs.cohere.com/v2/reference/chat), each with a test that returns true
+ * if the value is unsupported. Every other field is unsupported.
+ */
+const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   ...Object.fromEntries(OWN_FIELDS.map((name) => [name, never])),
   tools: (value) =>
     (value as readonly { type?: unknown }[]).some(({ type }) => type !== "function"),
   tool_choice: (value) => isFields(value) && value.type === "custom",
-  // There is no switch for it.
+  // Cohere has no field for it.
   parallel_tool_calls: (value) => value !== true,
   // "The parameter is not supported when used in combinations with the `documents` or `tools` parameters."
   response_format: (value, request) =>
@@ -29,22 +32,22 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
     value.type !== "text" &&
     (hasItems(request.tools) || hasItems(request.documents)),
   stop: (value) => Array.isArray(value) && value.length > 5,
-  temperature: beyond(0, 1),
-  top_p: beyond(0.01, 0.99),
-  top_k: beyond(0, 500),
-  frequency_penalty: beyond(0, 1),
+  temperature: outsideOf(0, 1),
+  top_p: outsideOf(0.01, 0.99),
+  top_k: outsideOf(0, 500),
+  frequency_penalty: outsideOf(0, 1),
   // "only one of 'presence_penalty' and 'frequency_penalty' can be specified for this model"
   presence_penalty: (value, request, thinks) =>
-    beyond(0, 1)(value, request, thinks) || Boolean(request.frequency_penalty),
-  seed: beyond(0, Number.MAX_SAFE_INTEGER),
+    outsideOf(0, 1)(value, request, thinks) || Boolean(request.frequency_penalty),
+  seed: outsideOf(0, Number.MAX_SAFE_INTEGER),
   reasoning_effort: (value, _request, thinks) => !thinks && value !== "none",
 };
 
-/** Models that are known to read text alone; of others Cohere says itself what they take. */
+/** Models that read text only. For other models Cohere itself says what they accept. */
 const WITHOUT_IMAGES = /command(?:-r|-light|-nightly|-a-(?:03|reasoning|translate)|$)|aya-expanse/;
 
 function takesPart(kind: PartKind, names: readonly string[]): boolean {
-  // Files of text become documents.
+  // Text files become documents.
   if (kind === "file") return true;
   return kind === "image" && !names.some((name) => WITHOUT_IMAGES.test(name));
 }
@@ -53,7 +56,7 @@ function hasItems(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0;
 }
 
-/** The fields of chat requests that Cohere's models have. */
+/** Returns which fields of chat requests Cohere's models support. */
 export function cohereFields(type: string): ChatFields {
   return {
     type,
@@ -63,8 +66,8 @@ export function cohereFields(type: string): ChatFields {
       if (field === "reasoning") {
         return unfollowedReasoning(value as Readonly<Record<string, unknown>>, thinks);
       }
-      const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
-      return lacks === undefined || lacks(value, request, thinks) ? [field] : [];
+      const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
+      return isUnsupported === undefined || isUnsupported(value, request, thinks) ? [field] : [];
     },
   };
 }

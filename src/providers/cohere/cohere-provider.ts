@@ -33,11 +33,11 @@ import { wholeAnswer } from "./whole-answer.ts";
 interface CohereDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
-/** A provider of Cohere's API, version 2. Throws where its key cannot be sent. */
+/** Returns a provider of Cohere's API, version 2. Throws if its key cannot be sent. */
 export function createCohereProvider(
   settings: ProviderSettings,
   { clock, httpClient, workThread }: CohereDependencies,
@@ -80,7 +80,10 @@ class CohereApi {
     this.#wire = wire;
   }
 
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  /**
+   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
+   * cannot render the request.
+   */
   async chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     const { model, modelId, stream } = call;
@@ -104,7 +107,7 @@ class CohereApi {
     }
   }
 
-  /** All documents are ranked, so that those that are shown can be chosen here. Rejects with ProviderFailure. */
+  /** Ranks all documents, so that the gateway can choose the ones to return. Rejects with ProviderFailure. */
   async rerank(call: RerankCall): Promise<Ranking> {
     const { model, query, documents, fields } = call;
     try {
@@ -122,7 +125,7 @@ class CohereApi {
 
   async #streamOf(response: ProviderResponse): Promise<ChatAnswer> {
     const contentType = response.headers.get("content-type");
-    // A proxy may answer with a whole message, or with an error under 200.
+    // A proxy can answer with a whole message, or with an error under status 200.
     if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm());
     if (isEventStream(contentType)) {
       return this.#wire.events(response, new CohereDecoder(() => this.#wire.failureContext));

@@ -6,21 +6,21 @@ import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import { reportedUsage } from "./reported-usage.ts";
 
-/** "total number of texts must be at most 96" */
+/** Cohere's error message: "total number of texts must be at most 96". */
 const MAX_BATCH = 96;
 
-/** Posts a body for so many texts and reads the answer. Rejects with ProviderFailure. */
+/** Posts a body with the given number of texts and reads the answer. Rejects with ProviderFailure. */
 export type AskEmbeddings = (body: string, texts: number) => Promise<Embeddings>;
 
 /**
- * Embeddings of texts (https://docs.cohere.com/v2/reference/embed), in as many batches as it takes, one after the
- * other. Texts that are too long are refused, not cut, unless `truncate` says so. `input_type` is demanded by
- * Cohere; without one the texts are taken for documents of a search. Usage is undefined unless each batch reports
- * one. Rejects with ProviderFailure.
+ * Returns the embeddings of texts (https://docs.cohere.com/v2/reference/embed). Sends as many batches as
+ * needed, one at a time. Cohere rejects texts that are too long and truncates them only if `truncate` says
+ * so. Cohere requires `input_type`; the default is a document of a search. Usage is undefined unless each
+ * batch reports it. Rejects with ProviderFailure.
  */
 export async function cohereEmbeddings(
   { model, inputs, dimensions, fields }: EmbedCall,
-  ask: AskEmbeddings,
+  post: AskEmbeddings,
 ): Promise<Embeddings> {
   const { input_type: inputType = "search_document", truncate = "NONE", priority } = fields;
   const vectors: ArrayLike<number>[] = [];
@@ -37,7 +37,7 @@ export async function cohereEmbeddings(
       ...(dimensions !== undefined && { output_dimension: dimensions }),
       ...(priority !== undefined && { priority }),
     };
-    const answer = await ask(JSON.stringify(body), texts.length);
+    const answer = await post(JSON.stringify(body), texts.length);
     vectors.push(...answer.vectors);
     isCounted &&= answer.usage !== undefined;
     if (answer.usage === undefined) continue;
@@ -49,11 +49,11 @@ export async function cohereEmbeddings(
 
 function textOf(input: EmbedCall["inputs"][number]): string {
   if (typeof input === "string") return input;
-  const message = "input: Cohere embeds texts, and no lists of tokens.";
+  const message = "input: Cohere embeds texts, not lists of tokens.";
   throw new ProviderFailure("rejected", message, { param: "input" });
 }
 
-/** Throws ProviderFailure where the text is no list of as many embeddings as texts were sent. */
+/** Reads an answer. Throws ProviderFailure unless it contains one embedding per text. */
 export const embeddingsRead = new AnswerRead(
   import.meta.url,
   (text, { texts }: { readonly texts: number }): Embeddings => {
@@ -71,7 +71,7 @@ export const embeddingsRead = new AnswerRead(
 
 function vectorOf(embedding: unknown): Float64Array {
   if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
-    // Passes between threads as one block; a list of numbers does as so many values.
+    // A typed array passes between threads as one block, a list of numbers value by value.
     return Float64Array.from(embedding);
   }
   throw brokenAnswer("an embedding that is not a list of numbers");

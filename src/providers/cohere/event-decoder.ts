@@ -11,9 +11,9 @@ import { reportedUsage } from "./reported-usage.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The largest single event, in bytes: beyond that a provider is broken. */
+/** Largest single event, in bytes. A larger event means that the provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
-/** There is one answer to each call. */
+/** Cohere sends one choice per request. */
 const choice = 0;
 
 interface OpenCall {
@@ -22,18 +22,18 @@ interface OpenCall {
 }
 
 /**
- * Reads the events of Cohere's streams (https://docs.cohere.com/v2/docs/streaming). Events of types that are not
- * known are passed over. An answer is over at `message-end`; a stream that ends before lacks its finish. The
- * arguments of calls are handed on as they come, JSON or not; `{}` where none come.
+ * Reads the events of Cohere's streams (https://docs.cohere.com/v2/docs/streaming). Skips events of unknown
+ * types. An answer ends at `message-end`; a stream that breaks off earlier has no finish event. Passes the
+ * arguments of calls on unchanged, even if they are not JSON, and sends `{}` for a call without arguments.
  */
 export class CohereDecoder implements StreamDecoder {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #failureContext: () => FailureContext;
   readonly #text = new CitedText();
-  /** By the index that Cohere gives the call; a second one at the same index takes the place of the first. */
+  /** Open calls by Cohere's index. A second call with the same index replaces the first. */
   readonly #calls = new Map<unknown, OpenCall>();
   #callCount = 0;
-  /** Of the last detail of reasoning, and the block that it belongs to. */
+  /** Index of the last reasoning detail, and the block that it belongs to. */
   #detail = -1;
   #thoughtBlock: unknown;
   #isOver = false;
@@ -110,31 +110,31 @@ export class CohereDecoder implements StreamDecoder {
     events.push({ type: "reasoning", choice, text, details: [detailOf(this.#detail, text)] });
   }
 
-  #beginCall(at: unknown, call: unknown, events: ChatEvent[]): void {
-    const { id, function: called } = isFields(call) ? call : {};
-    const name = isFields(called) ? called.name : undefined;
+  #beginCall(callIndex: unknown, call: unknown, events: ChatEvent[]): void {
+    const { id, function: calledFunction } = isFields(call) ? call : {};
+    const name = isFields(calledFunction) ? calledFunction.name : undefined;
     if (typeof id !== "string" || typeof name !== "string") {
       throw new ProviderFailure("unavailable", "the provider sent a call without id or name");
     }
-    this.#endCall(at, events);
+    this.#endCall(callIndex, events);
     const index = this.#callCount++;
-    this.#calls.set(at, { index, hasArguments: false });
+    this.#calls.set(callIndex, { index, hasArguments: false });
     events.push({ type: "tool_call", choice, index, id, name });
-    this.#takeArguments(at, called, events);
+    this.#takeArguments(callIndex, calledFunction, events);
   }
 
-  #takeArguments(at: unknown, called: unknown, events: ChatEvent[]): void {
-    const text = isFields(called) ? called.arguments : undefined;
-    const call = this.#calls.get(at);
+  #takeArguments(callIndex: unknown, calledFunction: unknown, events: ChatEvent[]): void {
+    const text = isFields(calledFunction) ? calledFunction.arguments : undefined;
+    const call = this.#calls.get(callIndex);
     if (call === undefined || typeof text !== "string" || text === "") return;
     call.hasArguments = true;
     events.push({ type: "tool_call", choice, index: call.index, arguments: text });
   }
 
-  #endCall(at: unknown, events: ChatEvent[]): void {
-    const call = this.#calls.get(at);
+  #endCall(callIndex: unknown, events: ChatEvent[]): void {
+    const call = this.#calls.get(callIndex);
     if (call !== undefined && !call.hasArguments) {
-      this.#takeArguments(at, { arguments: "{}" }, events);
+      this.#takeArguments(callIndex, { arguments: "{}" }, events);
     }
   }
 
@@ -147,7 +147,7 @@ export class CohereDecoder implements StreamDecoder {
 
   #finish({ usage: raw, finish_reason: reason, error }: Fields, events: ChatEvent[]): void {
     this.#isOver = true;
-    for (const at of this.#calls.keys()) this.#endCall(at, events);
+    for (const callIndex of this.#calls.keys()) this.#endCall(callIndex, events);
     const usage = reportedUsage(raw);
     if (usage !== undefined) events.push({ type: "usage", usage });
     const failure = failureOfEnd(reason, error, this.#failureContext());

@@ -3,16 +3,19 @@ import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { FinishReason, ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 
-/** "too many tokens: size limit exceeded by 11326 tokens", but not of a limit of the answer that is too high. */
+/**
+ * Matches "too many tokens: size limit exceeded by 11326 tokens", but not the error for an output limit that
+ * is too high.
+ */
 const TOO_LONG = /too many tokens: (?!max tokens)/i;
-/** https://docs.cohere.com/reference/errors: the text holds what Cohere blocks. */
+/** Status for a text that Cohere blocks: https://docs.cohere.com/reference/errors. */
 const BLOCKED_STATUS = 498;
 
 interface Headers {
   get(name: string): string | null;
 }
 
-/** The failure that a response with an error status stands for. */
+/** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
   headers: Headers,
@@ -26,7 +29,7 @@ export function failureOfStatus(
   return statusFailure(status, { kind, message, retryAfterMs: waitMs, isTooLong }, context);
 }
 
-/** The failure inside a body or event that came with a success status; undefined if it has none. */
+/** Returns the failure inside a body or event with a success status. Returns undefined if it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body)) return undefined;
   const isError = body.type === "error" || (body.error ?? undefined) !== undefined;
@@ -35,7 +38,7 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
   return statusFailure(502, { kind: "unavailable", message: parseErrorBody(body) }, context);
 }
 
-/** Cohere's `{message}`, and the forms that proxies before it have. */
+/** Returns the message of Cohere's `{message}`, or of the error forms of proxies. */
 function parseErrorBody(body: unknown): string | undefined {
   if (!isFields(body)) return undefined;
   const { message, error } = body;
@@ -43,7 +46,7 @@ function parseErrorBody(body: unknown): string | undefined {
   return said.find((one): one is string => typeof one === "string" && one !== "");
 }
 
-/** How an answer ended that was not broken off; `ERROR_TOXIC` and `ERROR_LIMIT` are older names. */
+/** Finish reasons of complete answers. `ERROR_TOXIC` and `ERROR_LIMIT` are older names. */
 const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReason>([
   ["COMPLETE", "stop"],
   ["STOP_SEQUENCE", "stop"],
@@ -52,30 +55,31 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
   ["TOOL_CALL", "tool_calls"],
   ["ERROR_TOXIC", "content_filter"],
 ]);
-/** With these Cohere breaks off an answer. */
-const BROKEN_OFF: ReadonlyMap<unknown, ProviderFailureKind> = new Map<unknown, ProviderFailureKind>(
-  [
-    ["ERROR", "unavailable"],
-    ["TIMEOUT", "timeout"],
-  ],
-);
+/** Reasons with which Cohere aborts an answer. */
+const ABORT_REASONS: ReadonlyMap<unknown, ProviderFailureKind> = new Map<
+  unknown,
+  ProviderFailureKind
+>([
+  ["ERROR", "unavailable"],
+  ["TIMEOUT", "timeout"],
+]);
 
-/** One that is not known counts as a plain end. */
+/** Returns the finish reason. An unknown reason counts as "stop". */
 export function finishReason(reason: unknown, hasCalls: boolean): FinishReason {
-  const known = REASONS.get(reason) ?? "stop";
-  return known === "stop" && hasCalls ? "tool_calls" : known;
+  const finish = REASONS.get(reason) ?? "stop";
+  return finish === "stop" && hasCalls ? "tool_calls" : finish;
 }
 
-/** The failure that an answer ended with; undefined where it ended as answers do. */
+/** Returns the failure with which an answer ended. Returns undefined if it ended normally. */
 export function failureOfEnd(
   reason: unknown,
   error: unknown,
   context: FailureContext,
 ): ProviderFailure | undefined {
-  const kind = BROKEN_OFF.get(reason);
-  const isTold = typeof error === "string" && error !== "";
-  if (kind === undefined && !isTold) return undefined;
-  const message = isTold ? error : `the provider broke the answer off (${reason})`;
+  const kind = ABORT_REASONS.get(reason);
+  const hasMessage = typeof error === "string" && error !== "";
+  if (kind === undefined && !hasMessage) return undefined;
+  const message = hasMessage ? error : `the provider aborted the answer (${reason})`;
   return statusFailure(
     kind === "timeout" ? 408 : 502,
     { kind: kind ?? "unavailable", message },

@@ -1,16 +1,16 @@
 import { isFields } from "../../lib/json.ts";
 
-/** One page holds twenty models unless more are asked for; a thousand are the most. */
+/** Largest page size of the model list. The default is 20 models. */
 const QUERY = "page_size=1000";
 
-/** The list of models is in the first version of the API, which the address of calls does not name. */
+/** Returns the URL of the model list. It is in version 1 of the API, and the base URL names version 2. */
 export function modelListUrl(baseUrl: string): string {
   const { origin, pathname, search } = new URL(baseUrl);
   const path = pathname.replace(/\/v2\/?$/, "/v1").replace(/\/$/, "");
   return `${origin}${path}/models${search === "" ? "?" : `${search}&`}${QUERY}`;
 }
 
-/** By the names of `features`, those that other lists have for the same. */
+/** Parameter names that other model lists use, by Cohere's name in `features`. */
 const PARAMETERS: Readonly<Record<string, string>> = {
   tools: "tools",
   json_mode: "response_format",
@@ -19,9 +19,9 @@ const PARAMETERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The entries of an answer to `GET /v1/models` (https://docs.cohere.com/reference/list-models) under the names
- * that other lists have for the same. Models that neither chat nor embed, and those that are deprecated, are left
- * out. Undefined where it is no such list.
+ * Returns the entries of an answer to `GET /v1/models` (https://docs.cohere.com/reference/list-models), with
+ * the member names of other model lists. Skips deprecated models, and models that neither chat nor embed.
+ * Returns undefined if the answer is not such a list.
  */
 export function cohereModelEntries(answer: unknown): Record<string, unknown>[] | undefined {
   if (!isFields(answer) || !Array.isArray(answer.models)) return undefined;
@@ -36,7 +36,7 @@ export function cohereModelEntries(answer: unknown): Record<string, unknown>[] |
         id: model.name,
         ...(!chats && { type: "embedding" }),
         context_length: model.context_length,
-        supported_parameters: features.flatMap((one) => PARAMETERS[String(one)] ?? []),
+        supported_parameters: features.flatMap((feature) => PARAMETERS[String(feature)] ?? []),
         architecture: { input_modalities: inputs },
       },
     ];

@@ -1,30 +1,30 @@
 import { isFields } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../interface.ts";
 
-/** Names the details that this wire understands. */
+/** Format name of the details that Cohere's API understands. */
 const FORMAT = "cohere-v2";
 
-/** A piece of a block of thinking. */
+/** Returns the detail for a piece of a thinking block. */
 export function thinkingDetail(index: number, text: string): ReasoningDetail {
   return { type: "reasoning.text", text, format: FORMAT, index };
 }
 
-/** A piece of the plan that comes before calls of tools. */
+/** Returns the detail for a piece of the plan that precedes tool calls. */
 export function planDetail(index: number, summary: string): ReasoningDetail {
   return { type: "reasoning.summary", summary, format: FORMAT, index };
 }
 
-interface KeptReasoning {
-  /** Blocks of thinking, in their order. */
+interface EarlierReasoning {
+  /** Thinking blocks in their order. */
   readonly thinking: readonly string[];
   readonly plan: string;
 }
 
 /**
- * The reasoning of an earlier answer. Clients may send the pieces of a stream back as they came: those of one
- * index are one block. Details of other wires are left out.
+ * Returns the reasoning of an earlier answer. Clients can send the pieces of a stream unchanged: pieces with
+ * the same index form one block. Skips details of other formats.
  */
-export function keptReasoning(details: unknown): KeptReasoning {
+export function keptReasoning(details: unknown): EarlierReasoning {
   const thinking = new Map<unknown, string>();
   let plan = "";
   for (const detail of Array.isArray(details) ? details : []) {

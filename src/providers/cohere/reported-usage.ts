@@ -2,10 +2,11 @@ import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 
 /**
- * What Cohere bills (`billed_units`), which its prices are of: tokens that it adds to prompts and answers itself
- * are in `tokens` alone. `cached_tokens` are of those, so of the billed prompt the same share counts as cached.
- * Thinking is part of the answer, and not told apart. Where nothing is billed, as on servers of one's own, the
- * tokens count. Undefined where there is no usage, or one that cannot be true: no prompt is empty.
+ * Reads the tokens that Cohere bills (`billed_units`), because its prices apply to them. `tokens` also counts
+ * tokens that Cohere itself adds to prompts and answers. `cached_tokens` is part of `tokens`, so the same
+ * share of the billed prompt counts as cached. Thinking is part of the completion and not counted separately.
+ * If nothing is billed, as on private deployments, `tokens` counts. Returns undefined if the counts are
+ * missing or impossible, such as an empty prompt.
  *
  * https://docs.cohere.com/docs/how-does-cohere-pricing-work
  */

@@ -12,7 +12,7 @@ export interface RenderOptions {
   readonly stream: boolean;
 }
 
-/** Fields that only have another name. */
+/** Cohere's names of the fields that it shares with OpenAI. */
 const RENAMED: Readonly<Record<string, string>> = {
   max_tokens: "max_tokens",
   temperature: "temperature",
@@ -23,7 +23,7 @@ const RENAMED: Readonly<Record<string, string>> = {
   seed: "seed",
 };
 
-/** A chat request as Cohere's /v2/chat takes it. */
+/** Renders a chat request for Cohere's /v2/chat. */
 export const cohereBody = new BodyRender(
   import.meta.url,
   (fields: ChatRequestFields, { model, modelId, stream }: RenderOptions): RenderedBody => {
@@ -47,18 +47,23 @@ export const cohereBody = new BodyRender(
   },
 );
 
-/** One named tool is the only one that is offered, because Cohere can demand a tool, but not which. */
+/**
+ * Returns the tool fields. If the choice names a tool, only that tool is offered: Cohere can demand a tool
+ * call but not a specific tool.
+ */
 function toolFields({ tools, tool_choice: choice }: ChatRequestFields): Fields {
   const offered = Array.isArray(tools) ? (tools as readonly Fields[]) : [];
   const allowed = allowedNames(choice);
-  const kept = offered
+  const accepted = offered
     .map(toolOf)
     .filter((tool) => allowed === undefined || allowed.has(tool.function.name));
-  if (kept.length === 0) return {};
-  const isStrict = offered.every(({ function: one }) => isFields(one) && one.strict === true);
+  if (accepted.length === 0) return {};
+  const isStrict = offered.every(
+    ({ function: definition }) => isFields(definition) && definition.strict === true,
+  );
   const demand = demandOf(choice);
   return {
-    tools: kept,
+    tools: accepted,
     ...(isStrict && { strict_tools: true }),
     ...(demand !== undefined && { tool_choice: demand }),
   };
@@ -76,18 +81,20 @@ function allowedNames(choice: unknown): ReadonlySet<unknown> | undefined {
   if (!isFields(choice)) return undefined;
   const list = isFields(choice.allowed_tools) ? choice.allowed_tools.tools : [choice];
   const holders = Array.isArray(list) ? list.filter(isFields) : [];
-  return new Set(holders.map(({ function: one }) => (isFields(one) ? one.name : undefined)));
+  return new Set(
+    holders.map(({ function: definition }) => (isFields(definition) ? definition.name : undefined)),
+  );
 }
 
-function toolOf(tool: Fields, at: number) {
-  if (!isFields(tool.function)) throw unsupported(`tools.${at}`, "tools that are no functions");
+function toolOf(tool: Fields, index: number) {
+  if (!isFields(tool.function)) throw unsupported(`tools.${index}`, "tools that are not functions");
   const { name, description, parameters } = tool.function;
   return {
     type: "function",
     function: {
       name,
       ...(typeof description === "string" && { description }),
-      // Cohere demands them, where OpenAI lets a function without any leave them out.
+      // Cohere requires parameters, which OpenAI does not.
       parameters: isFields(parameters) ? parameters : { type: "object", properties: {} },
     },
   };

@@ -4,7 +4,7 @@ import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 
-/** Throws ProviderFailure where the text is no ranking of as many documents as were sent. */
+/** Reads an answer. Throws ProviderFailure unless it ranks exactly the documents of the request. */
 export const rankingRead = new AnswerRead(
   import.meta.url,
   (text, { documents }: { readonly documents: number }) => {

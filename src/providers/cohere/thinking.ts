@@ -4,10 +4,10 @@ import type { ChatRequestFields } from "../chat-body.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What the reasoning models answer at most, for requests that state no limit. */
+/** Assumed output limit of the reasoning models, in tokens, for requests without a limit. */
 const USUAL_LIMIT_TOKENS = 32_000;
 
-/** Models that are known not to think; all that come later do, if they are asked to. */
+/** Models that cannot think. All later models can. */
 const WITHOUT_THINKING = /command(?:-r|-light|-nightly|-a-(?:03|vision|translate)|$)|aya/;
 
 export function canThink(model: string, modelId: string = model): boolean {
@@ -15,8 +15,9 @@ export function canThink(model: string, modelId: string = model): boolean {
 }
 
 /**
- * `thinking` for `reasoning` (OpenRouter's form) or `reasoning_effort` (OpenAI's): Cohere knows no efforts, but a
- * budget of tokens (https://docs.cohere.com/docs/reasoning). Undefined where they ask for nothing.
+ * Returns `thinking` for `reasoning` (OpenRouter's form) or `reasoning_effort` (OpenAI's form). Cohere has a
+ * token budget instead of efforts (https://docs.cohere.com/docs/reasoning). Returns undefined if the request
+ * says nothing about thinking.
  */
 export function thinkingOf(fields: ChatRequestFields): Fields | undefined {
   const { reasoning, reasoning_effort: stated, max_tokens: limit } = fields;
@@ -31,7 +32,9 @@ export function thinkingOf(fields: ChatRequestFields): Fields | undefined {
   return enabled === true ? { type: "enabled" } : undefined;
 }
 
-/** Names of what of `reasoning` a model does not do; the whole field's where it does not think. */
+/**
+ * Returns the members of `reasoning` that the model does not follow, or only "reasoning" if it cannot think.
+ */
 export function unfollowedReasoning(value: Fields, thinks: boolean): readonly string[] {
   const names = Object.entries(value)
     .filter(([name, member]) => name !== "exclude" && member !== null)

@@ -11,7 +11,10 @@ import { reportedUsage } from "./reported-usage.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads an answer that was not streamed. Throws ProviderFailure where it is none, or was broken off. */
+/**
+ * Reads an answer that was not streamed. Throws ProviderFailure if the text is not an answer or Cohere
+ * aborted the answer.
+ */
 export const wholeAnswer = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }) =>
@@ -31,7 +34,7 @@ function completionOf(answer: unknown, context: FailureContext): TypedCompletion
   if (text === "" && thoughts.length === 0 && calls.length === 0 && reason === undefined) {
     throw brokenAnswer("a message without content");
   }
-  const reasoning = thoughts.map((one) => textOf(one)).join("");
+  const reasoning = thoughts.map((detail) => textOf(detail)).join("");
   return {
     kind: "typed-completion",
     choices: [
@@ -63,8 +66,8 @@ function readContent({ content, tool_plan: plan, citations }: Fields) {
     text += block.text;
   }
   if (typeof plan === "string" && plan !== "") thoughts.push(planDetail(thoughts.length, plan));
-  const annotations = (Array.isArray(citations) ? citations : []).flatMap((one) =>
-    cited.annotationsOf(one),
+  const annotations = (Array.isArray(citations) ? citations : []).flatMap((citation) =>
+    cited.annotationsOf(citation),
   );
   return { text, thoughts, annotations };
 }
@@ -77,8 +80,8 @@ function textOf(detail: ReasoningDetail): string {
 function callsOf(calls: unknown): ToolCall[] {
   if (!Array.isArray(calls)) return [];
   return calls.map((call) => {
-    const { id, function: called } = isFields(call) ? call : {};
-    const { name, arguments: text } = isFields(called) ? called : {};
+    const { id, function: calledFunction } = isFields(call) ? call : {};
+    const { name, arguments: text } = isFields(calledFunction) ? calledFunction : {};
     if (typeof id !== "string" || typeof name !== "string") {
       throw brokenAnswer("a call without id or name");
     }

@@ -2,42 +2,42 @@ import { type Clock, steady } from "../../lib/clock.ts";
 import { ProviderFailure } from "../interface.ts";
 import type { AbortNotice } from "../transport/call-abort.ts";
 
-/** A token as its issuer answers it. */
+/** A token from its issuer. */
 export interface IssuedToken {
   readonly token: string;
   readonly lifetimeMs: number;
 }
 
-/** Asks the issuer. Rejects with ProviderFailure. */
+/** Requests a token from the issuer. Rejects with ProviderFailure. */
 export type IssueToken = () => Promise<IssuedToken>;
 
 /**
- * A token is renewed this long before its end, while calls go on with it. Google's metadata server hands out
- * the same token until five minutes before.
+ * Time before its expiry when a token is renewed, while calls still use it. Google's metadata server returns the same
+ * token until five minutes before expiry.
  */
 const RENEWED_BEFORE_END_MS = 225_000;
-/** What a call may need to reach the provider with a token that is still good. */
+/** Time that a call can need to reach the provider with a valid token. */
 const MARGIN_MS = 10_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 60_000;
-const LONGEST_WISHED_PAUSE_MS = 600_000;
+const LONGEST_REQUESTED_PAUSE_MS = 600_000;
 
-interface HeldToken {
+interface TokenState {
   readonly token: string;
   readonly renewAtMs: number;
   readonly endsAtMs: number;
 }
 
 /**
- * The access token of one credential: issued when it is first needed, kept until shortly before its end, and
- * renewed by one request at a time, however many calls wait for it. After a failure the issuer is left alone
- * for a second, then for longer; until then calls fail at once with the same failure, unless the token that is
- * held is still good.
+ * The access token of one credential. It is issued when it is first needed, kept until shortly before its expiry, and
+ * renewed by one request at a time, however many calls wait for it. After a failure the next request waits for a
+ * second, then for longer. Until then calls fail immediately with the same failure, unless the current token is still
+ * valid.
  */
 export class AccessTokens {
   readonly #clock: Clock;
   readonly #issue: IssueToken;
-  #held: HeldToken | undefined;
+  #latest: TokenState | undefined;
   #renewal: Promise<string> | undefined;
   #failure: ProviderFailure | undefined;
   #failures = 0;
@@ -49,30 +49,33 @@ export class AccessTokens {
     this.#issue = issue;
   }
 
-  /** At once where one is held. Rejects with ProviderFailure where none can be had. */
+  /**
+   * Returns the token, without waiting if there is a valid one. Rejects with ProviderFailure if no token can be
+   * obtained.
+   */
   current(): string | Promise<string> {
-    const held = this.#held;
+    const latest = this.#latest;
     const nowMs = this.#clock.nowMs();
-    if (held === undefined || nowMs >= held.endsAtMs) return this.#renewed();
-    if (nowMs >= held.renewAtMs) this.#renewed().catch(() => undefined);
-    return held.token;
+    if (latest === undefined || nowMs >= latest.endsAtMs) return this.#renewed();
+    if (nowMs >= latest.renewAtMs) this.#renewed().catch(() => undefined);
+    return latest.token;
   }
 
-  /** As `current`, but a wait for it ends when the call does. */
+  /** Like `current`, but stops waiting if the call is aborted. */
   forCall(signal: AbortNotice): string | Promise<string> {
     const token = this.current();
     return typeof token === "string" ? token : unlessAborted(token, signal);
   }
 
   /**
-   * The provider does not take the token. The next call gets another one, but a provider that takes none does
-   * not make every call ask for one: at most one refusal a minute counts.
+   * Drops a token that the provider rejected, so that the next call gets a new one. Acts at most once a minute.
+   * Otherwise a provider that rejects all tokens would make every call request one.
    */
   refused(token: string): void {
     const nowMs = this.#clock.nowMs();
-    if (this.#held?.token !== token || nowMs - this.#lastRefusalMs < LONGEST_PAUSE_MS) return;
+    if (this.#latest?.token !== token || nowMs - this.#lastRefusalMs < LONGEST_PAUSE_MS) return;
     this.#lastRefusalMs = nowMs;
-    this.#held = undefined;
+    this.#latest = undefined;
   }
 
   #renewed(): Promise<string> {
@@ -96,7 +99,7 @@ export class AccessTokens {
         nowMs + lifetimeMs / 2,
         nowMs + lifetimeMs - RENEWED_BEFORE_END_MS,
       );
-      this.#held = { token, renewAtMs, endsAtMs };
+      this.#latest = { token, renewAtMs, endsAtMs };
       this.#failure = undefined;
       this.#failures = 0;
       return token;
@@ -109,14 +112,14 @@ export class AccessTokens {
     const failure =
       error instanceof ProviderFailure
         ? error
-        : new ProviderFailure("unavailable", "no access token could be had", { cause: error });
+        : new ProviderFailure("unavailable", "no access token could be obtained", { cause: error });
     const growing = FIRST_PAUSE_MS * 2 ** Math.min(this.#failures++, 10);
-    // Credentials that are refused stay so until an operator changes them.
+    // Rejected credentials stay rejected until an operator changes them.
     const pauseMs = failure.kind === "misconfigured" ? LONGEST_PAUSE_MS : growing;
-    const wishedMs = Math.min(failure.retryAfterMs ?? 0, LONGEST_WISHED_PAUSE_MS);
+    const requestedMs = Math.min(failure.retryAfterMs ?? 0, LONGEST_REQUESTED_PAUSE_MS);
     this.#failure = failure;
     this.#pausedUntilMs =
-      this.#clock.nowMs() + Math.max(Math.min(pauseMs, LONGEST_PAUSE_MS), wishedMs);
+      this.#clock.nowMs() + Math.max(Math.min(pauseMs, LONGEST_PAUSE_MS), requestedMs);
     return failure;
   }
 }

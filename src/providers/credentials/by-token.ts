@@ -5,21 +5,21 @@ import type { AccessTokens } from "./access-tokens.ts";
 
 const UNAUTHORIZED = 401;
 
-/** Runs calls with what is made of a credential, such as the headers that show it. */
+/** Runs calls with a value derived from a credential, such as its headers. */
 export interface Authorized<Made> {
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway itself cannot do it. */
+  /** Runs a call. Rejects with ProviderFailure, or with GatewayError if the gateway itself cannot run it. */
   call<Result>(signal: AbortNotice, run: (made: Made) => Promise<Result>): Promise<Result>;
 }
 
-/** Of a credential that is sent as it is. */
+/** Returns calls with a credential that is sent unchanged. */
 export function withKey<Made>(made: Made): Authorized<Made> {
   return { call: (_signal, run) => run(made) };
 }
 
 /**
- * Of credentials that are exchanged for access tokens. What is made of a token is kept until there is a newer
- * one. A call that the provider answers with 401 is repeated once, if there is another token for it: nothing of
- * an answer has come by then.
+ * Calls with credentials that are exchanged for access tokens. The value derived from a token is cached until there is
+ * a newer token. A call that the provider rejects with 401 is repeated once if there is a different token by then. At
+ * that point no part of an answer has arrived.
  */
 export class ByToken<Made> implements Authorized<Made> {
   readonly #tokens: AccessTokens;

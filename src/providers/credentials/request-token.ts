@@ -10,19 +10,19 @@ import type { IssuedToken } from "./access-tokens.ts";
 
 const TIMEOUT_MS = 10_000;
 const MAX_ANSWER_BYTES = 64 * 1024;
-/** Of an answer that states none: the shortest that issuers are known to give. */
+/** Lifetime if the response states none: the shortest that issuers are known to use. */
 const DEFAULT_LIFETIME_SECONDS = 300;
 const MAX_LIFETIME_SECONDS = 86_400;
 const UNAUTHORIZED = 401;
-/** Names of OAuth's errors (RFC 6749, section 5.2), which tell nothing of the credentials. */
+/** Names of OAuth errors (RFC 6749, section 5.2), which reveal nothing about the credentials. */
 const ERROR_NAME = /^[a-z][a-z_]{0,39}$/;
-/** Said with status 400 while the issuer itself is at fault. */
-const PASSING: ReadonlySet<unknown> = new Set(["temporarily_unavailable", "server_error"]);
+/** Errors that are sent with status 400 although the issuer is at fault. */
+const RETRYABLE_ERRORS: ReadonlySet<unknown> = new Set(["temporarily_unavailable", "server_error"]);
 
 export interface TokenRequest {
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Absent: it is asked for with GET. */
+  /** Absent: the request is a GET. */
   readonly form?: Readonly<Record<string, string>>;
   readonly connectTimeoutMs: number;
 }
@@ -33,9 +33,9 @@ interface TokenDependencies {
 }
 
 /**
- * Asks an OAuth token endpoint (RFC 6749, section 5), or one that answers in its form. Rejects with
- * ProviderFailure, which tells nothing of what was sent: `misconfigured` with status 401 where the credentials
- * are refused.
+ * Requests a token from an OAuth token endpoint (RFC 6749, section 5), or from one with the same response. Rejects with
+ * ProviderFailure, which reveals nothing of the request. If the credentials are rejected, its kind is `misconfigured`
+ * and its status 401.
  */
 export async function requestToken(
   { clock, httpClient }: TokenDependencies,
@@ -53,7 +53,7 @@ export async function requestToken(
       body: form === undefined ? "" : new URLSearchParams(form).toString(),
       signal: AbortSignal.timeout(TIMEOUT_MS),
       connectTimeoutMs,
-      // It is asked so rarely that a connection of the last time has been closed.
+      // Requests are so rare that the server has closed the last connection.
       onNewConnection: true,
     });
     if (response.status !== 200) throw await refusal(response, clock);
@@ -65,13 +65,13 @@ export async function requestToken(
 
 async function refusal(response: ProviderResponse, clock: Clock): Promise<ProviderFailure> {
   const { status, headers } = response;
-  const said = parsed(await readErrorBody(response, clock)).error;
-  const isNamed = typeof said === "string" && ERROR_NAME.test(said);
-  const what = `with status ${status}${isNamed ? ` (${said})` : ""}`;
+  const errorName = parsed(await readErrorBody(response, clock)).error;
+  const isNamed = typeof errorName === "string" && ERROR_NAME.test(errorName);
+  const what = `with status ${status}${isNamed ? ` (${errorName})` : ""}`;
   const waitMs = retryAfterMs(headers, clock.nowMs());
   const details = waitMs === undefined ? {} : { retryAfterMs: waitMs };
   let kind: ProviderFailureKind = kindOfStatus(status);
-  if (kind === "rejected") kind = PASSING.has(said) ? "unavailable" : "misconfigured";
+  if (kind === "rejected") kind = RETRYABLE_ERRORS.has(errorName) ? "unavailable" : "misconfigured";
   return kind === "misconfigured"
     ? new ProviderFailure(kind, `the token endpoint refused the credentials ${what}`, {
         status: UNAUTHORIZED,
@@ -84,7 +84,7 @@ function issuedToken(text: string | undefined): IssuedToken {
   if (typeof token !== "string" || !/^[\x21-\x7e]{1,8192}$/.test(token)) {
     throw new ProviderFailure("unavailable", "the token endpoint answered without a token");
   }
-  // Some issuers write the number as a text.
+  // Some issuers send the number as a string.
   const seconds = Number(stated ?? DEFAULT_LIFETIME_SECONDS);
   const isLifetime = Number.isFinite(seconds) && seconds > 0;
   const lifetime = isLifetime ? Math.min(seconds, MAX_LIFETIME_SECONDS) : DEFAULT_LIFETIME_SECONDS;
@@ -96,7 +96,7 @@ function parsed(text: string): Readonly<Record<string, unknown>> {
   return isFields(value) ? value : {};
 }
 
-/** Without its cause, which may hold what was sent. */
+/** Returns the failure of a token request without its cause, which can contain the credentials. */
 function failureOf(error: unknown): ProviderFailure {
   if (error instanceof ProviderFailure) return error;
   if ((error as { name?: unknown }).name === "TimeoutError") {

@@ -15,14 +15,15 @@ import { deepgramTranscript } from "./transcript.ts";
 interface DeepgramDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * A provider of Deepgram's API: Aura speaks (https://developers.deepgram.com/reference/text-to-speech), Nova
- * listens (https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded). Throws where its key
- * cannot be sent.
+ * Returns a provider of Deepgram's API. Aura creates speech
+ * (https://developers.deepgram.com/reference/text-to-speech), and Nova transcribes
+ * (https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded). Throws if its key cannot be
+ * sent.
  */
 export function createDeepgramProvider(
   settings: ProviderSettings,
@@ -46,7 +47,7 @@ export function createDeepgramProvider(
   return {
     speak: (call) => api.speak(call),
     transcribe: (call) => api.transcribe(call),
-    // Its list of models is there for anybody.
+    // Deepgram's list of models needs no key.
     checkKey: () => checkKeyByModelList(httpClient, endpointUrl(baseUrl, "/projects"), headers),
   };
 }
@@ -69,14 +70,14 @@ class DeepgramApi {
       const body = JSON.stringify({ text: call.input });
       const response = await this.#wire.post(this.#url("/speak", query), body, call);
       const { failureContext } = this.#wire;
-      const told = (answer: unknown) => failureInside(answer, failureContext);
-      return await soundOf(response, call.format, call.abortNotice ?? call.signal, told);
+      const failureOf = (answer: unknown) => failureInside(answer, failureContext);
+      return await soundOf(response, call.format, call.abortNotice ?? call.signal, failureOf);
     } catch (error) {
       throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
   }
 
-  /** The file is the body, sent as it is read from the disk. */
+  /** Transcribes the file. It is the request body and is streamed from disk. */
   async transcribe(call: TranscriptionCall): Promise<Transcript> {
     try {
       const { file } = call;
@@ -92,8 +93,8 @@ class DeepgramApi {
       );
       const { needs, language } = call;
       const { failureContext } = this.#wire;
-      const asked = { needs, language, failureContext };
-      return await this.#wire.read(response, deepgramTranscript, asked, call);
+      const options = { needs, language, failureContext };
+      return await this.#wire.read(response, deepgramTranscript, options, call);
     } catch (error) {
       throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
@@ -115,13 +116,14 @@ const ENCODINGS: Readonly<Record<SpeechFormat, Readonly<Record<string, string>>>
   pcm: { encoding: "linear16", container: "none", sample_rate: "24000" },
 };
 
-/** `aura-2` of `aura-2-thalia-en`, `aura` of `aura-asteria-en`. */
+/** Matches the family of a model: `aura-2` of `aura-2-thalia-en`, `aura` of `aura-asteria-en`. */
 const FAMILY = /^aura(?:-\d+)?(?=-[a-z])/;
 const VOICE = /^[a-z][a-z0-9-]{0,63}$/;
 
 /**
- * Deepgram's models of speech are voices: `thalia`, `thalia-en` and `aura-2-thalia-en` are the same one of
- * `aura-2`. A voice of another family, which has another price, is refused.
+ * Returns the model of a voice, because Deepgram's speech models are voices. `thalia`, `thalia-en` and
+ * `aura-2-thalia-en` name the same voice of `aura-2`. Throws for a voice of another family, which has a
+ * different price.
  */
 function voiceModel({ model, voice }: SpeechCall): string {
   const name = voice.toLowerCase();
@@ -137,12 +139,12 @@ function voiceModel({ model, voice }: SpeechCall): string {
 }
 
 function noVoice(model: string): ProviderFailure {
-  const message = `voice: ${model} has no such voice; its voices are named as thalia or thalia-en.`;
+  const message = `voice: ${model} has no such voice; its voices have names such as thalia or thalia-en.`;
   return new ProviderFailure("rejected", message, { param: "voice" });
 }
 
 function listenQuery({ model, language, needs, fields }: TranscriptionCall): URLSearchParams {
-  // Without it there is neither punctuation nor a capital letter.
+  // Without `smart_format` the text has neither punctuation nor capital letters.
   const query = new URLSearchParams({ model, smart_format: "true" });
   if (language === undefined) query.set("detect_language", "true");
   else query.set("language", language);

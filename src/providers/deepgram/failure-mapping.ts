@@ -4,8 +4,8 @@ import type { ProviderFailure } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 
 /**
- * The failure that a response with an error status stands for
- * (https://developers.deepgram.com/docs/errors): `{err_code, err_msg}`, or `{category, message, details}`.
+ * Returns the failure for a response with an error status (https://developers.deepgram.com/docs/errors):
+ * `{err_code, err_msg}`, or `{category, message, details}`.
  */
 export function failureOfStatus(
   status: number,
@@ -21,7 +21,7 @@ export function failureOfStatus(
   return statusFailure(status, report, context);
 }
 
-/** The failure in a body that came with a success status; undefined where it has none. */
+/** Returns the failure in a body with a success status. Returns undefined if it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body) || body.results !== undefined) return undefined;
   const message = parseErrorBody(body);
@@ -32,6 +32,8 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
 function parseErrorBody(body: unknown): string | undefined {
   if (typeof body === "string" && body !== "") return body;
   if (!isFields(body)) return undefined;
-  const said = [body.err_msg, body.message, body.reason, body.details, body.error];
-  return said.find((one): one is string => typeof one === "string" && one !== "");
+  const messages = [body.err_msg, body.message, body.reason, body.details, body.error];
+  return messages.find(
+    (message): message is string => typeof message === "string" && message !== "",
+  );
 }

@@ -13,24 +13,24 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside } from "./failure-mapping.ts";
 
-interface Asked extends Pick<TranscriptionCall, "needs" | "language"> {
+interface TranscriptOptions extends Pick<TranscriptionCall, "needs" | "language"> {
   readonly failureContext: FailureContext;
 }
 
 /**
- * Reads `results` of a recording. Of several channels the first counts, as channels are not transcribed apart.
- * Throws ProviderFailure where it is no transcript.
+ * Reads the `results` of a recording. The first of several channels counts, because the gateway does not
+ * request a transcript per channel. Throws ProviderFailure if the text is not a transcript.
  */
 export const deepgramTranscript = new AnswerRead(
   import.meta.url,
-  (text, { needs, language, failureContext }: Asked): Transcript => {
+  (text, { needs, language, failureContext }: TranscriptOptions): Transcript => {
     const body = parsedAnswer(text);
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
     const results = isFields(body) && isFields(body.results) ? body.results : {};
     const channel: unknown = Array.isArray(results.channels) ? results.channels[0] : undefined;
     if (!isFields(channel)) throw brokenAnswer("no transcript");
-    // Silence has no alternative.
+    // A silent recording has no alternative.
     const [alternative = {}] = Array.isArray(channel.alternatives) ? channel.alternatives : [];
     const { transcript = "" } = alternative;
     if (typeof transcript !== "string") throw brokenAnswer("no transcript");
@@ -51,11 +51,11 @@ export const deepgramTranscript = new AnswerRead(
 );
 
 function wordsOf(raw: unknown): TimedWord[] {
-  return (Array.isArray(raw) ? raw : []).flatMap((one: unknown) => {
-    if (!isFields(one) || !isTime(one.start) || !isTime(one.end)) return [];
-    const word = one.punctuated_word ?? one.word;
+  return (Array.isArray(raw) ? raw : []).flatMap((entry: unknown) => {
+    if (!isFields(entry) || !isTime(entry.start) || !isTime(entry.end)) return [];
+    const word = entry.punctuated_word ?? entry.word;
     if (typeof word !== "string") return [];
-    return { word, start: one.start, end: one.end, space: " ", ...speakerOf(one.speaker) };
+    return { word, start: entry.start, end: entry.end, space: " ", ...speakerOf(entry.speaker) };
   });
 }
 

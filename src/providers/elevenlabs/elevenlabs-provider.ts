@@ -18,13 +18,13 @@ import { elevenLabsTranscript } from "./transcript.ts";
 interface ElevenLabsDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * A provider of ElevenLabs' API (https://elevenlabs.io/docs/api-reference): speech as it is made, in voices by
- * their ids, and Scribe, which transcribes. Throws where its key cannot be sent.
+ * Returns a provider of ElevenLabs' API (https://elevenlabs.io/docs/api-reference): streamed speech with
+ * voices by id, and transcription by Scribe. Throws if its key cannot be sent.
  */
 export function createElevenLabsProvider(
   settings: ProviderSettings,
@@ -66,10 +66,15 @@ class ElevenLabsApi {
       const url = `${endpointUrl(this.#baseUrl, path)}?output_format=${OUTPUT_FORMATS[call.format]}`;
       const response = await this.#wire.post(url, speechBody(call), call);
       const { failureContext } = this.#wire;
-      const told = (answer: unknown) => failureInside(answer, failureContext);
-      const sound = await soundOf(response, call.format, call.abortNotice ?? call.signal, told);
+      const failureOf = (answer: unknown) => failureInside(answer, failureContext);
+      const speech = await soundOf(
+        response,
+        call.format,
+        call.abortNotice ?? call.signal,
+        failureOf,
+      );
       const heading = headingOf(call.format);
-      return heading === undefined ? sound : speechOf(sound.reader(), call, undefined, heading);
+      return heading === undefined ? speech : speechOf(speech.reader(), call, undefined, heading);
     } catch (error) {
       throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
@@ -97,7 +102,7 @@ class ElevenLabsApi {
   }
 }
 
-/** Of those that every plan has: 192 kbit/s and 44.1 kHz PCM are for dearer ones. */
+/** Output formats that every ElevenLabs plan has. 192 kbit/s and 44.1 kHz PCM need more expensive plans. */
 const OUTPUT_FORMATS: Readonly<Partial<Record<SpeechFormat, string>>> = {
   mp3: "mp3_44100_128",
   opus: "opus_48000_64",
@@ -105,12 +110,15 @@ const OUTPUT_FORMATS: Readonly<Partial<Record<SpeechFormat, string>>> = {
   pcm: "pcm_24000",
 };
 
-/** It stands in the path: no other characters, whatever they are escaped to. */
+/**
+ * Allowed voice ids. The id is part of the path, so other characters are rejected even if they could be
+ * escaped.
+ */
 const VOICE_ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 function voiceId(voice: string): string {
   if (VOICE_ID.test(voice)) return voice;
-  const message = "voice: ElevenLabs takes the id of a voice, such as JBFqnCBsd6RMkjVDRZzb.";
+  const message = "voice: ElevenLabs expects the id of a voice, such as JBFqnCBsd6RMkjVDRZzb.";
   throw new ProviderFailure("rejected", message, { param: "voice" });
 }
 
@@ -130,7 +138,7 @@ function speechBody({ model, input, speed, fields }: SpeechCall): string {
 
 function formOf({ model, language, temperature, needs, fields, file }: TranscriptionCall) {
   const values: Readonly<Record<string, unknown>> = {
-    // Otherwise the text holds sounds such as (laughter).
+    // If true, the text contains sounds such as (laughter).
     tag_audio_events: false,
     ...fields,
     model_id: model,

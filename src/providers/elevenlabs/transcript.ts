@@ -13,14 +13,14 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside } from "./failure-mapping.ts";
 
-interface Asked extends Pick<TranscriptionCall, "needs"> {
+interface TranscriptOptions extends Pick<TranscriptionCall, "needs"> {
   readonly failureContext: FailureContext;
 }
 
-/** Reads `{language_code, text, words}`. Throws ProviderFailure where it is no transcript. */
+/** Reads `{language_code, text, words}`. Throws ProviderFailure if the text is not a transcript. */
 export const elevenLabsTranscript = new AnswerRead(
   import.meta.url,
-  (text, { needs, failureContext }: Asked): Transcript => {
+  (text, { needs, failureContext }: TranscriptOptions): Transcript => {
     const body = parsedAnswer(text);
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
@@ -39,13 +39,16 @@ export const elevenLabsTranscript = new AnswerRead(
   },
 );
 
-/** Spaces, and sounds that are no words, are entries of their own; words are named for one speaker always. */
+/**
+ * Returns the words of a transcript. Spaces, and sounds other than words, are separate entries. ElevenLabs
+ * always assigns words to a speaker, so `namesSpeakers` says whether to keep the speaker.
+ */
 function wordsOf(raw: unknown, namesSpeakers: boolean): TimedWord[] {
   const words: TimedWord[] = [];
   let space = "";
-  for (const one of Array.isArray(raw) ? raw : []) {
-    if (!isFields(one) || typeof one.text !== "string") continue;
-    const { text, type, start, end, speaker_id: speaker } = one;
+  for (const entry of Array.isArray(raw) ? raw : []) {
+    if (!isFields(entry) || typeof entry.text !== "string") continue;
+    const { text, type, start, end, speaker_id: speaker } = entry;
     if (type === "spacing") {
       space += text;
       continue;

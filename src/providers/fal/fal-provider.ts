@@ -23,8 +23,9 @@ interface FalDependencies {
 }
 
 /**
- * fal's queue (https://docs.fal.ai/model-apis/model-endpoints/queue): a request waits for a runner, and has
- * addresses for its status, its result and its cancelling. Throws where its key cannot be sent.
+ * Returns a provider of fal's queue (https://docs.fal.ai/model-apis/model-endpoints/queue). A request waits
+ * for a runner, and has URLs for its status, its result and its cancellation. Throws if its key cannot be
+ * sent.
  */
 export function createFalProvider(
   settings: ProviderSettings,
@@ -59,7 +60,7 @@ class FalQueue {
     this.#clock = clock;
   }
 
-  /** Rejects with ProviderFailure. */
+  /** Queues a request and waits for its images. Rejects with ProviderFailure. */
   async image(call: ImageCall): Promise<GeneratedImages> {
     const signal = call.abortNotice ?? call.signal;
     try {
@@ -85,7 +86,11 @@ class FalQueue {
   }
 
   async #isDone(queued: Fields, call: ImageCall): Promise<true | ProviderFailure | undefined> {
-    const { status, error, error_type: code } = await this.#get(this.#own(queued.status_url), call);
+    const {
+      status,
+      error,
+      error_type: code,
+    } = await this.#get(this.#providerUrl(queued.status_url), call);
     if (status === "IN_QUEUE" || status === "IN_PROGRESS") return undefined;
     if (status !== "COMPLETED") return brokenAnswer("a request without a status");
     if (typeof error !== "string" || error === "") return true;
@@ -93,44 +98,55 @@ class FalQueue {
   }
 
   #get(address: unknown, call: ImageCall): Promise<Fields> {
-    const url = this.#own(address);
+    const url = this.#providerUrl(address);
     return this.#wire.object({ method: "GET", url, headers: this.#headers, body: "" }, call);
   }
 
-  /** In the background: what no client waits for any longer would still be billed to the operator. */
+  /**
+   * Cancels a request in the background. A request that no client waits for would still be billed to the
+   * operator.
+   */
   #cancel({ cancel_url: url }: Fields): void {
     if (typeof url !== "string") return;
     const signal = AbortSignal.timeout(CANCEL_TIMEOUT_MS);
-    const cancelled = async () => {
-      const request = { method: "PUT", url: this.#own(url), headers: this.#headers, body: "" };
+    const send = async () => {
+      const request = {
+        method: "PUT",
+        url: this.#providerUrl(url),
+        headers: this.#headers,
+        body: "",
+      };
       const response = await this.#wire.send(request, { signal });
       await response.body?.cancel();
     };
-    cancelled().catch(() => undefined);
+    send().catch(() => undefined);
   }
 
-  /** The key goes to its addresses, so they have to be the provider's own. */
-  #own(address: unknown): string {
-    const found = typeof address === "string" ? URL.parse(address) : null;
-    const isOwn = found !== null && found.origin === new URL(this.#settings.baseUrl).origin;
-    if (!isOwn) throw brokenAnswer("a request URL outside the provider's API");
-    return found.href;
+  /**
+   * Returns the URL. Throws ProviderFailure if it is not the provider's, because the gateway sends the key
+   * there.
+   */
+  #providerUrl(address: unknown): string {
+    const url = typeof address === "string" ? URL.parse(address) : null;
+    const isOfProvider = url !== null && url.origin === new URL(this.#settings.baseUrl).origin;
+    if (!isOfProvider) throw brokenAnswer("a request URL outside the provider's API");
+    return url.href;
   }
 
   #imagesOf(result: Fields): GeneratedImages {
     const { images, image, has_nsfw_concepts: flagged } = result;
     const listed = Array.isArray(images) ? images : [image];
     const flags = Array.isArray(flagged) ? flagged : [];
-    const urls = listed.map((one) => (isFields(one) ? one.url : undefined));
-    // The place of an image that the filter took is black.
-    const kept = urls.filter((url, at) => typeof url === "string" && flags[at] !== true);
-    if (kept.length === 0 && flags.includes(true)) {
-      throw new ProviderFailure("content_policy", "The provider's filter took the image.");
+    const urls = listed.map((entry) => (isFields(entry) ? entry.url : undefined));
+    // fal returns a black image in place of one that its filter removed.
+    const accepted = urls.filter((url, index) => typeof url === "string" && flags[index] !== true);
+    if (accepted.length === 0 && flags.includes(true)) {
+      throw new ProviderFailure("content_policy", "The provider's filter removed the image.");
     }
-    if (kept.length === 0) throw brokenAnswer("no image");
+    if (accepted.length === 0) throw brokenAnswer("no image");
     return {
       kind: "images",
-      images: kept.map((url) => ({ data: { url: url as string } })),
+      images: accepted.map((url) => ({ data: { url: url as string } })),
       usage: undefined,
     };
   }
@@ -138,9 +154,9 @@ class FalQueue {
 
 function requestBody(call: ImageCall, type: string): Fields {
   const { model, modelId = model, size, aspectRatio = ratioOfSize(size), images } = call;
-  const isByRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
+  const usesRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
   const files = images.map((file) => FileInJson.asDataUrl(file));
-  // Models that take several have the path `…/edit`.
+  // Models that accept several images have the path `…/edit`.
   const inputs = model.endsWith("/edit") ? { image_urls: files } : { image_url: files[0] };
   return {
     ...call.fields,
@@ -148,7 +164,7 @@ function requestBody(call: ImageCall, type: string): Fields {
     num_images: call.count,
     seed: call.seed,
     output_format: call.outputFormat,
-    ...(isByRatio ? { aspect_ratio: aspectRatio } : { image_size: dimensionsOf(size) }),
+    ...(usesRatio ? { aspect_ratio: aspectRatio } : { image_size: dimensionsOf(size) }),
     ...(files.length > 0 && inputs),
   };
 }

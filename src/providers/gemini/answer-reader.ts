@@ -11,26 +11,26 @@ import { extraContent, signatureDetail, thoughtDetail } from "./signatures.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Answers that a request can ask for, and some more. */
+/** Highest number of choices per request: more than a request can ask for. */
 const MAX_CHOICES = 128;
 
-/** What a candidate has brought so far. */
+/** The state of a candidate. */
 interface CandidateState {
   text: string;
   images: number;
   calls: number;
-  /** The call whose arguments are still coming. */
+  /** The call whose arguments are incomplete. */
   partialCall: PartialCall | undefined;
-  /** The index of the last detail of its reasoning, by which a client joins the pieces of one. */
+  /** Index of its last reasoning detail. Clients join the pieces with the same index. */
   detail: number;
   isThinking: boolean;
   isFinished: boolean;
 }
 
 /**
- * Turns responses of generateContent into events: a stream has many responses, a whole answer one. Parts of
- * unsupported kinds (code that Google ran, pictures of a thought) are skipped. A candidate begins with its first response and
- * ends with its finish reason; what follows that is ignored.
+ * Converts responses of generateContent to events. A stream has many responses, a whole answer one. Skips
+ * parts of unsupported kinds, such as code that Google ran or the images of a thought. A candidate begins
+ * with its first response and ends with its finish reason; later parts are ignored.
  */
 export class AnswerReader {
   readonly #requestId: string;
@@ -44,24 +44,24 @@ export class AnswerReader {
     this.#context = context;
   }
 
-  /** The events of a response. If it reports an error, that is the last event. */
+  /** Returns the events of a response. If it reports an error, that is the last event. */
   read(response: unknown): ChatEvent[] {
     const failure = failureInside(response, this.#context);
     if (!isFields(response)) {
       return [{ type: "error", failure: failure ?? brokenAnswer("JSON that is not an object") }];
     }
     const { candidates, promptFeedback } = response;
-    const said = (Array.isArray(candidates) ? candidates : []).flatMap((candidate, position) =>
-      this.#readCandidate(candidate, position),
+    const contentEvents = (Array.isArray(candidates) ? candidates : []).flatMap(
+      (candidate, position) => this.#readCandidate(candidate, position),
     );
-    const events = this.#withUsage(said, response.usageMetadata);
+    const events = this.#withUsage(contentEvents, response.usageMetadata);
     const error = failure ?? refusalOf(promptFeedback);
-    // What follows an error is not read, so that its usage stands before it.
+    // Readers stop at an error event, so the usage precedes it.
     if (error !== undefined) events.push({ type: "error", failure: error });
     return events;
   }
 
-  /** Whether all candidates that have begun are finished. */
+  /** True if every candidate that has begun is finished. */
   get isFinished(): boolean {
     if (this.#candidates.size === 0) return false;
     for (const { isFinished } of this.#candidates.values()) if (!isFinished) return false;
@@ -69,19 +69,20 @@ export class AnswerReader {
   }
 
   /**
-   * Streams may begin with usage of the prompt alone. It is emitted once, before the text of its response, so
-   * that the gateway counts the answer itself until complete usage arrives.
+   * Adds reported usage to the events. A stream can begin with usage of the prompt only. That usage is
+   * emitted once, before the text of its response, so that the gateway counts the completion itself until
+   * complete usage arrives.
    */
-  #withUsage(said: readonly ChatEvent[], raw: unknown): ChatEvent[] {
-    this.#hasContent ||= said.some(({ type }) => type !== "finish");
+  #withUsage(contentEvents: readonly ChatEvent[], raw: unknown): ChatEvent[] {
+    this.#hasContent ||= contentEvents.some(({ type }) => type !== "finish");
     const reported = reportedUsage(raw);
-    if (reported === undefined) return [...said];
+    if (reported === undefined) return [...contentEvents];
     const { usage, countsAnswer } = reported;
     const event: ChatEvent = { type: "usage", usage };
     const isWhole = countsAnswer || !this.#hasContent;
-    if (!isWhole && this.#hasUsage) return [...said];
+    if (!isWhole && this.#hasUsage) return [...contentEvents];
     this.#hasUsage = true;
-    return isWhole ? [...said, event] : [event, ...said];
+    return isWhole ? [...contentEvents, event] : [event, ...contentEvents];
   }
 
   #readCandidate(candidate: unknown, position: number): ChatEvent[] {
@@ -111,19 +112,19 @@ export class AnswerReader {
         ? thoughtSignature
         : undefined;
     if (isFields(functionCall)) return this.#readCall(functionCall, signature, choice, state);
-    const said = typeof text === "string" ? text : "";
+    const content = typeof text === "string" ? text : "";
     if (thought === true) {
-      if (said === "" && signature === undefined) return [];
+      if (content === "" && signature === undefined) return [];
       if (!state.isThinking) state.detail++;
-      // A signature ends a thought: what follows is another one.
+      // A signature ends a thought: the next part starts a new one.
       state.isThinking = signature === undefined;
-      const detail = { ...thoughtDetail(said, signature), index: state.detail };
-      return [{ type: "reasoning", choice, text: said, details: [detail] }];
+      const detail = { ...thoughtDetail(content, signature), index: state.detail };
+      return [{ type: "reasoning", choice, text: content, details: [detail] }];
     }
     const events: ChatEvent[] = [];
-    if (said !== "") {
-      state.text += said;
-      events.push({ type: "text", choice, text: said });
+    if (content !== "") {
+      state.text += content;
+      events.push({ type: "text", choice, text: content });
     }
     const url = imageUrl(inlineData);
     if (url !== undefined) {
@@ -140,21 +141,24 @@ export class AnswerReader {
     choice: number,
     state: CandidateState,
   ): ChatEvent[] {
-    const { id: given, name, args, partialArgs, willContinue } = call;
+    const { id: givenId, name, args, partialArgs, willContinue } = call;
     const isPartial = willContinue === true || Array.isArray(partialArgs);
     const open = state.partialCall;
     if (open?.continuesWith(call) === true) {
       return this.#addToCall(open, call, signature, choice, state);
     }
-    const ended = this.#endCall(choice, state);
-    if (typeof name !== "string" || name === "") return ended;
+    const previousEvents = this.#endCall(choice, state);
+    if (typeof name !== "string" || name === "") return previousEvents;
     if (isPartial) {
-      const begun = new PartialCall(call);
-      state.partialCall = begun;
-      return [...ended, ...this.#addToCall(begun, call, signature, choice, state)];
+      const started = new PartialCall(call);
+      state.partialCall = started;
+      return [...previousEvents, ...this.#addToCall(started, call, signature, choice, state)];
     }
     const text = JSON.stringify(isFields(args) ? args : {});
-    return [...ended, ...this.#called({ id: given, name, text, signature }, choice, state)];
+    return [
+      ...previousEvents,
+      ...this.#callEvents({ id: givenId, name, text, signature }, choice, state),
+    ];
   }
 
   #addToCall(
@@ -169,18 +173,18 @@ export class AnswerReader {
     return willContinue === true ? [] : this.#endCall(choice, state);
   }
 
-  /** The call whose pieces have come. */
+  /** Ends the open call and returns its events. */
   #endCall(choice: number, state: CandidateState): ChatEvent[] {
     const { partialCall: call } = state;
     state.partialCall = undefined;
     if (call === undefined) return [];
     const { id, name, signature } = call;
-    return this.#called({ id, name, text: call.arguments, signature }, choice, state);
+    return this.#callEvents({ id, name, text: call.arguments, signature }, choice, state);
   }
 
-  #called(
+  #callEvents(
     {
-      id: given,
+      id: givenId,
       name,
       text,
       signature,
@@ -194,9 +198,9 @@ export class AnswerReader {
     state: CandidateState,
   ): ChatEvent[] {
     const index = state.calls++;
-    const isGiven = typeof given === "string" && given !== "";
-    const id = isGiven ? given : `call_${this.#requestId.slice(-16)}_${choice}_${index}`;
-    const called: ChatEvent = {
+    const isGiven = typeof givenId === "string" && givenId !== "";
+    const id = isGiven ? givenId : `call_${this.#requestId.slice(-16)}_${choice}_${index}`;
+    const event: ChatEvent = {
       type: "tool_call",
       choice,
       index,
@@ -205,7 +209,7 @@ export class AnswerReader {
       arguments: text,
       ...(signature !== undefined && { extraContent: extraContent(signature) }),
     };
-    return signature === undefined ? [called] : [signed(choice, state, signature, id), called];
+    return signature === undefined ? [event] : [signed(choice, state, signature, id), event];
   }
 
   #finish(choice: number, state: CandidateState, reason: string, message: unknown): ChatEvent {
@@ -214,20 +218,20 @@ export class AnswerReader {
     const kind =
       failureKindOf(reason) ?? (reason === "OTHER" && isEmpty ? "unavailable" : undefined);
     if (kind !== undefined) {
-      const why = typeof message === "string" && message !== "" ? `: ${message}` : "";
-      const what = `the model ended its answer with ${reason}${why}`.slice(0, 2_000);
-      return { type: "error", failure: new ProviderFailure(kind, what) };
+      const detail = typeof message === "string" && message !== "" ? `: ${message}` : "";
+      const text = `the model ended its answer with ${reason}${detail}`.slice(0, 2_000);
+      return { type: "error", failure: new ProviderFailure(kind, text) };
     }
     return { type: "finish", choice, reason: finishReasonOf(reason, state.calls > 0) };
   }
 
-  /** Log probabilities belong to a whole response: they go with its first text event. */
+  /** Adds log probabilities to the first text event of a response: Google reports them per response. */
   #addLogprobs(events: ChatEvent[], choice: number, result: unknown): void {
     const logprobs = logprobsOf(result);
     if (logprobs === undefined) return;
-    const at = events.findIndex(({ type }) => type === "text");
-    const text = events[at];
-    if (text?.type === "text") events[at] = { ...text, logprobs };
+    const index = events.findIndex(({ type }) => type === "text");
+    const text = events[index];
+    if (text?.type === "text") events[index] = { ...text, logprobs };
     else events.push({ type: "text", choice, text: "", logprobs });
   }
 
@@ -249,7 +253,7 @@ export class AnswerReader {
   }
 }
 
-/** The data URL of a part that is an image. */
+/** Returns the data URL of a part that is an image. */
 function imageUrl(inlineData: unknown): string | undefined {
   if (!isFields(inlineData)) return undefined;
   const { mimeType, data } = inlineData;
@@ -268,21 +272,21 @@ function signed(
   return { type: "reasoning", choice, text: "", details: [detail] };
 }
 
-/** The failure of a prompt that Google blocked: such a response has no candidates. */
+/** Returns the failure of a prompt that Google blocked. Such a response has no candidates. */
 export function refusalOf(feedback: unknown): ProviderFailure | undefined {
   const { blockReason, blockReasonMessage } = isFields(feedback) ? feedback : {};
   if (typeof blockReason !== "string" || blockReason === "") return undefined;
-  const why = typeof blockReasonMessage === "string" ? `: ${blockReasonMessage}` : "";
-  const what = `The provider blocked the prompt (${blockReason})${why}`.slice(0, 2_000);
-  return new ProviderFailure("content_policy", what);
+  const detail = typeof blockReasonMessage === "string" ? `: ${blockReasonMessage}` : "";
+  const message = `The provider blocked the prompt (${blockReason})${detail}`.slice(0, 2_000);
+  return new ProviderFailure("content_policy", message);
 }
 
-/** In OpenAI's form. https://ai.google.dev/api/generate-content#LogprobsResult */
+/** Returns log probabilities in OpenAI's form. https://ai.google.dev/api/generate-content#LogprobsResult */
 function logprobsOf(result: unknown): Fields | undefined {
   if (!isFields(result) || !Array.isArray(result.chosenCandidates)) return undefined;
   const tops = Array.isArray(result.topCandidates) ? result.topCandidates : [];
-  const content = result.chosenCandidates.filter(isFields).map((chosen, at) => {
-    const top: unknown = isFields(tops[at]) ? tops[at].candidates : undefined;
+  const content = result.chosenCandidates.filter(isFields).map((chosen, index) => {
+    const top: unknown = isFields(tops[index]) ? tops[index].candidates : undefined;
     const alternatives = Array.isArray(top) ? top.filter(isFields).map(tokenOf) : [];
     return { ...tokenOf(chosen), top_logprobs: alternatives };
   });

@@ -8,10 +8,13 @@ import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside } from "./failure-mapping.ts";
 import { reportedUsage } from "./reported-usage.ts";
 
-/** "At most 100 requests can be in one batch." */
+/** Google's error message: "At most 100 requests can be in one batch." */
 const MAX_BATCH = 100;
 
-/** Posts a body for so many inputs to a method of a model, and reads the answer. Rejects with ProviderFailure. */
+/**
+ * Posts a body with the given number of inputs to a method of a model, and reads the answer. Rejects with
+ * ProviderFailure.
+ */
 export type AskModel = <Result>(
   method: string,
   body: string | ReadableStream<Uint8Array>,
@@ -21,16 +24,16 @@ export type AskModel = <Result>(
 ) => Promise<Result>;
 
 /**
- * Embeddings of texts (https://ai.google.dev/api/embeddings#method:-models.batchEmbedContents), in as many
- * batches as it takes, one after the other. Rejects with ProviderFailure. Usage is undefined unless each batch
- * reports one.
+ * Returns the embeddings of texts (https://ai.google.dev/api/embeddings#method:-models.batchEmbedContents).
+ * Sends as many batches as needed, one at a time. Usage is undefined unless each batch reports it. Rejects
+ * with ProviderFailure.
  *
- * @param modelName as a resource: `models/…`
+ * @param modelName resource name: `models/…`
  */
 export async function geminiEmbeddings(
   { inputs, dimensions, fields }: EmbedCall,
   modelName: string,
-  ask: AskModel,
+  post: AskModel,
 ): Promise<Embeddings> {
   const vectors: ArrayLike<number>[] = [];
   const usages: (Usage | undefined)[] = [];
@@ -42,31 +45,31 @@ export async function geminiEmbeddings(
       ...(typeof fields.task_type === "string" && { taskType: fields.task_type }),
       ...(dimensions !== undefined && { outputDimensionality: dimensions }),
     }));
-    const embedded = await ask(
+    const result = await post(
       "batchEmbedContents",
       JSON.stringify({ requests }),
       embeddedBatch,
       batch.length,
     );
-    vectors.push(...embedded.vectors);
-    usages.push(embedded.usage);
+    vectors.push(...result.vectors);
+    usages.push(result.usage);
   }
   return { vectors, usage: summed(usages) };
 }
 
 function textOf(input: EmbedCall["inputs"][number]): string {
   if (typeof input === "string") return input;
-  const message = "input: Gemini embeds texts, and no lists of tokens.";
+  const message = "input: Gemini embeds texts, not lists of tokens.";
   throw new ProviderFailure("rejected", message, { param: "input" });
 }
 
 export interface BatchOptions {
-  /** How many were sent. */
+  /** Number of inputs in the request. */
   readonly inputs: number;
   readonly failureContext: FailureContext;
 }
 
-/** Throws ProviderFailure where the text is no list of as many embeddings. */
+/** Reads an answer. Throws ProviderFailure unless it contains one embedding per input. */
 export const embeddedBatch = new AnswerRead(
   import.meta.url,
   (text, { inputs, failureContext }: BatchOptions): Embeddings => {
@@ -87,7 +90,7 @@ function vectorsOf(answer: unknown, count: number): ArrayLike<number>[] {
   return embeddings.map((embedding) => {
     const values: unknown = isFields(embedding) ? embedding.values : undefined;
     if (Array.isArray(values) && values.length > 0 && values.every(Number.isFinite)) {
-      // Passes between threads as one block; a list of numbers does as so many values.
+      // A typed array passes between threads as one block, a list of numbers value by value.
       return Float64Array.from(values);
     }
     throw brokenAnswer("an embedding that is not a list of numbers");
@@ -99,7 +102,7 @@ function summed(usages: readonly (Usage | undefined)[]): Usage | undefined {
   for (const usage of usages) {
     if (usage === undefined) return undefined;
     const promptTokens = usage.promptTokens + (sum?.promptTokens ?? 0);
-    // An embedding has no answer to pay for.
+    // An embedding has no completion to charge.
     sum = { ...usage, promptTokens, completionTokens: 0, reasoningTokens: 0 };
   }
   return sum;

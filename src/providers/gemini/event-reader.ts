@@ -4,10 +4,10 @@ import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { AnswerReader } from "./answer-reader.ts";
 
-/** Pictures come whole, in base64. */
+/** Largest single event, in bytes. An event contains whole images in base64. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
-/** Reads a stream of `streamGenerateContent?alt=sse`, whose events are responses. */
+/** Reads a stream of `streamGenerateContent?alt=sse`. Its events are responses. */
 export class GeminiEventReader implements PieceReader<readonly ChatEvent[]> {
   readonly #bytes: PieceReader;
   readonly #answer: AnswerReader;
@@ -32,7 +32,7 @@ export class GeminiEventReader implements PieceReader<readonly ChatEvent[]> {
       this.#isOver = true;
       this.#splitter.end(take);
     } else if (piece.value !== undefined) this.#split(piece.value, take, events);
-    // Behind an error nothing more is expected.
+    // Google sends nothing after an error.
     if (events.some(({ type }) => type === "error")) this.#end();
     return { done: false, value: events };
   }
@@ -50,7 +50,7 @@ export class GeminiEventReader implements PieceReader<readonly ChatEvent[]> {
   }
 
   #eventsOf(data: string): ChatEvent[] {
-    // Some proxies end every stream as OpenAI does.
+    // Some proxies end every stream with OpenAI's end marker.
     if (this.#isOver || data === "[DONE]") return [];
     try {
       return this.#answer.read(parsedAnswer(textOfLatin1(data)));

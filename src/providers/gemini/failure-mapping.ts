@@ -5,74 +5,77 @@ import { type FailureContext, kindOfStatus, statusFailure } from "../transport/s
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** https://cloud.google.com/apis/design/errors: `{error: {code, message, status, details}}`. */
-interface Complaint {
+/**
+ * An error body of Google's APIs: `{error: {code, message, status, details}}`.
+ * https://cloud.google.com/apis/design/errors
+ */
+interface ErrorDetails {
   readonly code: number | undefined;
   readonly message: string | undefined;
-  /** Such as INVALID_ARGUMENT. */
+  /** For example INVALID_ARGUMENT. */
   readonly status: string | undefined;
-  /** Of ErrorInfo, such as API_KEY_INVALID. */
+  /** From ErrorInfo, for example API_KEY_INVALID. */
   readonly reason: string | undefined;
-  /** Of RetryInfo. */
+  /** From RetryInfo. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)." */
+/** Matches "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)." */
 const TOO_LONG = /token count .{0,40}exceeds the maximum/i;
-/** The account's country or billing is at fault, not the request. */
-const OF_ACCOUNT = "FAILED_PRECONDITION";
+/** Error status if the account's country or billing is at fault. */
+const ACCOUNT_FAULT = "FAILED_PRECONDITION";
 const KEY_REASON = /^API_KEY_/;
 const KEY_MESSAGE = /\bapi[ _-]key (?:not valid|not found|expired)/i;
 
-/** The failure for a response with an error status. */
+/** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
   headers: { get(name: string): string | null },
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const complaint = parseErrorBody(jsonValue(text));
-  return failureOf(status, complaint, retryAfterMs(headers, context.nowMs), context);
+  const details = parseErrorBody(jsonValue(text));
+  return failureOf(status, details, retryAfterMs(headers, context.nowMs), context);
 }
 
-/** The failure inside a body or event that came with a success status; undefined if it has none. */
+/** Returns the failure inside a body or event with a success status. Returns undefined if it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   const outer: unknown = Array.isArray(body) ? body[0] : body;
   if (!isFields(outer) || !isFields(outer.error)) return undefined;
-  const complaint = parseErrorBody(outer);
-  return failureOf(complaint.code ?? 502, complaint, undefined, context);
+  const details = parseErrorBody(outer);
+  return failureOf(details.code ?? 502, details, undefined, context);
 }
 
 function failureOf(
   status: number,
-  complaint: Complaint,
+  details: ErrorDetails,
   headerWaitMs: number | undefined,
   context: FailureContext,
 ): ProviderFailure {
-  const kind = kindOf(status, complaint);
-  const waitMs = headerWaitMs ?? complaint.retryAfterMs;
+  const kind = kindOf(status, details);
+  const waitMs = headerWaitMs ?? details.retryAfterMs;
   return statusFailure(
     status,
     {
       kind,
-      message: complaint.message,
+      message: details.message,
       retryAfterMs: waitMs === undefined ? undefined : boundedWaitMs(waitMs),
-      isTooLong: kind === "rejected" && TOO_LONG.test(complaint.message ?? ""),
+      isTooLong: kind === "rejected" && TOO_LONG.test(details.message ?? ""),
     },
     context,
   );
 }
 
-function kindOf(status: number, complaint: Complaint): ProviderFailureKind {
-  const { reason = "", message = "" } = complaint;
+function kindOf(status: number, details: ErrorDetails): ProviderFailureKind {
+  const { reason = "", message = "" } = details;
   if (status === 400) {
-    if (complaint.status === OF_ACCOUNT) return "misconfigured";
+    if (details.status === ACCOUNT_FAULT) return "misconfigured";
     if (KEY_REASON.test(reason) || KEY_MESSAGE.test(message)) return "misconfigured";
   }
   return kindOfStatus(status);
 }
 
-function parseErrorBody(body: unknown): Complaint {
+function parseErrorBody(body: unknown): ErrorDetails {
   const outer: unknown = Array.isArray(body) ? body[0] : body;
   const error: Fields = isFields(outer) && isFields(outer.error) ? outer.error : {};
   const details = Array.isArray(error.details) ? error.details.filter(isFields) : [];
@@ -86,7 +89,7 @@ function parseErrorBody(body: unknown): Complaint {
   };
 }
 
-/** A duration of protobuf, such as "34.4s", in milliseconds. */
+/** Returns a protobuf duration, such as "34.4s", in milliseconds. */
 function delayMs(delay: unknown): number | undefined {
   const seconds = /^(\d{1,9}(?:\.\d{1,9})?)s$/.exec(textOf(delay) ?? "");
   return seconds === null ? undefined : Number(seconds[1]) * 1_000;

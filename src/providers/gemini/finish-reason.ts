@@ -14,7 +14,7 @@ const FILTERED = new Set([
   "IMAGE_RECITATION",
 ]);
 
-/** The model went wrong: another try may do. */
+/** Reasons with which the model failed. Another attempt can succeed. */
 const FAILED = new Set([
   "MALFORMED_FUNCTION_CALL",
   "MALFORMED_RESPONSE",
@@ -24,23 +24,23 @@ const FAILED = new Set([
 ]);
 
 /**
- * The request is at fault: it offers no such tool, or lacks the signature of a thought. Another try ends in the same
- * way, and Google bills it too.
+ * Reasons with which the request is at fault: it does not offer the called tool, or the signature of a
+ * thought is missing. Another attempt ends in the same way, and Google bills it too.
  */
 const REJECTED = new Set(["UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"]);
 
-/** The kind of failure that the reason stands for. Returns undefined if there is an answer. */
+/** Returns the failure kind of a finish reason. Returns undefined if there is an answer. */
 export function failureKindOf(reason: string): "rejected" | "unavailable" | undefined {
   if (REJECTED.has(reason)) return "rejected";
   return FAILED.has(reason) ? "unavailable" : undefined;
 }
 
-/** Whether the reason is a filter. */
+/** Returns true if the reason is a content filter. */
 export function isFiltered(reason: string): boolean {
   return FILTERED.has(reason);
 }
 
-/** The reason in the words of spec 6.2; what is not known counts as a plain stop. */
+/** Returns the reason in the terms of spec 6.2. An unknown reason counts as "stop". */
 export function finishReasonOf(reason: string, hasToolCalls: boolean): FinishReason {
   if (reason === "MAX_TOKENS") return "length";
   if (isFiltered(reason)) return "content_filter";

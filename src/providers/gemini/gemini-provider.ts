@@ -43,13 +43,13 @@ const KEY_CHECK_TIMEOUT_MS = 10_000;
 export interface GeminiDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * A provider that speaks Google's generateContent (https://ai.google.dev/api/generate-content). Throws where its
- * key cannot be sent.
+ * Returns a provider with Google's generateContent (https://ai.google.dev/api/generate-content). Throws if
+ * its key cannot be sent.
  */
 export function createGeminiProvider(
   settings: ProviderSettings,
@@ -70,22 +70,22 @@ export function createGeminiProvider(
   };
 }
 
-/** The headers that every call has; the key never stands in an address, which logs would hold. */
+/** Returns the headers of every call. The key is never part of a URL, because logs contain URLs. */
 function geminiHeaders({ id, apiKey }: Pick<ProviderSettings, "id" | "apiKey">) {
   if (apiKey === undefined) return JSON_HEADERS;
   assertKeyIsCarried(id, apiKey);
   return { ...JSON_HEADERS, "x-goog-api-key": apiKey };
 }
 
-/** What platforms that serve Gemini differ in. */
+/** Differences between the platforms that serve Gemini. */
 export interface GeminiPlatform {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: typeof geminiBody;
-  /** A model as the address names it: `models/…`. */
+  /** Returns the resource name of a model in URLs: `models/…`. */
   resourceOf(model: string): string;
 }
 
-/** Calls of generateContent and other methods of models. */
+/** Calls generateContent and other methods of models. */
 export class GeminiWire {
   readonly #settings: ProviderSettings;
   readonly #platform: GeminiPlatform;
@@ -93,7 +93,7 @@ export class GeminiWire {
   readonly #client: HttpClient;
   readonly #wire: HttpJsonProvider;
 
-  /** @param settings `apiKey` is what failures must not quote */
+  /** @param settings failure messages must not quote its `apiKey` */
   constructor(
     settings: ProviderSettings,
     { clock, httpClient, workThread }: GeminiDependencies,
@@ -125,7 +125,10 @@ export class GeminiWire {
     }
   }
 
-  /** Runs what asks the call's model in its own way, in as many requests as it takes. */
+  /**
+   * Runs a function that can send any number of requests to the model of the call. Rejects with
+   * ProviderFailure.
+   */
   async withModel<Result>(
     call: ModelCall,
     run: (ask: AskModel) => Promise<Result>,
@@ -142,7 +145,7 @@ export class GeminiWire {
     }
   }
 
-  /** Resolves where the method answers with a success, whatever it says. */
+  /** Resolves if the method answers with a success status, whatever its body says. */
   async accepts(method: string, body: string, call: ModelCall): Promise<void> {
     try {
       const response = await this.#post(method, body, call);
@@ -152,7 +155,7 @@ export class GeminiWire {
     }
   }
 
-  /** Google refuses a wrong key with status 400 and a reason in the body. */
+  /** Checks the key. Google rejects a wrong key with status 400 and a reason in the body. */
   async checkKey(): Promise<void> {
     const { baseUrl, connectTimeoutMs } = this.#settings;
     try {
@@ -163,8 +166,9 @@ export class GeminiWire {
         signal: AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS),
         connectTimeoutMs,
       });
-      // A proxy without a list of models: only a call can show whether the key is good.
-      if (response.status > 299 && response.status !== 404) throw await this.#refusal(response);
+      // Status 404 comes from proxies without a list of models. Only a call can show whether their key is
+      // valid.
+      if (response.status > 299 && response.status !== 404) throw await this.#failureOf(response);
       await response.body?.cancel().catch(() => undefined);
     } catch (error) {
       if (error instanceof ProviderFailure) throw error;
@@ -173,7 +177,7 @@ export class GeminiWire {
     }
   }
 
-  /** Resolves with a response of a success status. */
+  /** Posts the body and returns a response with a success status. */
   #post(method: string, body: ProviderRequest["body"], call: ModelCall) {
     const path = this.#platform.resourceOf(call.model).split("/").map(encodeURIComponent).join("/");
     const url = endpointUrl(this.#settings.baseUrl, `/${path}:${method}`);
@@ -183,7 +187,7 @@ export class GeminiWire {
     return this.#wire.send({ method: "POST", url: url + query, headers, body }, call);
   }
 
-  async #refusal(response: ProviderResponse): Promise<ProviderFailure> {
+  async #failureOf(response: ProviderResponse): Promise<ProviderFailure> {
     const text = await readErrorBody(response, this.#clock);
     return failureOfStatus(response.status, response.headers, text, this.#wire.failureContext);
   }
@@ -201,18 +205,18 @@ export class GeminiWire {
       response.body?.cancel().catch(() => undefined);
       throw brokenAnswer("a content type other than an event stream");
     }
-    // What ignores `alt=sse` answers with a list of the same responses.
+    // Servers that ignore `alt=sse` answer with a list of the same responses.
     const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
     if (text === undefined) throw brokenAnswer("an answer that is too long");
     const body = parsedAnswer(text);
     const failure = failureInside(body, this.#wire.failureContext);
     if (failure !== undefined) throw failure;
     const responses: readonly unknown[] = Array.isArray(body) ? body : [body];
-    return readyStream(responses.flatMap((one) => answer.read(one)));
+    return readyStream(responses.flatMap((body) => answer.read(body)));
   }
 }
 
-/** `models/…`, unless the name is that of another resource, such as `tunedModels/…`. */
+/** Returns `models/…`, unless the name is that of another resource, such as `tunedModels/…`. */
 function resourceOf(model: string): string {
   return model.includes("/") ? model : `models/${model}`;
 }

@@ -5,9 +5,9 @@ type Fields = Readonly<Record<string, unknown>>;
 const MAX_ANNOTATIONS = 1_000;
 
 /**
- * The sources of an answer in OpenAI's form (`url_citation`), from `groundingMetadata`
- * (https://ai.google.dev/api/generate-content#GroundingMetadata): one for each source of each passage, or for
- * each source if there are no passages.
+ * Returns the sources of an answer in OpenAI's form (`url_citation`), from `groundingMetadata`
+ * (https://ai.google.dev/api/generate-content#GroundingMetadata): one for each source of each passage, or one
+ * for each source if there are no passages.
  *
  * @param text the whole text of the answer; passages are byte ranges of it
  */
@@ -19,10 +19,10 @@ export function groundingAnnotations(metadata: unknown, text: string): Fields[] 
   const bytes = Buffer.from(text);
   const annotations: Fields[] = [];
   for (const { segment, groundingChunkIndices: indices } of supports) {
-    const place = placeOf(segment, bytes);
+    const range = rangeOf(segment, bytes);
     for (const index of Array.isArray(indices) ? indices : []) {
       const source = sources[index as number];
-      if (source !== undefined) annotations.push(citation(source, place));
+      if (source !== undefined) annotations.push(citation(source, range));
       if (annotations.length === MAX_ANNOTATIONS) return annotations;
     }
   }
@@ -43,12 +43,12 @@ function sourceOf(web: unknown): Source | undefined {
   return { url: web.uri, title: typeof web.title === "string" ? web.title : "" };
 }
 
-function citation(source: Source, place: Fields): Fields {
-  return { type: "url_citation", url_citation: { ...source, ...place } };
+function citation(source: Source, range: Fields): Fields {
+  return { type: "url_citation", url_citation: { ...source, ...range } };
 }
 
 /** Converts byte offsets to offsets of UTF-16 code units, which clients use. */
-function placeOf(segment: unknown, bytes: Buffer): Fields {
+function rangeOf(segment: unknown, bytes: Buffer): Fields {
   const { startIndex, endIndex } = isFields(segment) ? segment : {};
   const position = (index: unknown, absent: number) =>
     bytes.toString("utf8", 0, typeof index === "number" && index >= 0 ? index : absent).length;

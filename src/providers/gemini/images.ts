@@ -15,16 +15,16 @@ import { reportedUsage } from "./reported-usage.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * Images by a model of Google's: Imagen by `predict`
+ * Returns images by one of Google's models: Imagen by `predict`
  * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api), Gemini by
  * `generateContent` (https://ai.google.dev/gemini-api/docs/image-generation). Rejects with ProviderFailure.
  */
-export async function geminiImages(call: ImageCall, ask: AskModel): Promise<GeneratedImages> {
+export async function geminiImages(call: ImageCall, post: AskModel): Promise<GeneratedImages> {
   const { model, modelId = model, count } = call;
   const isImagen = `${model} ${modelId}`.includes("imagen");
   const method = isImagen ? "predict" : "generateContent";
   const body = isImagen ? JSON.stringify(prediction(call)) : contents(call);
-  return ask(method, body, googleImages, count, MAX_IMAGES_BYTES);
+  return post(method, body, googleImages, count, MAX_IMAGES_BYTES);
 }
 
 function prediction(call: ImageCall): Fields {
@@ -35,7 +35,7 @@ function prediction(call: ImageCall): Fields {
     parameters: {
       sampleCount: count,
       aspectRatio: aspectRatio ?? ratioOfSize(size),
-      // Without it, what is filtered is missing without a word.
+      // Without this field Google omits filtered images without a reason.
       includeRaiReason: true,
       ...(hasOutput && {
         outputOptions: {
@@ -63,7 +63,7 @@ function contents(call: ImageCall): string | ReadableStream<Uint8Array> {
   });
 }
 
-/** Reads answers of both methods. Throws ProviderFailure where there is no image. */
+/** Reads answers of both methods. Throws ProviderFailure if there is no image. */
 export const googleImages = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: BatchOptions): GeneratedImages => {
@@ -75,7 +75,9 @@ export const googleImages = new AnswerRead(
   },
 );
 
-/** What `predict` answers: of images that were filtered, the reason stands in their place. */
+/**
+ * Returns the images of an answer of `predict`. The entry of a filtered image contains the reason instead.
+ */
 function predicted(predictions: readonly unknown[]): GeneratedImages {
   const listed = predictions.filter(isFields);
   const images: GeneratedImage[] = [];
@@ -83,18 +85,21 @@ function predicted(predictions: readonly unknown[]): GeneratedImages {
   for (const { bytesBase64Encoded: base64, mimeType, prompt } of listed) {
     if (typeof base64 !== "string" || base64 === "") continue;
     format ??= formatOf(mimeType);
-    // Where the model has rewritten it.
+    // The prompt is reported if the model has rewritten it.
     const revisedPrompt = typeof prompt === "string" && prompt !== "" ? prompt : undefined;
     images.push({ data: { base64 }, ...(revisedPrompt !== undefined && { revisedPrompt }) });
   }
   if (images.length > 0) return { kind: "images", images, usage: undefined, outputFormat: format };
   const reasons = listed.map(({ raiFilteredReason }) => raiFilteredReason);
-  const reason = reasons.find((one): one is string => typeof one === "string");
+  const reason = reasons.find((text): text is string => typeof text === "string");
   if (reason === undefined) throw brokenAnswer("no images");
   throw new ProviderFailure("content_policy", reason.slice(0, 2_000));
 }
 
-/** What `generateContent` answers. Images of the model's thoughts are none of its answer. */
+/**
+ * Returns the images of an answer of `generateContent`. Images of the model's thoughts do not belong to its
+ * answer.
+ */
 function generated(answer: Fields): GeneratedImages {
   const refusal = refusalOf(answer.promptFeedback);
   if (refusal !== undefined) throw refusal;
@@ -119,9 +124,9 @@ function generated(answer: Fields): GeneratedImages {
 function withoutImage(candidates: readonly Fields[]): ProviderFailure {
   for (const { finishReason, finishMessage } of candidates) {
     if (typeof finishReason !== "string" || !isFiltered(finishReason)) continue;
-    const why = typeof finishMessage === "string" ? `: ${finishMessage}` : "";
-    const what = `The provider withheld the image (${finishReason})${why}`.slice(0, 2_000);
-    return new ProviderFailure("content_policy", what);
+    const detail = typeof finishMessage === "string" ? `: ${finishMessage}` : "";
+    const message = `The provider withheld the image (${finishReason})${detail}`.slice(0, 2_000);
+    return new ProviderFailure("content_policy", message);
   }
   return brokenAnswer("no image");
 }

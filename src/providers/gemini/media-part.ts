@@ -3,11 +3,11 @@ import { ProviderFailure } from "../interface.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** https://ai.google.dev/api/caching#Part, as far as requests of a chat need it. */
+/** The members of https://ai.google.dev/api/caching#Part that chat requests need. */
 export type Part = Readonly<Record<string, unknown>>;
 
-/** Media types by the extension of an address. */
-const TYPES_BY_ENDING: Readonly<Record<string, string>> = {
+/** Media types by the file extension of a URL. */
+const TYPES_BY_EXTENSION: Readonly<Record<string, string>> = {
   png: "image/png",
   jpg: "image/jpeg",
   jpeg: "image/jpeg",
@@ -35,97 +35,99 @@ const TYPES_BY_ENDING: Readonly<Record<string, string>> = {
 };
 
 /**
- * Translates a content part. Throws ProviderFailure, with the place as its `param`, for a kind that Gemini does
- * not have.
+ * Translates a content part. Throws ProviderFailure for a kind that Gemini does not support, with the part's
+ * path as its `param`.
  */
-export function partOf(part: Fields, place: string): Part {
+export function partOf(part: Fields, path: string): Part {
   switch (part.type) {
     case "text":
       return { text: part.text };
     case "refusal":
-      return { text: textAt(part.refusal, `${place}.refusal`) };
+      return { text: textAt(part.refusal, `${path}.refusal`) };
     case "image_url":
     case "video_url":
     case "audio_url":
-      return referredPart(urlOf(part[part.type], `${place}.${part.type}`), place);
+      return referredPart(urlOf(part[part.type], `${path}.${part.type}`), path);
     case "input_audio":
-      return soundPart(part.input_audio, `${place}.input_audio`);
+      return audioPart(part.input_audio, `${path}.input_audio`);
     case "file":
-      return filePart(part.file, `${place}.file`);
+      return filePart(part.file, `${path}.file`);
     default:
-      throw rejected(`${place}.type`, `Gemini has no content of type ${shown(part.type)}.`);
+      throw rejected(`${path}.type`, `Gemini has no content of type ${shown(part.type)}.`);
   }
 }
 
-/** OpenAI's form is an object; some clients send the address alone. */
-function urlOf(value: unknown, place: string): string {
-  return isFields(value) ? textAt(value.url, `${place}.url`) : textAt(value, place);
+/** Returns the URL of a part. OpenAI's form is an object, but some clients send the URL alone. */
+function urlOf(value: unknown, path: string): string {
+  return isFields(value) ? textAt(value.url, `${path}.url`) : textAt(value, path);
 }
 
-function soundPart(sound: unknown, place: string): Part {
-  if (!isFields(sound)) throw rejected(place, "It has to be an object.");
-  const data = textAt(sound.data, `${place}.data`);
-  const format = textAt(sound.format, `${place}.format`);
-  if (!/^[a-z0-9.+-]{1,32}$/.test(format)) throw rejected(`${place}.format`, "No such format.");
+function audioPart(audio: unknown, path: string): Part {
+  if (!isFields(audio)) throw rejected(path, "It has to be an object.");
+  const data = textAt(audio.data, `${path}.data`);
+  const format = textAt(audio.format, `${path}.format`);
+  if (!/^[a-z0-9.+-]{1,32}$/.test(format)) throw rejected(`${path}.format`, "No such format.");
   return { inlineData: { mimeType: `audio/${format}`, data } };
 }
 
-/** `file_data` is a data URL, or, as in OpenRouter's interface, an address. */
-function filePart(file: unknown, place: string): Part {
-  if (!isFields(file)) throw rejected(place, "It has to be an object.");
+/** Returns the part of a file. `file_data` is a data URL, or, as in OpenRouter's API, a web URL. */
+function filePart(file: unknown, path: string): Part {
+  if (!isFields(file)) throw rejected(path, "It has to be an object.");
   if (file.file_data === undefined || file.file_data === null) {
-    throw rejected(place, "Gemini needs the file itself, as file_data.");
+    throw rejected(path, "Gemini needs the file itself, as file_data.");
   }
-  return referredPart(textAt(file.file_data, `${place}.file_data`), `${place}.file_data`);
+  return referredPart(textAt(file.file_data, `${path}.file_data`), `${path}.file_data`);
 }
 
-/** A data URL becomes inline data; Google fetches what an address refers to. */
-function referredPart(url: string, place: string): Part {
-  if (url.startsWith("data:")) return { inlineData: inlineData(url, place) };
-  const address = addressOf(url);
-  if (address === undefined) throw rejected(place, "It has to be a data URL or an address.");
-  const ending = /\.([a-z0-9]{2,4})$/i.exec(address.pathname)?.[1]?.toLowerCase() ?? "";
-  const mimeType = Object.hasOwn(TYPES_BY_ENDING, ending) ? TYPES_BY_ENDING[ending] : undefined;
-  return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: address.href } };
+/** Returns inline data for a data URL, or a reference for a web URL, which Google fetches. */
+function referredPart(url: string, path: string): Part {
+  if (url.startsWith("data:")) return { inlineData: inlineData(url, path) };
+  const webUrl = webUrlOf(url);
+  if (webUrl === undefined) throw rejected(path, "It has to be a data URL or a web URL.");
+  const extension = /\.([a-z0-9]{2,4})$/i.exec(webUrl.pathname)?.[1]?.toLowerCase() ?? "";
+  const mimeType = Object.hasOwn(TYPES_BY_EXTENSION, extension)
+    ? TYPES_BY_EXTENSION[extension]
+    : undefined;
+  return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: webUrl.href } };
 }
 
-/** Where Google keeps the files that were uploaded for Gemini's models. */
+/** Hosts of the files that were uploaded for Gemini's models. */
 const GOOGLES_FILES = /(?:^|[.-])generativelanguage(?:\.[a-z0-9.-]+)?\.googleapis\.com\.?$/;
 
 /**
- * Of the web alone: Google would read a `gs:` address, and an uploaded file, with the rights of whose key is used,
- * often the operator's.
+ * Returns the URL if it is a web URL. Google would read a `gs:` URL or an uploaded file with the rights of
+ * the key in use, which is often the operator's.
  */
-function addressOf(url: string): URL | undefined {
-  const address = URL.parse(url);
-  const isOfWeb = address !== null && ["https:", "http:"].includes(address.protocol);
-  return isOfWeb && !GOOGLES_FILES.test(address.hostname) ? address : undefined;
+function webUrlOf(url: string): URL | undefined {
+  const parsed = URL.parse(url);
+  const isWeb = parsed !== null && ["https:", "http:"].includes(parsed.protocol);
+  return isWeb && !GOOGLES_FILES.test(parsed.hostname) ? parsed : undefined;
 }
 
-/** RFC 2397. Data that is not in base64 is text. */
-function inlineData(url: string, place: string): { mimeType: string; data: string } {
+/** Returns the data of a data URL (RFC 2397). Data without base64 is text. */
+function inlineData(url: string, path: string): { mimeType: string; data: string } {
   const comma = url.indexOf(",");
-  if (comma < 0 || comma > 1_000) throw rejected(place, "The data URL has no data.");
+  if (comma < 0 || comma > 1_000) throw rejected(path, "The data URL has no data.");
   const [mimeType = "", ...parameters] = url.slice("data:".length, comma).split(";");
   const data = url.slice(comma + 1);
-  const isBase64 = parameters.some((one) => one.trim().toLowerCase() === "base64");
+  const isBase64 = parameters.some((parameter) => parameter.trim().toLowerCase() === "base64");
   return {
     mimeType: mimeType === "" ? "text/plain" : mimeType,
-    data: isBase64 ? data : Buffer.from(decoded(data, place)).toString("base64"),
+    data: isBase64 ? data : Buffer.from(decoded(data, path)).toString("base64"),
   };
 }
 
-function decoded(data: string, place: string): string {
+function decoded(data: string, path: string): string {
   try {
     return decodeURIComponent(data);
   } catch {
-    throw rejected(place, "The data of the data URL cannot be decoded.");
+    throw rejected(path, "The data of the data URL cannot be decoded.");
   }
 }
 
-export function textAt(value: unknown, place: string): string {
+export function textAt(value: unknown, path: string): string {
   if (typeof value === "string" && value !== "") return value;
-  throw rejected(place, "It has to be a text.");
+  throw rejected(path, "It has to be a text.");
 }
 
 export function rejected(param: string, what: string): ProviderFailure {

@@ -1,6 +1,6 @@
-/** The generation of a model, which decides what its interface accepts. Read from the model's name. */
+/** The generation of a model, which decides what its API accepts. Derived from the model's name. */
 export interface ModelGeneration {
-  /** 205 for Gemini 2.5, 306 for Gemini 3.6; 0 for a model that is no Gemini. */
+  /** 205 for Gemini 2.5, 306 for Gemini 3.6, 0 for a model other than Gemini. */
   readonly version: number;
   readonly isPro: boolean;
   readonly isLite: boolean;
@@ -8,7 +8,7 @@ export interface ModelGeneration {
 
 export const GEMINI_2_5 = 205;
 export const GEMINI_3 = 300;
-/** From here on Google ignores temperature, topP and topK. */
+/** From this version on Google ignores temperature, topP and topK. */
 export const GEMINI_3_6 = 306;
 
 /** Names without a number mean the newest model, except those of Gemini 1.0. */
@@ -17,18 +17,20 @@ const NEWEST = 400;
 const VERSION = /gemini-(?:[a-z]+-)?(\d)(?:\.(\d{1,2}))?(?![\d.])/;
 
 /**
+ * Returns the generation of a model.
+ *
  * @param model its name at the provider
  * @param modelId its id in the catalogue, for names of the operator's choice
  */
 export function generationOf(model: string, modelId: string = model): ModelGeneration {
-  const name = [model, modelId].find((one) => /gemini/i.test(one))?.toLowerCase();
+  const name = [model, modelId].find((candidate) => /gemini/i.test(candidate))?.toLowerCase();
   if (name === undefined) return { version: 0, isPro: false, isLite: false };
   const bare = name.slice(name.lastIndexOf("/") + 1);
   return { version: versionOf(bare), isPro: bare.includes("pro"), isLite: bare.includes("lite") };
 }
 
 function versionOf(name: string): number {
-  const found = VERSION.exec(name);
-  if (found !== null) return Number(found[1]) * 100 + Number(found[2] ?? 0);
+  const match = VERSION.exec(name);
+  if (match !== null) return Number(match[1]) * 100 + Number(match[2] ?? 0);
   return FIRST_NAMES.test(name) ? 100 : NEWEST;
 }

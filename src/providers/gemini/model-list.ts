@@ -1,12 +1,12 @@
 import { isFields } from "../../lib/json.ts";
 
-/** One page holds fifty models unless more are asked for; a thousand are the most. */
+/** Largest page size of the model list. The default is 50 models. */
 export const MODEL_LIST_QUERY = "pageSize=1000";
 
 /**
- * The entries of an answer to `GET /models` (https://ai.google.dev/api/models#Model) under the names that other
- * lists have for the same. Models that take neither chats nor texts to embed are left out. Undefined where it
- * is no such list.
+ * Returns the entries of an answer to `GET /models` (https://ai.google.dev/api/models#Model), with the member
+ * names of other model lists. Skips models that support neither chats nor embeddings. Returns undefined if
+ * the answer is not such a list.
  */
 export function geminiModelEntries(answer: unknown): Record<string, unknown>[] | undefined {
   if (!isFields(answer) || !Array.isArray(answer.models)) return undefined;

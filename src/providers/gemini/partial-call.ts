@@ -4,15 +4,16 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 type Fields = Readonly<Record<string, unknown>>;
 type Container = Record<string | number, unknown> | unknown[];
 
-/** Of the values of one call, in UTF-16 code units. */
+/** Total length of the values of one call, in UTF-16 code units. */
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 const MAX_DEPTH = 64;
 /** A member or an element of a normal path: https://www.rfc-editor.org/rfc/rfc9535 */
 const SEGMENT = /\.([^.[\]]+)|\[(\d{1,6})\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]/y;
 
 /**
- * A call whose arguments come in pieces, each with the path of its value
- * (https://googleapis.github.io/js-genai/release_docs/interfaces/types.PartialArg.html). Pieces of one string are joined.
+ * A call whose arguments arrive in pieces, each with the path of its value
+ * (https://googleapis.github.io/js-genai/release_docs/interfaces/types.PartialArg.html). Pieces of one string
+ * are joined.
  */
 export class PartialCall {
   readonly name: string;
@@ -27,13 +28,13 @@ export class PartialCall {
     this.#args = Object.assign(Object.create(null), isFields(args) ? args : {});
   }
 
-  /** Whether a part belongs to this call: it has no name, or the call's. */
+  /** Returns true if a part belongs to this call: it has no name, or the call's. */
   continuesWith({ name, id }: Fields): boolean {
     if (typeof name !== "string" || name === "") return true;
     return name === this.name && (id === undefined || id === "" || id === this.id);
   }
 
-  /** Throws ProviderFailure at a value without a path, and if the call becomes too large. */
+  /** Adds pieces. Throws ProviderFailure at a value without a path, and if the call becomes too large. */
   add(pieces: unknown): void {
     if (!Array.isArray(pieces)) return;
     for (const piece of pieces) if (isFields(piece)) this.#addPiece(piece);
@@ -50,18 +51,20 @@ export class PartialCall {
     this.#characters += typeof value === "string" ? value.length : 1;
     if (this.#characters > MAX_CHARACTERS) throw brokenAnswer("a call that is too large");
     const path = segmentsOf(piece.jsonPath);
-    let at: Container = this.#args;
+    let container: Container = this.#args;
     for (const [position, segment] of path.entries()) {
-      const found = memberOf(at, segment);
+      const current = memberOf(container, segment);
       const next = path[position + 1];
       if (next === undefined) {
-        const isContinued = typeof found === "string" && typeof value === "string";
-        (at as Record<string | number, unknown>)[segment] = isContinued ? found + value : value;
-      } else if (typeof found === "object" && found !== null) at = found as Container;
+        const isContinued = typeof current === "string" && typeof value === "string";
+        (container as Record<string | number, unknown>)[segment] = isContinued
+          ? current + value
+          : value;
+      } else if (typeof current === "object" && current !== null) container = current as Container;
       else {
-        const made: Container = typeof next === "number" ? [] : Object.create(null);
-        (at as Record<string | number, unknown>)[segment] = made;
-        at = made;
+        const created: Container = typeof next === "number" ? [] : Object.create(null);
+        (container as Record<string | number, unknown>)[segment] = created;
+        container = created;
       }
     }
   }
@@ -72,10 +75,11 @@ function pieceValue(piece: Fields): unknown {
   return piece.stringValue ?? piece.numberValue ?? piece.boolValue;
 }
 
-/** The value at a segment. Throws ProviderFailure for an element that is not the next one of a list at most. */
-function memberOf(at: Container, segment: string | number): unknown {
-  if (!Array.isArray(at)) return Object.hasOwn(at, segment) ? at[segment] : undefined;
-  if (typeof segment === "number" && segment <= at.length) return at[segment];
+/** Returns the value at a segment. Throws ProviderFailure for an index beyond the end of a list. */
+function memberOf(container: Container, segment: string | number): unknown {
+  if (!Array.isArray(container))
+    return Object.hasOwn(container, segment) ? container[segment] : undefined;
+  if (typeof segment === "number" && segment <= container.length) return container[segment];
   throw brokenAnswer("a piece of a call without its path");
 }
 
@@ -84,9 +88,9 @@ function segmentsOf(path: unknown): (string | number)[] {
   if (typeof path !== "string" || !path.startsWith("$")) throw brokenAnswer("an invalid path");
   SEGMENT.lastIndex = 1;
   while (SEGMENT.lastIndex < path.length) {
-    const found = SEGMENT.exec(path);
-    if (found === null || segments.length === MAX_DEPTH) throw brokenAnswer("an invalid path");
-    const [, name, element, quoted] = found;
+    const match = SEGMENT.exec(path);
+    if (match === null || segments.length === MAX_DEPTH) throw brokenAnswer("an invalid path");
+    const [, name, element, quoted] = match;
     if (element !== undefined) segments.push(Number(element));
     else segments.push(name ?? quoted!.slice(1, -1).replaceAll(/\\(.)/g, "$1"));
   }

@@ -6,14 +6,14 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Usage that a response reports. */
 export interface ReportedUsage {
   readonly usage: Usage;
-  /** False if it has no tokens of the answer yet: streams begin with those of the prompt alone. */
+  /** False if it does not count the completion yet: streams begin with usage of the prompt only. */
   readonly countsAnswer: boolean;
 }
 
 /**
- * Reads `usageMetadata` (https://ai.google.dev/api/generate-content#UsageMetadata) in the gateway's kinds: what
- * Google's own tools put into the prompt is part of it, thoughts are part of the answer, and what is cached
- * part of the prompt. Undefined where there is none, or one that cannot be true.
+ * Reads `usageMetadata` (https://ai.google.dev/api/generate-content#UsageMetadata) as the gateway's counts.
+ * The prompt includes the input of Google's own tools and cached tokens. The completion includes thoughts.
+ * Returns undefined if the counts are missing or impossible.
  */
 export function reportedUsage(raw: unknown): ReportedUsage | undefined {
   if (!isFields(raw)) return undefined;
@@ -39,16 +39,19 @@ export function reportedUsage(raw: unknown): ReportedUsage | undefined {
   return { usage, countsAnswer: isCount(candidates) && candidates > 0 };
 }
 
-/** Prompt tokens of media. The prompt's list includes cached tokens, which the cache's list repeats. */
+/**
+ * Returns the prompt tokens of media. The prompt's list includes cached tokens, which the cache's list
+ * repeats.
+ */
 function mediaOfPrompt(raw: Fields, prompt: number, cached: number): Partial<Usage> {
-  const ofCache = modalities(raw.cacheTokensDetails);
-  const ofPrompt = modalities(raw.promptTokensDetails, raw.toolUsePromptTokensDetails);
-  const cachedAudioPromptTokens = Math.min(ofCache.audio, cached);
-  const cachedImagePromptTokens = Math.min(ofCache.image, cached - cachedAudioPromptTokens);
+  const cacheTokens = modalities(raw.cacheTokensDetails);
+  const promptMedia = modalities(raw.promptTokensDetails, raw.toolUsePromptTokensDetails);
+  const cachedAudioPromptTokens = Math.min(cacheTokens.audio, cached);
+  const cachedImagePromptTokens = Math.min(cacheTokens.image, cached - cachedAudioPromptTokens);
   const rest = prompt - cached;
-  const audioPromptTokens = within(ofPrompt.audio - cachedAudioPromptTokens, rest);
+  const audioPromptTokens = within(promptMedia.audio - cachedAudioPromptTokens, rest);
   const imagePromptTokens = within(
-    ofPrompt.image - cachedImagePromptTokens,
+    promptMedia.image - cachedImagePromptTokens,
     rest - audioPromptTokens,
   );
   return withoutZeros({
@@ -60,13 +63,13 @@ function mediaOfPrompt(raw: Fields, prompt: number, cached: number): Partial<Usa
 }
 
 function mediaOfAnswer(raw: Fields, completion: number): Partial<Usage> {
-  const ofAnswer = modalities(raw.candidatesTokensDetails);
-  const audioCompletionTokens = within(ofAnswer.audio, completion);
-  const imageCompletionTokens = within(ofAnswer.image, completion - audioCompletionTokens);
+  const answerTokens = modalities(raw.candidatesTokensDetails);
+  const audioCompletionTokens = within(answerTokens.audio, completion);
+  const imageCompletionTokens = within(answerTokens.image, completion - audioCompletionTokens);
   return withoutZeros({ audioCompletionTokens, imageCompletionTokens });
 }
 
-/** The tokens of each kind in lists of `{modality, tokenCount}`. Video is priced as images are. */
+/** Returns the tokens of each kind in lists of `{modality, tokenCount}`. Video has the price of images. */
 function modalities(...lists: readonly unknown[]): { audio: number; image: number } {
   const sums = { audio: 0, image: 0 };
   for (const list of lists) {
@@ -80,8 +83,8 @@ function modalities(...lists: readonly unknown[]): { audio: number; image: numbe
   return sums;
 }
 
-function within(count: number, most: number): number {
-  return Math.max(0, Math.min(count, most));
+function within(count: number, max: number): number {
+  return Math.max(0, Math.min(count, max));
 }
 
 function withoutZeros(counts: Partial<Usage>): Partial<Usage> {

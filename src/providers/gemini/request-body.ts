@@ -8,9 +8,9 @@ import { thinkingConfig } from "./thinking-config.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * The body of generateContent (https://ai.google.dev/api/generate-content) for a chat in OpenAI's words, from
- * which the fields that the model lacks have been removed. Throws ProviderFailure, with the place as its
- * `param`, for what Gemini cannot take.
+ * Returns the body of generateContent (https://ai.google.dev/api/generate-content) for a chat in OpenAI's
+ * form, from which unsupported fields have been removed. Throws ProviderFailure for a part that Gemini does
+ * not support, with the part's path as its `param`.
  *
  * @param model its name at the provider
  * @param modelId its id in the catalogue
@@ -31,7 +31,7 @@ export function geminiRequest(body: Fields, model: string, modelId?: string): Fi
   };
 }
 
-/** The names of the model: at the provider, and in the catalogue. */
+/** The model's name at the provider and its id in the catalogue. */
 interface GeminiBodyOptions {
   readonly model: string;
   readonly modelId: string | undefined;
@@ -46,17 +46,20 @@ export const geminiBody = new BodyRender(
 
 function functionDeclarations(tools: unknown): Fields[] {
   if (!Array.isArray(tools)) return [];
-  return tools.map((tool: Fields, at) => {
+  return tools.map((tool: Fields, index) => {
     const { name, description, parameters } = (tool.function ?? {}) as Fields;
     return {
-      name: textAt(name, `tools.${at}.function.name`),
+      name: textAt(name, `tools.${index}.function.name`),
       ...(typeof description === "string" && { description }),
       ...(isFields(parameters) && { parametersJsonSchema: parameters }),
     };
   });
 }
 
-/** VALIDATED restricts calls to the declared schemas, which `strict` asks for; models before 2.5 lack it. */
+/**
+ * Returns the tool configuration. VALIDATED restricts calls to the declared schemas, as `strict` demands.
+ * Models before 2.5 do not have it.
+ */
 function toolConfigOf(
   { tools, tool_choice: choice }: Fields,
   { version }: ModelGeneration,
@@ -73,8 +76,11 @@ function toolConfigOf(
   if (isFields(choice) && isFields(choice.function)) return config("ANY", [choice.function.name]);
   if (isFields(choice) && isFields(choice.allowed_tools)) {
     const { mode, tools: allowed } = choice.allowed_tools;
-    const names = (allowed as Fields[]).map((tool, at) =>
-      textAt((tool.function as Fields | undefined)?.name, `tool_choice.allowed_tools.tools.${at}`),
+    const names = (allowed as Fields[]).map((tool, index) =>
+      textAt(
+        (tool.function as Fields | undefined)?.name,
+        `tool_choice.allowed_tools.tools.${index}`,
+      ),
     );
     return config(mode === "required" ? "ANY" : "VALIDATED", names);
   }
@@ -82,7 +88,7 @@ function toolConfigOf(
   return choice === "auto" ? config("AUTO") : undefined;
 }
 
-/** Fields that only have another name. */
+/** Gemini's names of the fields that it shares with OpenAI. */
 const RENAMED: Readonly<Record<string, string>> = {
   n: "candidateCount",
   max_tokens: "maxOutputTokens",
@@ -94,14 +100,14 @@ const RENAMED: Readonly<Record<string, string>> = {
   seed: "seed",
 };
 
-/** Values that ask for the default, which some models refuse as explicit values. */
-const ASKS_NOTHING: Readonly<Record<string, number>> = { n: 1, top_k: 0 };
+/** Values that equal the default. Some models reject them as explicit values. */
+const DEFAULTS: Readonly<Record<string, number>> = { n: 1, top_k: 0 };
 
 function generationConfigOf(body: Fields, generation: ModelGeneration): Fields {
   const config: Record<string, unknown> = {};
   for (const name in RENAMED) {
     const value = body[name];
-    if (value === undefined || ASKS_NOTHING[name] === value) continue;
+    if (value === undefined || DEFAULTS[name] === value) continue;
     config[RENAMED[name]!] = value;
   }
   const stops = (Array.isArray(body.stop) ? body.stop : [body.stop]).filter(Boolean);
@@ -117,11 +123,15 @@ function generationConfigOf(body: Fields, generation: ModelGeneration): Fields {
   return config;
 }
 
-/** https://ai.google.dev/gemini-api/docs/image-generation; without a word of it such a model answers with both. */
+/**
+ * Adds the output modalities and the image configuration
+ * (https://ai.google.dev/gemini-api/docs/image-generation). Without modalities an image model answers with
+ * text and images.
+ */
 function addImages(config: Record<string, unknown>, body: Fields): void {
   const { modalities, image_config: image } = body;
   if (Array.isArray(modalities)) {
-    config.responseModalities = modalities.map((one) => String(one).toUpperCase());
+    config.responseModalities = modalities.map((modality) => String(modality).toUpperCase());
   }
   if (!isFields(image)) return;
   const { aspect_ratio: aspectRatio, image_size: imageSize } = image;

@@ -5,25 +5,26 @@ import type { Part } from "./media-part.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * Thought signatures, which a model wants back with the parts that they came with
- * (https://ai.google.dev/gemini-api/docs/thought-signatures). Clients get them as details of reasoning in
- * OpenRouter's forms, and those of calls once more where Google's own interface in OpenAI's form has them,
- * `extra_content.google.thought_signature`, which several SDKs keep. Either way leads back to the part.
+ * Format name of the reasoning details that carry thought signatures. A model needs each signature back with
+ * the part that carried it (https://ai.google.dev/gemini-api/docs/thought-signatures). Clients receive
+ * signatures as reasoning details in OpenRouter's form. Those of calls are also in
+ * `extra_content.google.thought_signature`, as in Google's OpenAI-compatible API, which several SDKs
+ * preserve. The gateway accepts both.
  */
 export const DETAIL_FORMAT = "google-gemini-v1";
 
 /** Google's documented value for calls whose signature is lost or that another model made. */
 export const NO_SIGNATURE = "skip_thought_signature_validator";
 
-/** Base64, or the value above; other wires have other forms in the same member. */
+/** Base64, or NO_SIGNATURE. Other providers have other forms in the same member. */
 const SIGNATURE = /^[\w+/=-]+$/;
 
-/** The member of a tool call that holds its signature. */
+/** Returns the `extra_content` of a tool call with its signature. */
 export function extraContent(signature: string): Fields {
   return { google: { thought_signature: signature } };
 }
 
-/** A piece of a thought summary, and the signature that came with it. */
+/** Returns the detail for a piece of a thought summary and its signature. */
 export function thoughtDetail(text: string, signature: string | undefined): ReasoningDetail {
   return {
     type: "reasoning.text",
@@ -33,7 +34,7 @@ export function thoughtDetail(text: string, signature: string | undefined): Reas
   };
 }
 
-/** @param callId the call that the signature came with; undefined for one that came with text */
+/** Returns the detail for a signature. @param callId the call that carried it; undefined if a text did */
 export function signatureDetail(data: string, callId?: string): ReasoningDetail {
   return {
     type: "reasoning.encrypted",
@@ -46,21 +47,21 @@ export function signatureDetail(data: string, callId?: string): ReasoningDetail 
 /** Reasoning that a client sends back in an assistant's message. */
 export interface KeptReasoning {
   readonly thoughts: readonly Part[];
-  /** Of the text. */
+  /** Signature of the text. */
   readonly signature: string | undefined;
   signatureOfCall(call: Fields): string | undefined;
 }
 
-/** Reads the details that this wire made; those of other wires are ignored. */
+/** Reads the details of Gemini's format and skips others. */
 export function keptReasoning(message: Fields): KeptReasoning {
   const thoughts: { text: string; thought: true; thoughtSignature?: string }[] = [];
-  const ofCalls = new Map<unknown, string>();
+  const callSignatures = new Map<unknown, string>();
   let signature: string | undefined;
   const details = Array.isArray(message.reasoning_details) ? message.reasoning_details : [];
   for (const detail of details) {
     if (!isFields(detail) || detail.format !== DETAIL_FORMAT) continue;
     if (detail.type === "reasoning.encrypted" && isText(detail.data)) {
-      if (isText(detail.id)) ofCalls.set(detail.id, detail.data);
+      if (isText(detail.id)) callSignatures.set(detail.id, detail.data);
       else signature = detail.data;
     }
     if (detail.type !== "reasoning.text") continue;
@@ -75,7 +76,7 @@ export function keptReasoning(message: Fields): KeptReasoning {
   return {
     thoughts,
     signature,
-    signatureOfCall: (call) => signatureInside(call) ?? ofCalls.get(call.id),
+    signatureOfCall: (call) => signatureInside(call) ?? callSignatures.get(call.id),
   };
 }
 

@@ -17,11 +17,11 @@ interface WholeSpeech {
   readonly usage: Usage | undefined;
 }
 
-/** Throws ProviderFailure where the text is no response with sound. */
+/** Reads a response. Throws ProviderFailure if it has no audio. */
 export const wholeSpeech = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }): WholeSpeech => {
-    const spoken = spokenIn(parsedAnswer(text), failureContext);
+    const spoken = readSpeech(parsedAnswer(text), failureContext);
     if (spoken.sound.length === 0) throw brokenAnswer("no audio");
     return { body: spoken.sound, usage: spoken.usage };
   },
@@ -41,48 +41,52 @@ export class GeminiSpeechDecoder implements SoundDecoder {
     return this.#isWhole;
   }
 
-  /** Of what came so far. A stream begins with usage of the prompt alone, which is not told. */
+  /** Usage of the stream so far. Undefined while only the prompt is counted, with which a stream begins. */
   get usage(): Usage | undefined {
     return this.#usage;
   }
 
   read(data: string): Uint8Array | undefined {
-    const { sound, usage, isWhole } = spokenIn(parsedAnswer(textOfLatin1(data)), this.#context);
+    const {
+      sound: audio,
+      usage,
+      isWhole,
+    } = readSpeech(parsedAnswer(textOfLatin1(data)), this.#context);
     this.#usage = usage ?? this.#usage;
     this.#isWhole ||= isWhole;
-    return sound.length === 0 ? undefined : sound;
+    return audio.length === 0 ? undefined : audio;
   }
 }
 
-interface Spoken {
+interface SpeechPiece {
   readonly sound: Uint8Array;
   readonly usage: Usage | undefined;
   readonly isWhole: boolean;
 }
 
-function spokenIn(response: unknown, context: FailureContext): Spoken {
+function readSpeech(response: unknown, context: FailureContext): SpeechPiece {
   const failure = failureInside(response, context);
   if (failure !== undefined) throw failure;
   if (!isFields(response)) throw brokenAnswer("JSON that is not an object");
   const { candidates, promptFeedback, usageMetadata } = response;
-  if (isFields(promptFeedback) && typeof promptFeedback.blockReason === "string") throw refused();
+  if (isFields(promptFeedback) && typeof promptFeedback.blockReason === "string") throw blocked();
   const candidate: unknown = Array.isArray(candidates) ? candidates[0] : undefined;
   const { content, finishReason } = isFields(candidate) ? candidate : {};
   const isWhole = typeof finishReason === "string" && finishReason !== "";
-  if (isWhole && finishReasonOf(finishReason, false) === "content_filter") throw refused();
+  if (isWhole && finishReasonOf(finishReason, false) === "content_filter") throw blocked();
   const parts = isFields(content) && Array.isArray(content.parts) ? content.parts : [];
   const reported = reportedUsage(usageMetadata);
   return {
-    sound: new Uint8Array(Buffer.concat(parts.map(soundOf))),
+    sound: new Uint8Array(Buffer.concat(parts.map(audioOf))),
     usage: reported?.countsAnswer === true ? reported.usage : undefined,
     isWhole,
   };
 }
 
-/** `audio/L16;codec=pcm;rate=24000`: the samples that callers know as PCM. */
+/** Matches `audio/L16;codec=pcm;rate=24000`, the samples of the format `pcm`. */
 const SAMPLES = /^audio\/(?:l16|pcm)\b/i;
 
-function soundOf(part: unknown): Uint8Array {
+function audioOf(part: unknown): Uint8Array {
   const inline = isFields(part) ? part.inlineData : undefined;
   if (!isFields(inline) || typeof inline.data !== "string") return new Uint8Array();
   const { mimeType = "audio/L16" } = inline;
@@ -92,6 +96,6 @@ function soundOf(part: unknown): Uint8Array {
   return Buffer.from(inline.data, "base64");
 }
 
-function refused(): ProviderFailure {
-  return new ProviderFailure("content_policy", "The provider's safety filter refused the text.");
+function blocked(): ProviderFailure {
+  return new ProviderFailure("content_policy", "The provider's safety filter blocked the text.");
 }

@@ -10,7 +10,7 @@ export interface ThinkingConfig {
   readonly thinkingLevel?: string;
 }
 
-/** The budgets that Google's OpenAI-compatible interface uses for efforts on Gemini 2.5. */
+/** Thinking budgets by effort for Gemini 2.5, in tokens, as in Google's OpenAI-compatible API. */
 const BUDGETS: Readonly<Record<string, number>> = {
   minimal: 1_024,
   low: 1_024,
@@ -18,41 +18,44 @@ const BUDGETS: Readonly<Record<string, number>> = {
   high: 24_576,
 };
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-/** The model decides itself how much it thinks. */
+/** Budget with which the model decides how much it thinks. */
 const DYNAMIC_BUDGET = -1;
 
-/** What a request says of reasoning, under its two names. */
-interface AskedReasoning {
-  /** "none" where thinking is to be turned off. */
+/** The reasoning that a request asks for, under either of its two fields. */
+interface RequestedReasoning {
+  /** "none" turns thinking off. */
   readonly effort: string | undefined;
   readonly maxTokens: number | undefined;
   readonly wantsThoughts: boolean;
 }
 
 /**
- * The configuration for `reasoning` (OpenRouter's form) or `reasoning_effort` (OpenAI's): a budget for Gemini
- * 2.5, a level from Gemini 3 on. Undefined if the request asks for nothing or the model does not think. Throws
- * ProviderFailure for an unknown effort.
+ * Returns the configuration for `reasoning` (OpenRouter's form) or `reasoning_effort` (OpenAI's form): a
+ * budget for Gemini 2.5, a level from Gemini 3 on. Returns undefined if the request says nothing or the model
+ * does not think. Throws ProviderFailure for an unknown effort.
  */
 export function thinkingConfig(
   body: Fields,
   generation: ModelGeneration,
 ): ThinkingConfig | undefined {
-  const asked = askedReasoning(body);
-  if (asked === undefined || generation.version < GEMINI_2_5) return undefined;
+  const requested = requestedReasoning(body);
+  if (requested === undefined || generation.version < GEMINI_2_5) return undefined;
   const amount =
     generation.version < GEMINI_3
-      ? budgetOf(asked, generation)
-      : { thinkingLevel: levelOf(asked, generation) };
+      ? budgetOf(requested, generation)
+      : { thinkingLevel: levelOf(requested, generation) };
   const { thinkingLevel, thinkingBudget } = amount as ThinkingConfig;
   return {
-    ...(asked.wantsThoughts && { includeThoughts: true }),
+    ...(requested.wantsThoughts && { includeThoughts: true }),
     ...(thinkingBudget !== undefined && { thinkingBudget }),
     ...(thinkingLevel !== undefined && { thinkingLevel }),
   };
 }
 
-/** Members of `reasoning` that the model cannot follow exactly; the closest possible value is sent. */
+/**
+ * Returns the members of `reasoning` that the model cannot follow exactly. The closest possible value is sent
+ * instead.
+ */
 export function unfollowedReasoning(
   reasoning: Fields,
   generation: ModelGeneration,
@@ -63,14 +66,14 @@ export function unfollowedReasoning(
     generation.version >= GEMINI_3 ? !hasMinimalLevel(generation) : generation.isPro;
   if (cannotStop && effort === "none") names.push("reasoning.effort");
   if (cannotStop && enabled === false) names.push("reasoning.enabled");
-  // A level stands for no number of tokens.
+  // A level does not set a number of tokens.
   if (generation.version >= GEMINI_3 && typeof maxTokens === "number") {
     names.push("reasoning.max_tokens");
   }
   return names;
 }
 
-function askedReasoning(body: Fields): AskedReasoning | undefined {
+function requestedReasoning(body: Fields): RequestedReasoning | undefined {
   const reasoning = (body.reasoning ?? {}) as Fields;
   const { enabled, exclude, max_tokens: maxTokens } = reasoning;
   const effort = body.reasoning_effort ?? reasoning.effort ?? undefined;
@@ -89,22 +92,25 @@ function askedReasoning(body: Fields): AskedReasoning | undefined {
   };
 }
 
-/** Of Gemini 2.5 only Pro cannot stop thinking, and Flash-Lite thinks for at least 512 tokens if at all. */
+/**
+ * Returns the budget for Gemini 2.5. Only Pro cannot stop thinking. Flash-Lite thinks for at least 512 tokens
+ * if it thinks.
+ */
 function budgetOf(
-  { effort, maxTokens }: AskedReasoning,
+  { effort, maxTokens }: RequestedReasoning,
   { isPro, isLite }: ModelGeneration,
 ): ThinkingConfig {
-  const least = isPro ? 128 : isLite ? 512 : 1;
-  const most = isPro ? 32_768 : 24_576;
-  if (effort === "none") return { thinkingBudget: isPro ? least : 0 };
-  const asked = maxTokens ?? (effort === undefined ? undefined : (BUDGETS[effort] ?? most));
-  if (asked === undefined) return { thinkingBudget: DYNAMIC_BUDGET };
-  return { thinkingBudget: Math.min(most, Math.max(least, asked)) };
+  const min = isPro ? 128 : isLite ? 512 : 1;
+  const max = isPro ? 32_768 : 24_576;
+  if (effort === "none") return { thinkingBudget: isPro ? min : 0 };
+  const requested = maxTokens ?? (effort === undefined ? undefined : (BUDGETS[effort] ?? max));
+  if (requested === undefined) return { thinkingBudget: DYNAMIC_BUDGET };
+  return { thinkingBudget: Math.min(max, Math.max(min, requested)) };
 }
 
-/** Undefined leaves it to the model. */
+/** Returns the level from Gemini 3 on. Returns undefined to let the model decide. */
 function levelOf(
-  { effort, maxTokens }: AskedReasoning,
+  { effort, maxTokens }: RequestedReasoning,
   generation: ModelGeneration,
 ): string | undefined {
   switch (effort ?? effortOfBudget(maxTokens)) {
@@ -116,7 +122,7 @@ function levelOf(
     case "low":
       return "LOW";
     case "medium":
-      // The first Pro of Gemini 3 has two levels.
+      // The first Pro model of Gemini 3 has two levels.
       return generation.isPro && generation.version === GEMINI_3 ? "HIGH" : "MEDIUM";
     default:
       return "HIGH";
@@ -129,7 +135,7 @@ function effortOfBudget(maxTokens: number | undefined): string | undefined {
   return maxTokens <= BUDGETS.medium! ? "medium" : "high";
 }
 
-/** Flash and Flash-Lite of Gemini 3 up to 3.6. */
+/** Returns true for Flash and Flash-Lite of Gemini 3 up to 3.6. */
 function hasMinimalLevel({ version, isPro, isLite }: ModelGeneration): boolean {
   return !isPro && (version <= 306 || (isLite && version < 400));
 }

@@ -11,7 +11,7 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { AnswerReader } from "./answer-reader.ts";
 
-type Collected = { -readonly [Member in keyof TypedChoice]: TypedChoice[Member] };
+type MutableChoice = { -readonly [Member in keyof TypedChoice]: TypedChoice[Member] };
 
 interface AnswerOptions {
   readonly requestId: string;
@@ -19,8 +19,8 @@ interface AnswerOptions {
 }
 
 /**
- * Reads a response that was not streamed. Throws ProviderFailure if it has no candidate or reports an error. A
- * candidate without a finish reason counts as stopped.
+ * Reads a response that was not streamed. Throws ProviderFailure if it has no candidate or reports an error.
+ * A candidate without a finish reason counts as stopped.
  */
 export const wholeResponse = new AnswerRead(
   import.meta.url,
@@ -29,23 +29,23 @@ export const wholeResponse = new AnswerRead(
 );
 
 function completionOf(response: unknown, reader: AnswerReader): TypedCompletion {
-  const choices = new Map<number, Collected>();
+  const choices = new Map<number, MutableChoice>();
   let usage: TypedCompletion["usage"];
   for (const event of reader.read(response)) {
     if (event.type === "error") throw event.failure;
     if (event.type === "usage") usage = event.usage;
     else {
-      // Usage before the text does not include the answer, so the gateway counts all of it.
+      // Usage before the text does not include the completion, so the gateway counts the completion itself.
       if (event.type !== "finish") usage = undefined;
       collect(choiceOf(choices, event.choice), event);
     }
   }
   if (choices.size === 0) throw brokenAnswer("no candidate");
-  const ordered = [...choices].sort(([one], [other]) => one - other).map(([, choice]) => choice);
+  const ordered = [...choices].sort(([left], [right]) => left - right).map(([, choice]) => choice);
   return { kind: "typed-completion", choices: ordered, usage };
 }
 
-function choiceOf(choices: Map<number, Collected>, index: number): Collected {
+function choiceOf(choices: Map<number, MutableChoice>, index: number): MutableChoice {
   let choice = choices.get(index);
   if (choice === undefined) {
     choice = { finish: "stop" };
@@ -54,9 +54,9 @@ function choiceOf(choices: Map<number, Collected>, index: number): Collected {
   return choice;
 }
 
-type OfChoice = Exclude<ChatEvent, { readonly type: "error" | "usage" }>;
+type ChoiceEvent = Exclude<ChatEvent, { readonly type: "error" | "usage" }>;
 
-function collect(choice: Collected, event: OfChoice): void {
+function collect(choice: MutableChoice, event: ChoiceEvent): void {
   switch (event.type) {
     case "text":
       choice.text = (choice.text ?? "") + event.text;
@@ -87,18 +87,18 @@ function collect(choice: Collected, event: OfChoice): void {
   }
 }
 
-/** Pieces of one thought are one detail. */
+/** Appends details. Joins the pieces of one thought to one detail. */
 function joined(
   details: readonly ReasoningDetail[],
   added: readonly ReasoningDetail[],
 ): readonly ReasoningDetail[] {
   const last = details.at(-1);
   const [first, ...rest] = added;
-  const isOne =
+  const isSameThought =
     last?.type === "reasoning.text" &&
     first?.type === "reasoning.text" &&
     last.index === first.index;
-  if (!isOne) return [...details, ...added];
+  if (!isSameThought) return [...details, ...added];
   const text = (last.text ?? "") + (first.text ?? "");
   return [...details.slice(0, -1), { ...last, ...first, text }, ...rest];
 }

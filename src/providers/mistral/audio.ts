@@ -25,11 +25,11 @@ import { MistralTranscriptDecoder, mistralTranscript } from "./transcript.ts";
 interface MistralAudioDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
-/** Voxtral's speech and transcripts, which are not in OpenAI's form as its chats are. */
+/** Returns Voxtral's speech and transcription. Unlike Mistral's chats, they do not have OpenAI's form. */
 export function mistralAudio(
   settings: ProviderSettings,
   { clock, httpClient, workThread }: MistralAudioDependencies,
@@ -70,7 +70,10 @@ export function mistralAudio(
   };
 }
 
-/** Samples are streamed; of files in other formats it is not stated that their pieces can be put together. */
+/**
+ * Formats that are streamed: samples. Mistral does not state that pieces of other formats can be
+ * concatenated.
+ */
 const STREAMED: ReadonlySet<string> = new Set(["pcm", "wav"]);
 
 async function speech(wire: HttpJsonProvider, url: string, call: SpeechCall): Promise<Speech> {
@@ -87,8 +90,8 @@ async function speech(wire: HttpJsonProvider, url: string, call: SpeechCall): Pr
   const response = await wire.post(url, body, call);
   const { failureContext } = wire;
   if (isStreamed && !isJson(response.headers.get("content-type"))) {
-    const sound = soundOfEvents(response, new MistralSpeechDecoder(failureContext));
-    return speechOf(sound, call, undefined, headingOf(format));
+    const audio = soundOfEvents(response, new MistralSpeechDecoder(failureContext));
+    return speechOf(audio, call, undefined, headingOf(format));
   }
   const whole = await wire.read(response, mistralSpeech, { failureContext }, call);
   return speechOf(wholeSound(whole.body), call);
@@ -110,12 +113,12 @@ async function transcript(
   return wire.read(response, mistralTranscript, { needs, failureContext }, call);
 }
 
-/** Times and a language exclude each other: traits.ts. */
+/** Returns the form of a transcription. Timestamps and a language exclude each other: see traits.ts. */
 function formOf({ model, needs, language, temperature, stream, fields, file }: TranscriptionCall) {
   const parts: FormPart[] = [{ name: "model", value: model }];
   const add = (name: string, value: unknown) => parts.push({ name, value: String(value) });
   for (const [name, value] of Object.entries(fields)) {
-    for (const one of Array.isArray(value) ? value : [value]) add(name, one);
+    for (const item of Array.isArray(value) ? value : [value]) add(name, item);
   }
   const granularity = needs.words ? "word" : "segment";
   const isTimed = needs.words || needs.segments || needs.speakers;

@@ -30,7 +30,9 @@ import { openAiVariant } from "../openai/wire-dialects.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { statusFailure } from "../transport/status-failure.ts";
 
-/** Less than Mistral takes (https://docs.mistral.ai/capabilities/batch), which is a million requests. */
+/**
+ * Limits of a batch. Mistral itself accepts a million requests (https://docs.mistral.ai/capabilities/batch).
+ */
 const LIMITS: BatchLimits = { maxRequests: 50_000, maxBytes: 200_000_000 };
 const PATHS = ["/chat/completions", "/embeddings"];
 const MARK_KEY = "gateway_batch";
@@ -39,7 +41,7 @@ const MAX_PAGES = 100;
 const TIMEOUT_HOURS = 24;
 const ENDED: ReadonlySet<unknown> = new Set(["SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"]);
 
-/** Mistral's batch jobs, whose files are in OpenAI's form. */
+/** Mistral's batch jobs. Their files have OpenAI's form. */
 export class MistralBatches implements BatchInterface {
   readonly limits = LIMITS;
   readonly #jobsUrl: string;
@@ -80,20 +82,20 @@ export class MistralBatches implements BatchInterface {
   }
 
   async find({ mark, sinceMs }: BatchSearch, signal: AbortSignal): Promise<FoundBatches> {
-    const found: Fields[] = [];
+    const jobs: Fields[] = [];
     for await (const job of this.#jobsSince(sinceMs - CLOCK_SKEW_MS, signal)) {
       const { metadata } = job as { readonly metadata?: Fields | null };
-      if (metadata?.[MARK_KEY] === mark) found.push(job);
+      if (metadata?.[MARK_KEY] === mark) jobs.push(job);
     }
-    found.sort((one, other) => countIn(one, "created_at") - countIn(other, "created_at"));
-    if (found.length === 0) await this.#files.removeOf(mark, signal);
-    return { batchIds: found.map(({ id }) => nameIn(id, "batch")), isCertain: true };
+    jobs.sort((left, right) => countIn(left, "created_at") - countIn(right, "created_at"));
+    if (jobs.length === 0) await this.#files.removeOf(mark, signal);
+    return { batchIds: jobs.map(({ id }) => nameIn(id, "batch")), isCertain: true };
   }
 
   async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
     const job = await this.#read(batchId, signal);
     const hasEnded = ENDED.has(job.status);
-    // One that failed behind its first requests has results.
+    // A batch that failed after its first requests has results.
     if (job.status !== "FAILED" || namesIn(filesOf(job)).length > 0) return { hasEnded };
     const [error = {}] = Array.isArray(job.errors) ? objectsIn(job.errors, "errors") : [];
     const message = typeof error.message === "string" ? error.message : "the batch failed";
@@ -103,7 +105,7 @@ export class MistralBatches implements BatchInterface {
 
   async *results(batch: BatchOfResults, signal: AbortSignal): AsyncGenerator<BatchResult> {
     const job = await this.#read(batch.batchId, signal);
-    if (!ENDED.has(job.status)) throw new BrokenAnswer("a batch that has not ended");
+    if (!ENDED.has(job.status)) throw new BrokenAnswer("a batch that is still running");
     const succeeded = countIn(job, "succeeded_requests");
     yield* this.#files.results(filesOf(job), succeeded, batch, signal);
   }
@@ -146,7 +148,7 @@ export class MistralBatches implements BatchInterface {
   }
 }
 
-/** Those that hold results, where there are any. */
+/** Returns the ids of the result files, if the job has any. */
 function filesOf({ output_file: output, error_file: errors }: Fields): unknown[] {
   return [output, errors];
 }

@@ -7,12 +7,12 @@ import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
 
-/** Sound that passes between threads as it is. */
+/** Decoded audio in a form that passes between threads without conversion. */
 export interface DecodedSound {
   readonly body: Uint8Array;
 }
 
-/** Reads `{audio_data}` of speech that was not streamed. Throws ProviderFailure where it has none. */
+/** Reads `{audio_data}` of speech that was not streamed. Throws ProviderFailure if the text has none. */
 export const mistralSpeech = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }): DecodedSound => {
@@ -26,16 +26,15 @@ export const mistralSpeech = new AnswerRead(
 );
 
 const FLOAT_BYTES = 4;
-const LOUDEST = 32_767;
+const MAX_SAMPLE = 32_767;
 
 /**
- * Reads `speech.audio.delta` and `speech.audio.done`
- * (https://docs.mistral.ai/studio/audio/text-to-speech). Mistral's PCM is of 32-bit floats at 24 kHz; OpenAI's,
- * which callers get, of 16-bit integers.
+ * Reads `speech.audio.delta` and `speech.audio.done` (https://docs.mistral.ai/studio/audio/text-to-speech).
+ * Converts Mistral's PCM of 32-bit floats at 24 kHz to OpenAI's 16-bit integers, which callers receive.
  */
 export class MistralSpeechDecoder implements SoundDecoder {
   readonly #context: FailureContext;
-  /** Bytes of a sample that is not whole yet. */
+  /** Bytes of an incomplete sample. */
   #rest: Buffer = Buffer.alloc(0);
   #isWhole = false;
 
@@ -61,10 +60,10 @@ export class MistralSpeechDecoder implements SoundDecoder {
     const floats = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
     const count = Math.floor(floats.length / FLOAT_BYTES);
     const integers = Buffer.alloc(count * 2);
-    for (let at = 0; at < count; at++) {
-      const loudness = floats.readFloatLE(at * FLOAT_BYTES);
-      const within = Number.isNaN(loudness) ? 0 : Math.max(-1, Math.min(1, loudness));
-      integers.writeInt16LE(Math.round(within * LOUDEST), at * 2);
+    for (let index = 0; index < count; index++) {
+      const sample = floats.readFloatLE(index * FLOAT_BYTES);
+      const clamped = Number.isNaN(sample) ? 0 : Math.max(-1, Math.min(1, sample));
+      integers.writeInt16LE(Math.round(clamped * MAX_SAMPLE), index * 2);
     }
     this.#rest = Buffer.from(floats.subarray(count * FLOAT_BYTES));
     return new Uint8Array(integers);

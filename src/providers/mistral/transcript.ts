@@ -22,14 +22,14 @@ import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 
-interface Asked extends Pick<TranscriptionCall, "needs"> {
+interface TranscriptOptions extends Pick<TranscriptionCall, "needs"> {
   readonly failureContext: FailureContext;
 }
 
-/** Reads `{text, language, segments}`. Throws ProviderFailure where it is no transcript. */
+/** Reads `{text, language, segments}`. Throws ProviderFailure if the text is not a transcript. */
 export const mistralTranscript = new AnswerRead(
   import.meta.url,
-  (text, { needs, failureContext }: Asked): Transcript => {
+  (text, { needs, failureContext }: TranscriptOptions): Transcript => {
     const body = parsedAnswer(text);
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
@@ -39,7 +39,7 @@ export const mistralTranscript = new AnswerRead(
 
 type Needs = TranscriptionCall["needs"];
 
-/** With words as the granularity its segments are words. */
+/** Returns the transcript in a body. With the granularity "word" Mistral's segments are words. */
 function transcriptOf(body: unknown, needs: Needs): Transcript {
   if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
   const { text, language } = body;
@@ -60,10 +60,10 @@ function transcriptOf(body: unknown, needs: Needs): Transcript {
 
 function listed<Timed>(
   raw: unknown,
-  read: (one: Record<string, unknown>, at: number) => Timed | undefined,
+  read: (entry: Record<string, unknown>, index: number) => Timed | undefined,
 ): Timed[] {
   const entries: unknown[] = Array.isArray(raw) ? raw : [];
-  return entries.filter(isFields).flatMap((one, at) => read(one, at) ?? []);
+  return entries.filter(isFields).flatMap((entry, index) => read(entry, index) ?? []);
 }
 
 function segmentOf(
@@ -71,12 +71,12 @@ function segmentOf(
   id: number,
 ): TranscriptSegment | undefined {
   if (typeof text !== "string" || !isTime(start) || !isTime(end)) return undefined;
-  const named = typeof speaker === "string" && { speaker };
-  return { id, start, end, text: text.trim(), ...named };
+  const speakerMember = typeof speaker === "string" && { speaker };
+  return { id, start, end, text: text.trim(), ...speakerMember };
 }
 
-function wordOf(one: Record<string, unknown>): TimedWord | undefined {
-  const segment = segmentOf(one, 0);
+function wordOf(entry: Record<string, unknown>): TimedWord | undefined {
+  const segment = segmentOf(entry, 0);
   if (segment === undefined || segment.text === "") return undefined;
   const { id: _, text: word, ...times } = segment;
   return { ...times, word, space: " " };

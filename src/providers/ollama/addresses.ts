@@ -3,11 +3,15 @@ import { endpointUrl } from "../transport/request-head.ts";
 export interface OllamaAddresses {
   readonly chat: string;
   readonly embed: string;
-  /** In OpenAI's form. */
+  /** List of models, in OpenAI's form. */
   readonly models: string;
 }
 
-/** @param baseUrl of the server, or of its interface in OpenAI's form, which ends in `/v1` */
+/**
+ * Returns the URLs of an Ollama server.
+ *
+ * @param baseUrl URL of the server or of its OpenAI-compatible API, which ends in `/v1`
+ */
 export function ollamaAddresses(baseUrl: string): OllamaAddresses {
   const server = baseUrl.replace(/^([^?#]*?)\/v1\/*(?=[?#]|$)/, "$1");
   return {

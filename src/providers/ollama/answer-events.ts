@@ -6,10 +6,10 @@ import { failureInside } from "./failure-mapping.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** There is one answer to each call. */
+/** Ollama sends one choice per request. */
 const choice = 0;
 
-/** Turns the objects of an answer into events: a stream has many, a whole answer one. */
+/** Converts the objects of an answer to events. A stream has many objects, a whole answer one. */
 export class AnswerEvents {
   readonly #requestId: string;
   readonly #failureContext: () => FailureContext;
@@ -21,12 +21,12 @@ export class AnswerEvents {
     this.#failureContext = failureContext;
   }
 
-  /** True once the object that ends an answer has come. */
+  /** True after the object that ends an answer. */
   get isDone(): boolean {
     return this.#isDone;
   }
 
-  /** Throws ProviderFailure where a call has no name. */
+  /** Adds the events of an object. Throws ProviderFailure if a call has no name. */
   add(answer: unknown, events: ChatEvent[]): void {
     const failure = failureInside(answer, this.#failureContext());
     if (failure !== undefined) events.push({ type: "error", failure });
@@ -62,16 +62,16 @@ export class AnswerEvents {
     for (const call of Array.isArray(calls) ? calls : []) this.#addCall(call, events);
   }
 
-  /** Calls come whole. Older servers give them no ids. */
+  /** Adds a call, which is always complete. Older servers send no ids. */
   #addCall(call: unknown, events: ChatEvent[]): void {
-    const { id: given, function: called } = isFields(call) ? call : {};
-    const { name, arguments: args } = isFields(called) ? called : {};
+    const { id: givenId, function: calledFunction } = isFields(call) ? call : {};
+    const { name, arguments: args } = isFields(calledFunction) ? calledFunction : {};
     if (typeof name !== "string" || name === "") {
       throw new ProviderFailure("unavailable", "the provider sent a call without a name");
     }
     const index = this.#calls++;
-    const isGiven = typeof given === "string" && given !== "";
-    const id = isGiven ? given : `call_${this.#requestId.slice(-16)}_${index}`;
+    const isGiven = typeof givenId === "string" && givenId !== "";
+    const id = isGiven ? givenId : `call_${this.#requestId.slice(-16)}_${index}`;
     const text = typeof args === "string" ? args : JSON.stringify(args ?? {});
     events.push({ type: "tool_call", choice, index, id, name, arguments: text });
   }
@@ -82,7 +82,10 @@ function finishReason(reason: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? "tool_calls" : "stop";
 }
 
-/** Thinking is part of the answer, and not told apart. Undefined where a count is missing or cannot be true. */
+/**
+ * Returns the usage. Thinking is part of the completion and not counted separately. Returns undefined if a
+ * count is missing or impossible.
+ */
 function usageOf({ prompt_eval_count: prompt, eval_count: completion }: Fields): Usage | undefined {
   if (!isCount(prompt) || prompt === 0 || !isCount(completion)) return undefined;
   return {
@@ -99,12 +102,12 @@ function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** In OpenAI's form. */
+/** Returns log probabilities in OpenAI's form. */
 function logprobsOf(list: unknown): Fields | undefined {
   if (!Array.isArray(list) || list.length === 0) return undefined;
-  const content = list.filter(isFields).map((one) => {
-    const top = Array.isArray(one.top_logprobs) ? one.top_logprobs.filter(isFields) : [];
-    return { ...tokenOf(one), top_logprobs: top.map(tokenOf) };
+  const content = list.filter(isFields).map((entry) => {
+    const top = Array.isArray(entry.top_logprobs) ? entry.top_logprobs.filter(isFields) : [];
+    return { ...tokenOf(entry), top_logprobs: top.map(tokenOf) };
   });
   return { content, refusal: null };
 }

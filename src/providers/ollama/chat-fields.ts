@@ -2,11 +2,11 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatFields } from "../chat-fields.ts";
 import type { PartKind } from "../part-kinds.ts";
 
-type Lacks = (value: unknown) => boolean;
+type IsUnsupported = (value: unknown) => boolean;
 
-const never: Lacks = () => false;
+const never: IsUnsupported = () => false;
 
-/** Ollama's own names for some fields: https://docs.ollama.com/modelfile#valid-parameters-and-values */
+/** Ollama's option names by field: https://docs.ollama.com/modelfile#valid-parameters-and-values */
 export const OPTION_NAMES: Readonly<Record<string, string>> = {
   max_tokens: "num_predict",
   temperature: "temperature",
@@ -20,8 +20,11 @@ export const OPTION_NAMES: Readonly<Record<string, string>> = {
   num_ctx: "num_ctx",
 };
 
-/** What the wire has; every other field is lacked. It has no `tool_choice`, but not to offer a tool it can. */
-const FIELDS: Readonly<Record<string, Lacks>> = {
+/**
+ * The fields that the API has, each with a test that returns true if the value is unsupported. Every other
+ * field is unsupported. The API has no `tool_choice`, but the gateway can leave out tools.
+ */
+const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   ...Object.fromEntries(Object.keys(OPTION_NAMES).map((name) => [name, never])),
   tools: (value) =>
     (value as readonly { type?: unknown }[]).some(({ type }) => type !== "function"),
@@ -44,22 +47,25 @@ function demandsTool(choice: unknown): boolean {
   return !isFields(choice.allowed_tools) || choice.allowed_tools.mode === "required";
 }
 
-/** The fields of chat requests that Ollama has. */
+/** Returns which fields of chat requests Ollama supports. */
 export function ollamaFields(type: string): ChatFields {
   return {
     type,
     takesPart: (kind) => PARTS.has(kind),
-    // Ollama fetches nothing.
+    // Ollama fetches no URLs.
     lacksWebAddresses: () => true,
     missing(field, value) {
       if (field === "reasoning") return unfollowedReasoning(value as Record<string, unknown>);
-      const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
-      return lacks === undefined || lacks(value) ? [field] : [];
+      const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
+      return isUnsupported === undefined || isUnsupported(value) ? [field] : [];
     },
   };
 }
 
-/** It knows levels of thinking, and no number of tokens. */
+/**
+ * Returns the members of `reasoning` that Ollama does not follow. It has levels of thinking, but no token
+ * budget.
+ */
 function unfollowedReasoning(reasoning: Record<string, unknown>): readonly string[] {
   return Object.entries(reasoning)
     .filter(([name, member]) => !["effort", "enabled", "exclude"].includes(name) && member !== null)

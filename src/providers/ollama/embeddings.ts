@@ -7,12 +7,12 @@ import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**
- * The body of /api/embed (https://docs.ollama.com/api/embed). Texts that are too long are refused, not cut. Throws
- * ProviderFailure for lists of tokens.
+ * Returns the body of /api/embed (https://docs.ollama.com/api/embed). Ollama rejects texts that are too long
+ * instead of truncating them. Throws ProviderFailure for lists of tokens.
  */
 export function embedBody({ model, inputs, dimensions, fields }: EmbedCall): string {
   if (!inputs.every((input) => typeof input === "string")) {
-    const message = "input: Ollama embeds texts, and no lists of tokens.";
+    const message = "input: Ollama embeds texts, not lists of tokens.";
     throw new ProviderFailure("rejected", message, { param: "input" });
   }
   const { keep_alive: keepAlive, options } = fields;
@@ -27,12 +27,12 @@ export function embedBody({ model, inputs, dimensions, fields }: EmbedCall): str
 }
 
 interface EmbedOptions {
-  /** How many were sent. */
+  /** Number of inputs in the request. */
   readonly inputs: number;
   readonly failureContext: FailureContext;
 }
 
-/** Throws ProviderFailure where the text is no list of as many embeddings. */
+/** Reads an answer. Throws ProviderFailure unless it contains one embedding per input. */
 export const embeddingsRead = new AnswerRead(
   import.meta.url,
   (text, { inputs, failureContext }: EmbedOptions): Embeddings => {
@@ -61,7 +61,7 @@ function usageOf(promptTokens: number) {
 
 function vectorOf(embedding: unknown): Float64Array {
   if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
-    // Passes between threads as one block; a list of numbers does as so many values.
+    // A typed array passes between threads as one block, a list of numbers value by value.
     return Float64Array.from(embedding);
   }
   throw brokenAnswer("an embedding that is not a list of numbers");

@@ -3,14 +3,17 @@ import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 
-/** "the input length exceeds the context length", "the prompt is longer than the context length currently …" */
+/**
+ * Matches "the input length exceeds the context length" and "the prompt is longer than the context length
+ * currently …".
+ */
 const TOO_LONG = /(?:exceeds|longer than) the (?:maximum |available )?context/i;
 
 interface Headers {
   get(name: string): string | null;
 }
 
-/** The failure that a response with an error status stands for: https://docs.ollama.com/api/errors */
+/** Returns the failure for a response with an error status: https://docs.ollama.com/api/errors */
 export function failureOfStatus(
   status: number,
   headers: Headers,
@@ -20,7 +23,10 @@ export function failureOfStatus(
   return failureOf(status, jsonValue(text), retryAfterMs(headers, context.nowMs), context);
 }
 
-/** The failure inside an object that came with a success status, as in mid-stream; undefined if it has none. */
+/**
+ * Returns the failure inside an object with a success status, as in the middle of a stream. Returns undefined
+ * if it has none.
+ */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body) || body.error === undefined || body.error === null) return undefined;
   const { status } = body;
@@ -35,9 +41,9 @@ function failureOf(
   context: FailureContext,
 ): ProviderFailure {
   const error = isFields(body) ? body.error : undefined;
-  const said = isFields(error) ? error.message : error;
-  const message = typeof said === "string" && said !== "" ? said : undefined;
-  // Some versions say so with a status of their own fault.
+  const reported = isFields(error) ? error.message : error;
+  const message = typeof reported === "string" && reported !== "" ? reported : undefined;
+  // Some versions report it with a status of a server error.
   const isTooLong = TOO_LONG.test(message ?? "");
   const kind = isTooLong ? "rejected" : kindOfStatus(status);
   return statusFailure(status, { kind, message, retryAfterMs: waitMs, isTooLong }, context);

@@ -30,13 +30,13 @@ import { wholeAnswer } from "./whole-answer.ts";
 interface OllamaDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * A server of Ollama's own interface, with the list of models of its interface in OpenAI's form. Throws where its
- * key cannot be sent.
+ * Returns a provider with Ollama's own API, and with the model list of its OpenAI-compatible API. Throws if
+ * its key cannot be sent.
  */
 export function createOllamaProvider(
   settings: ProviderSettings,
@@ -78,7 +78,10 @@ class OllamaApi {
     this.#wire = wire;
   }
 
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  /**
+   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
+   * cannot render the request.
+   */
   async chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     const { model, stream } = call;
@@ -108,7 +111,7 @@ class OllamaApi {
 
   async #streamOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {
     const contentType = response.headers.get("content-type");
-    // A proxy may answer with a whole message, or with an error under 200.
+    // A proxy can answer with a whole message, or with an error under status 200.
     if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm(call));
     if (LINES.test(contentType ?? "") || isEventStream(contentType)) {
       const answer = new AnswerEvents(call.requestId, () => this.#wire.failureContext);

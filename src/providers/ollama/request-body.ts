@@ -11,8 +11,8 @@ export interface RenderOptions {
 }
 
 /**
- * A chat request as Ollama's /api/chat takes it. A prompt that is longer than the context that the server has given
- * the model is refused, where Ollama would otherwise leave out its beginning without a word.
+ * Renders a chat request for Ollama's /api/chat. Ollama rejects a prompt longer than the context that the
+ * server has given the model. Without `truncate: false` it would silently drop the beginning of the prompt.
  */
 export const ollamaBody = new BodyRender(
   import.meta.url,
@@ -37,12 +37,15 @@ export const ollamaBody = new BodyRender(
   },
 );
 
-/** The caller's `options`, and those that OpenAI has a field for; where both name one, the field counts. */
+/**
+ * Returns the caller's `options` and the options with an OpenAI field. If both set an option, the field
+ * counts.
+ */
 function optionsOf(fields: ChatRequestFields): Fields {
   const options: Record<string, unknown> = isFields(fields.options) ? { ...fields.options } : {};
-  // The limit that is held for is the gateway's to set.
+  // The gateway sets the output limit, because the hold is for that limit.
   if (options.num_predict !== undefined) {
-    throw unsupported("options.num_predict", "a limit of the answer besides max_tokens");
+    throw unsupported("options.num_predict", "an output limit other than max_tokens");
   }
   for (const name in OPTION_NAMES) {
     if (fields[name] !== undefined) options[OPTION_NAMES[name]!] = fields[name];
@@ -52,7 +55,7 @@ function optionsOf(fields: ChatRequestFields): Fields {
   return options;
 }
 
-/** Where no tool may be called, or some alone, the others are not offered. */
+/** Returns the tools to offer. Leaves out tools that the choice does not allow. */
 function toolsOf({ tools, tool_choice: choice }: ChatRequestFields): Fields[] {
   if (!Array.isArray(tools) || choice === "none") return [];
   const allowed = isFields(choice) && isFields(choice.allowed_tools) ? choice.allowed_tools : {};
@@ -60,8 +63,8 @@ function toolsOf({ tools, tool_choice: choice }: ChatRequestFields): Fields[] {
     ? allowed.tools.map((tool) => (isFields(tool.function) ? tool.function.name : undefined))
     : undefined;
   return tools
-    .map(({ type, function: offered }: Fields) => {
-      const { name, description, parameters } = isFields(offered) ? offered : {};
+    .map(({ type, function: definition }: Fields) => {
+      const { name, description, parameters } = isFields(definition) ? definition : {};
       return { type, function: { name, description, parameters: parameters ?? EMPTY } };
     })
     .filter((tool) => names === undefined || names.includes(tool.function.name));
@@ -85,7 +88,10 @@ const LEVELS: Readonly<Record<string, string | false>> = {
   max: "max",
 };
 
-/** `reasoning` (OpenRouter's form), `reasoning_effort` (OpenAI's), or Ollama's own `think`. */
+/**
+ * Returns `think` for `reasoning` (OpenRouter's form), `reasoning_effort` (OpenAI's form), or Ollama's own
+ * `think`.
+ */
 function thinkOf({ reasoning, reasoning_effort: stated, think }: ChatRequestFields): unknown {
   const { effort = stated, enabled } = isFields(reasoning) ? reasoning : {};
   if (enabled === false) return false;

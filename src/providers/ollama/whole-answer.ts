@@ -11,18 +11,21 @@ interface WholeOptions {
   readonly failureContext: FailureContext;
 }
 
-/** Reads an answer that was not streamed. Throws ProviderFailure where it is none, or reports an error. */
+/**
+ * Reads an answer that was not streamed. Throws ProviderFailure if the text is not an answer or reports an
+ * error.
+ */
 export const wholeAnswer = new AnswerRead(
   import.meta.url,
   (text, { requestId, failureContext }: WholeOptions): TypedCompletion => {
     const answer = parsedAnswer(text);
     const events: ChatEvent[] = [];
     new AnswerEvents(requestId, () => failureContext).add(answer, events);
-    const said = collected(events);
+    const completion = collected(events);
     if (!isFields(answer) || !isFields(answer.message)) {
       throw brokenAnswer("an answer without a message");
     }
-    return said;
+    return completion;
   },
 );
 

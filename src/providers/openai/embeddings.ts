@@ -22,7 +22,7 @@ interface EmbedOptions {
   readonly reading: AnswerReading;
 }
 
-/** Embeddings over OpenAI's wire format. Rejects with ProviderFailure. */
+/** Returns a function that requests embeddings with OpenAI's API. It rejects with ProviderFailure. */
 export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
   const { settings, headers, failureContext, clock, client, reading } = options;
   const url = endpointUrl(settings.baseUrl, "/embeddings");
@@ -46,10 +46,10 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
         throw failureOfStatus(response.status, response.headers, text, failureContext);
       }
       const text = await readAnswer(response, MAX_COMPLETION_BYTES);
-      if (text === undefined) throw brokenAnswer("more bytes than embeddings may have");
+      if (text === undefined) throw brokenAnswer("too many bytes");
       const { apiKey, nowMs } = failureContext;
-      const asked = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
-      return await readAnswerText(reading, openAiEmbeddings, text, asked, signal);
+      const readOptions = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
+      return await readAnswerText(reading, openAiEmbeddings, text, readOptions, signal);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
@@ -57,12 +57,12 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
 }
 
 interface EmbeddingsOptions {
-  /** How many were sent. */
+  /** Number of inputs in the request. */
   readonly inputs: number;
   readonly failureContext: FailureContext;
 }
 
-/** Throws ProviderFailure where the text is no list of as many embeddings. */
+/** Reads embeddings. Throws ProviderFailure if the text is not a list with one embedding for each input. */
 export const openAiEmbeddings = new AnswerRead(
   import.meta.url,
   (text, { inputs, failureContext }: EmbeddingsOptions) =>
@@ -71,26 +71,26 @@ export const openAiEmbeddings = new AnswerRead(
 
 function parsed(text: string, context: FailureContext): Record<string, unknown> {
   const value = jsonValue(text);
-  if (value === undefined) throw brokenAnswer("a body that is no JSON");
+  if (value === undefined) throw brokenAnswer("a body that is not JSON");
   const failure = failureInside(value, context);
   if (failure !== undefined) throw failure;
-  if (typeof value !== "object" || value === null) throw brokenAnswer("JSON that is no object");
+  if (typeof value !== "object" || value === null) throw brokenAnswer("JSON that is not an object");
   return value as Record<string, unknown>;
 }
 
-/** The vectors in the order of their inputs, whatever order they came in. */
+/** Returns the vectors in the order of their inputs. The provider can send them in any order. */
 function embeddingsOf(answer: Record<string, unknown>, inputs: number): Embeddings {
   const { data } = answer;
   if (!Array.isArray(data) || data.length !== inputs) {
-    throw brokenAnswer("another number of embeddings than was asked for");
+    throw brokenAnswer("a number of embeddings that differs from the number of inputs");
   }
   const vectors: ArrayLike<number>[] = new Array(inputs);
   data.forEach((item: { index?: unknown; embedding?: unknown } | null, position) => {
     const index = item?.index ?? position;
     if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= inputs) {
-      throw brokenAnswer("an embedding of no input");
+      throw brokenAnswer("an embedding for an unknown input");
     }
-    if (vectors[index as number] !== undefined) throw brokenAnswer("two embeddings of one input");
+    if (vectors[index as number] !== undefined) throw brokenAnswer("two embeddings for one input");
     vectors[index as number] = vectorOf(item?.embedding);
   });
   return { vectors, usage: usageOf(answer.usage) };
@@ -99,24 +99,25 @@ function embeddingsOf(answer: Record<string, unknown>, inputs: number): Embeddin
 function vectorOf(embedding: unknown): ArrayLike<number> {
   if (typeof embedding === "string") return floatsOf(Buffer.from(embedding, "base64"));
   if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
-    // Passes between threads as one block; a list of numbers does as so many values.
+    // A typed array passes between threads as one block, a list of numbers as separate values.
     return Float64Array.from(embedding);
   }
-  throw brokenAnswer("an embedding that is no list of numbers");
+  throw brokenAnswer("an embedding that is not a list of numbers");
 }
 
 function floatsOf(bytes: Buffer): Float32Array {
   const length = bytes.length / FLOAT_BYTES;
-  if (length === 0 || !Number.isInteger(length)) throw brokenAnswer("an embedding cut short");
+  if (length === 0 || !Number.isInteger(length)) throw brokenAnswer("a truncated embedding");
   const floats = new Float32Array(length);
   for (let at = 0; at < length; at++) {
     floats[at] = bytes.readFloatLE(at * FLOAT_BYTES);
-    if (!Number.isFinite(floats[at])) throw brokenAnswer("an embedding that is no number");
+    if (!Number.isFinite(floats[at]))
+      throw brokenAnswer("an embedding with a value that is not a number");
   }
   return floats;
 }
 
-/** Undefined where none is reported, or one that cannot be true: no input is empty. */
+/** Returns the reported usage. Undefined if none is reported, or an impossible one: inputs are never empty. */
 function usageOf(raw: unknown): Usage | undefined {
   const { prompt_tokens: promptTokens } = (raw ?? {}) as { prompt_tokens?: unknown };
   if (!Number.isSafeInteger(promptTokens) || (promptTokens as number) <= 0) return undefined;

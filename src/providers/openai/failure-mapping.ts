@@ -12,24 +12,24 @@ import {
   UNSUPPORTED_MESSAGE,
 } from "./wire-dialects.ts";
 
-/** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
+/** Time for which an endpoint is not used after its account ran out of money. Waiting seconds does not help. */
 export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
 
-/** The failure that a response with an error status stands for. */
+/** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
   headers: { get(name: string): string | null },
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const complaint = readComplaint(text);
+  const errorBody = parseErrorText(text);
   const waitMs = retryAfterMs(headers, context.nowMs);
-  return failureOf(status, complaint, waitMs, context);
+  return failureOf(status, errorBody, waitMs, context);
 }
 
 /**
- * The failure inside a body that came with status 200: `{"error": …}` or `{"object": "error", …}`
- * in place of choices. Undefined when it is no such body.
+ * Returns the failure in a body with status 200: `{"error": …}` or `{"object": "error", …}` in place of choices.
+ * Undefined if the body is a different one.
  */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (typeof body !== "object" || body === null) return undefined;
@@ -40,12 +40,12 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
 }
 
 /**
- * The failure that a body or an event tells of under a status of success. Its status is the one it names,
- * else one that its code stands for, else 502.
+ * Returns the failure that a body or an event reports under a success status. Its status is the one in the body, else
+ * one derived from its code, else 502.
  */
 export function failureOfErrorBody(body: unknown, context: FailureContext): ProviderFailure {
-  const complaint = parseErrorBody(body);
-  return failureOf(complaint.status ?? statusOfCodes(complaint), complaint, undefined, context);
+  const errorBody = parseErrorBody(body);
+  return failureOf(errorBody.status ?? statusOfCodes(errorBody), errorBody, undefined, context);
 }
 
 function statusOfCodes({ codes }: ProviderErrorBody): number {
@@ -62,58 +62,58 @@ function statusOfCodes({ codes }: ProviderErrorBody): number {
 
 function failureOf(
   status: number,
-  complaint: ProviderErrorBody,
+  errorBody: ProviderErrorBody,
   headerWaitMs: number | undefined,
   context: FailureContext,
 ): ProviderFailure {
-  const kind = kindOf(status, complaint);
+  const kind = kindOf(status, errorBody);
   const failure = {
     kind,
-    message: complaint.message,
-    param: complaint.param,
-    retryAfterMs: waitOf(kind, complaint, headerWaitMs),
-    isTooLong: kind === "rejected" && tellsTooLong(complaint),
+    message: errorBody.message,
+    param: errorBody.param,
+    retryAfterMs: waitOf(kind, errorBody, headerWaitMs),
+    isTooLong: kind === "rejected" && isTooLongError(errorBody),
   };
   return statusFailure(status, failure, context);
 }
 
-function kindOf(status: number, complaint: ProviderErrorBody): ProviderFailureKind {
+function kindOf(status: number, errorBody: ProviderErrorBody): ProviderFailureKind {
   if (status === 400 || status === 403 || status === 422) {
-    if (complaint.moderated) return "content_policy";
-    if (complaint.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
-    if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
-    const { message = "" } = complaint;
+    if (errorBody.moderated) return "content_policy";
+    if (errorBody.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
+    if (errorBody.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
+    const { message = "" } = errorBody;
     if (KEY_COMPLAINT.test(message) || MODEL_COMPLAINT.test(message)) return "misconfigured";
   }
-  // Groq's word for more tokens at once than an account may send in a minute.
-  if (status === 413 && complaint.codes.includes("rate_limit_exceeded")) return "rate_limited";
-  if (status === 404 && UNSUPPORTED_MESSAGE.test(complaint.message ?? "")) return "rejected";
+  // Groq's code for more tokens in one request than the account can send in a minute.
+  if (status === 413 && errorBody.codes.includes("rate_limit_exceeded")) return "rate_limited";
+  if (status === 404 && UNSUPPORTED_MESSAGE.test(errorBody.message ?? "")) return "rejected";
   return kindOfStatus(status);
 }
 
 function waitOf(
   kind: ProviderFailureKind,
-  complaint: ProviderErrorBody,
+  errorBody: ProviderErrorBody,
   headerWaitMs: number | undefined,
 ): number | undefined {
-  if (kind === "rate_limited" && complaint.codes.includes("insufficient_quota")) {
+  if (kind === "rate_limited" && errorBody.codes.includes("insufficient_quota")) {
     return QUOTA_EXHAUSTED_RETRY_MS;
   }
   if (headerWaitMs !== undefined) return headerWaitMs;
-  return complaint.retryAfterMs === undefined ? undefined : boundedWaitMs(complaint.retryAfterMs);
+  return errorBody.retryAfterMs === undefined ? undefined : boundedWaitMs(errorBody.retryAfterMs);
 }
 
-/** What a provider says of a failure, read from the shapes that OpenAI-wire servers are known to send. */
+/** A provider's error, parsed from the forms that servers with OpenAI's API are known to send. */
 interface ProviderErrorBody {
   readonly message: string | undefined;
   readonly param: string | null;
   /** Names of the failure: code, type and status words, in lower case. */
   readonly codes: readonly string[];
-  /** An HTTP status that the body itself names. */
+  /** An HTTP status in the body itself. */
   readonly status: number | undefined;
   /** Google's RetryInfo, in milliseconds. */
   readonly retryAfterMs: number | undefined;
-  /** Whether it tells of a moderation decision. */
+  /** True if the error reports a moderation decision. */
   readonly moderated: boolean;
 }
 
@@ -128,16 +128,20 @@ const NO_ERROR_BODY: ProviderErrorBody = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads the complaint out of an error body's text; one that is no JSON says nothing. */
-function readComplaint(text: string): ProviderErrorBody {
+/** Parses an error from the text of a response. Text that is not JSON contains no error. */
+function parseErrorText(text: string): ProviderErrorBody {
   const body = jsonValue(text);
   return body === undefined ? NO_ERROR_BODY : parseErrorBody(body);
 }
 
 /**
- * OpenAI `{error: {message, type, param, code}}`, a list of one such (Google), `{error: "…", code}`
- * (xAI), `{message, type, code}` (Mistral), `{detail: …}` (FastAPI servers; fal names the kind in an issue's
- * `type`), `{name, errors: ["…"]}` (Stability AI).
+ * Parses an error body. Known forms:
+ * - OpenAI: `{error: {message, type, param, code}}`
+ * - Google: a list of one such object
+ * - xAI: `{error: "…", code}`
+ * - Mistral: `{message, type, code}`
+ * - FastAPI servers: `{detail: …}`; fal has the kind in an issue's `type`
+ * - Stability AI: `{name, errors: ["…"]}`
  */
 export function parseErrorBody(body: unknown): ProviderErrorBody {
   const outer = asFields(Array.isArray(body) ? body[0] : body);
@@ -169,13 +173,13 @@ function codesOf(outer: Fields, error: Fields): string[] {
     .map((code) => code.toLowerCase());
 }
 
-/** OpenRouter's own message is "Provider returned error"; the provider's own message is in another member. */
+/** OpenRouter's own message is "Provider returned error". The provider's message is in another member. */
 function joinedMessage(message: string | undefined, raw: string | undefined): string | undefined {
   if (message === undefined) return raw;
   return raw === undefined ? message : `${message}: ${raw}`;
 }
 
-/** The first entry of a validation error of pydantic: `[{loc: ["body", "n"], msg}]`. */
+/** Returns the first entry of a pydantic validation error: `[{loc: ["body", "n"], msg}]`. */
 function firstIssue(detail: unknown): { message: string; param: string | null } | undefined {
   const issue = asFields(Array.isArray(detail) ? detail[0] : undefined);
   const message = asText(issue?.msg);
@@ -186,7 +190,7 @@ function firstIssue(detail: unknown): { message: string; param: string | null } 
   return param === "" ? { message, param: null } : { message: `${param}: ${message}`, param };
 }
 
-/** `details: [{"@type": "…google.rpc.RetryInfo", retryDelay: "34.4s"}]` */
+/** Returns the delay in `details: [{"@type": "…google.rpc.RetryInfo", retryDelay: "34.4s"}]`, in milliseconds. */
 function retryInfoMs(details: unknown): number | undefined {
   if (!Array.isArray(details)) return undefined;
   for (const detail of details) {
@@ -214,7 +218,7 @@ function asText(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** Whether a provider complains that prompt and answer do not fit the model's context: agents shorten it then. */
-function tellsTooLong({ codes, message }: ProviderErrorBody): boolean {
+/** Returns true if prompt and answer exceed the model's context. Agents then shorten the prompt. */
+function isTooLongError({ codes, message }: ProviderErrorBody): boolean {
   return codes.some((code) => TOO_LONG_CODES.has(code)) || TOO_LONG_WORDS.test(message ?? "");
 }

@@ -23,9 +23,9 @@ import { failureOfStatus } from "./failure-mapping.ts";
 import { openAiVariant } from "./wire-dialects.ts";
 
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-/** How far back a lost file or job is looked for. */
-const LOOKED_THROUGH_FILES = 1_000;
-const LOOKED_THROUGH_JOBS = 100;
+/** Number of recent files and jobs that are searched for a lost one. */
+const MAX_SEARCHED_FILES = 1_000;
+const MAX_SEARCHED_JOBS = 100;
 const OK = { first: 200, last: 299 } as const;
 
 /** OpenAI's fine-tuning API (schemas of its published description) at a provider's base URL. */
@@ -63,14 +63,14 @@ export class OpenAiFineTuning implements FineTuningProvider {
   }
 
   async findFile(name: string, signal: AbortSignal): Promise<string | undefined> {
-    const query = `purpose=fine-tune&order=desc&limit=${LOOKED_THROUGH_FILES}`;
+    const query = `purpose=fine-tune&order=desc&limit=${MAX_SEARCHED_FILES}`;
     const listed = await this.#get(`/files`, query, signal).catch((error) => {
       if (isNotOffered(error)) return { data: [] };
       throw error;
     });
     const files = readList(listed, "files");
-    const found = files.find((file) => (file as { filename?: unknown } | null)?.filename === name);
-    return found === undefined ? undefined : readObject(found, "file").id;
+    const match = files.find((file) => (file as { filename?: unknown } | null)?.filename === name);
+    return match === undefined ? undefined : readObject(match, "file").id;
   }
 
   deleteFile(fileId: string, signal: AbortSignal): Promise<void> {
@@ -97,8 +97,8 @@ export class OpenAiFineTuning implements FineTuningProvider {
   }
 
   async findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]> {
-    // Providers that do not know the filter list everything, so that what comes is looked at too, or refuse.
-    const limit = `limit=${LOOKED_THROUGH_JOBS}`;
+    // Providers that do not know the filter reject it or list all jobs, so the jobs are filtered again here.
+    const limit = `limit=${MAX_SEARCHED_JOBS}`;
     const filter = `metadata%5B${TAG_KEY}%5D=${encodeURIComponent(tag)}`;
     const list = (query: string) => this.#get("/fine_tuning/jobs", query, signal);
     const listed = await list(`${limit}&${filter}`).catch((error) => {
@@ -128,7 +128,7 @@ export class OpenAiFineTuning implements FineTuningProvider {
     try {
       await this.#call(`${jobPath(jobId)}/cancel`, init, signal);
     } catch (error) {
-      // It has ended; or else there is none, or no way to cancel one.
+      // The job has ended, does not exist, or the provider cannot cancel jobs.
       if (!hasStatus(error, [400, 409]) && !isNotOffered(error)) throw error;
     }
   }
@@ -165,7 +165,7 @@ export class OpenAiFineTuning implements FineTuningProvider {
         ...request,
         signal,
         connectTimeoutMs: this.#settings.connectTimeoutMs,
-        // So rarely is anything asked that a connection which was kept might be dead by then.
+        // Requests are so rare that a pooled connection could be dead.
         onNewConnection: true,
       });
       if (response.status < OK.first || response.status > OK.last) {
@@ -196,22 +196,22 @@ function hasStatus(error: unknown, statuses: readonly number[]): boolean {
 }
 
 function parsed(text: string | undefined): unknown {
-  if (text === undefined) throw new BrokenAnswer("more bytes than such an answer may have");
+  if (text === undefined) throw new BrokenAnswer("too many bytes");
   const answer = jsonValue(text);
-  if (answer === undefined) throw new BrokenAnswer("a body that is no JSON");
+  if (answer === undefined) throw new BrokenAnswer("a body that is not JSON");
   return answer;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What names something at a provider: it goes into addresses and into the database. */
+/** Ids that a provider assigns. They are used in URLs and stored in the database. */
 const NAME = /^[\x21-\x7e]{1,256}$/;
 /** The last second of the year 9999. */
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const MAX_MESSAGE_CHARACTERS = 2_000;
-/** Of an event's data, as JSON. */
+/** Longest data of an event, as JSON. */
 const MAX_DATA_CHARACTERS = 4_000;
-/** Key of the metadata that tells whose job it is. */
+/** Key of the metadata that identifies the gateway's job. */
 const TAG_KEY = "gateway_job";
 
 const STATUSES: Readonly<Record<string, ProviderJob["status"]>> = {
@@ -221,24 +221,26 @@ const STATUSES: Readonly<Record<string, ProviderJob["status"]>> = {
   cancelled: "cancelled",
 };
 
-/** An object with an id, such as every create and every read answers. Throws BrokenAnswer. */
+/** Returns an object with an id, the response to every create and read. Throws BrokenAnswer. */
 function readObject(body: unknown, what: string): Fields & { readonly id: string } {
   const fields = asFields(body);
   const id = asText(fields.id);
   if (id === undefined || !NAME.test(id)) {
-    throw new BrokenAnswer(`what is no ${what}`);
+    throw new BrokenAnswer(`an invalid ${what}`);
   }
   return { ...fields, id };
 }
 
-/** The members of a list. Throws BrokenAnswer. */
+/** Returns the members of a list. Throws BrokenAnswer. */
 function readList(body: unknown, what: string): readonly unknown[] {
   const { data } = asFields(body);
-  if (!Array.isArray(data)) throw new BrokenAnswer(`what is no list of ${what}`);
+  if (!Array.isArray(data)) throw new BrokenAnswer(`an invalid list of ${what}`);
   return data;
 }
 
-/** A job as OpenAI tells it. Throws BrokenAnswer where it says nothing that can be acted on. */
+/**
+ * Parses a job in OpenAI's form. Throws BrokenAnswer if its id, its status or the model of a succeeded job is missing.
+ */
 export function readJob(body: unknown): ProviderJob {
   const fields = readObject(body, "fine-tuning job");
   const stated = asText(fields.status);
@@ -262,7 +264,7 @@ function isTagged(body: unknown, tag: string): boolean {
   return asFields(asFields(body).metadata)[TAG_KEY] === tag;
 }
 
-/** Undefined for what is no event. */
+/** Parses an event. Returns undefined if it has no valid id. */
 function readEvent(body: unknown): ProviderJobEvent | undefined {
   const { id, created_at: createdAt, level, message, type, data } = asFields(body);
   const eventId = asText(id);
@@ -284,7 +286,7 @@ function failureOf({ code, message }: Fields): ProviderJobFailure {
   };
 }
 
-/** What a database and a client can hold. */
+/** Returns a text that the database and clients accept. */
 function publishable(text: string): string {
   return text.replaceAll("\0", "").slice(0, MAX_MESSAGE_CHARACTERS).toWellFormed();
 }
@@ -295,7 +297,7 @@ function boundedData(data: unknown): Fields {
   try {
     json = JSON.stringify(fields);
   } catch {
-    // Nested more deeply than it can be written out again.
+    // The data is nested too deeply to be serialized.
     return {};
   }
   return json.length > MAX_DATA_CHARACTERS || json.includes("\\u") ? {} : fields;

@@ -11,19 +11,19 @@ import { eventOf } from "../transport/stream-event.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
-/** One image, in base64. */
+/** Largest event of a stream. It contains one image in base64. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Throws ProviderFailure where the text is no list of images. */
+/** Reads a list of images. Throws ProviderFailure if the text is not one. */
 export const openAiImageList = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }): GeneratedImages => {
     const answer = parsedAnswer(text);
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     const { data, usage } = answer;
-    // xAI states its cost in an `error` that is otherwise empty; an answer with images has not failed.
+    // xAI reports its cost in an `error` that is otherwise empty. An answer with images has not failed.
     const hasImages = Array.isArray(data) && data.length > 0;
     const failure = hasImages ? undefined : failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
@@ -33,8 +33,8 @@ export const openAiImageList = new AnswerRead(
 );
 
 function imageOf(item: unknown): GeneratedImage {
-  if (!isFields(item)) throw brokenAnswer("an image that is none");
-  // xAI's: the image was made, and is withheld.
+  if (!isFields(item)) throw brokenAnswer("an invalid image");
+  // At xAI: the image was created and is withheld.
   if (item.respect_moderation === false) {
     throw new ProviderFailure("content_policy", "The provider withheld an image (moderation).");
   }
@@ -47,7 +47,7 @@ function imageOf(item: unknown): GeneratedImage {
   throw brokenAnswer("an image without data");
 }
 
-/** Some servers answer with data URLs in the place of base64. */
+/** Returns plain base64. Some servers send data URLs instead. */
 function withoutHead(base64: string): string {
   return base64.startsWith("data:") ? base64.slice(base64.indexOf(",") + 1) : base64;
 }
@@ -61,7 +61,10 @@ function factsOf({ size, quality, background, output_format: format }: Fields): 
   };
 }
 
-/** Undefined where none is reported, or one that cannot be true. Without details the answer is of images alone. */
+/**
+ * Returns the reported usage. Undefined if none is reported, or an impossible one. Without details, all output tokens
+ * count as image tokens.
+ */
 function usageOf(raw: unknown): Usage | undefined {
   if (!isFields(raw)) return undefined;
   const { input_tokens: promptTokens, output_tokens: completionTokens } = raw;
@@ -92,8 +95,8 @@ function usageOf(raw: unknown): Usage | undefined {
 }
 
 /**
- * Reads a stream of images (https://platform.openai.com/docs/api-reference/images-streaming). It is over with
- * the last of the images that were asked for.
+ * Reads a stream of images (https://platform.openai.com/docs/api-reference/images-streaming). It ends with the last of
+ * the requested images.
  */
 export class ImageEventDecoder implements StreamDecoder<ImageEvent> {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
@@ -131,8 +134,8 @@ export class ImageEventDecoder implements StreamDecoder<ImageEvent> {
     const type = textOf(event.type) ?? "";
     if (type === "error" || isFields(event.error)) {
       this.#hasFailed = true;
-      const told = isFields(event.error) ? event : { error: event };
-      events.push({ type: "error", failure: failureOfErrorBody(told, this.#context) });
+      const body = isFields(event.error) ? event : { error: event };
+      events.push({ type: "error", failure: failureOfErrorBody(body, this.#context) });
       return;
     }
     const base64 = textOf(event.b64_json);

@@ -11,19 +11,22 @@ import { ImageEventDecoder, openAiImageList } from "./image-answers.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How servers of OpenAI's form of image requests differ. Which fields they have says ../image-models.ts. */
+/** Differences between servers with OpenAI's image API. Their supported fields are in ../image-models.ts. */
 interface ImageDialect {
-  /** Asks for base64 in place of a link; absent where the model has nothing else, and refuses the field. */
+  /**
+   * Returns the `response_format` that requests base64 instead of a URL. Undefined if the model only returns base64 and
+   * rejects the field.
+   */
   readonly responseFormat: (name: string) => string | undefined;
-  /** The size, or the ratio of its sides, in the server's words. */
+  /** Returns the size, or the ratio of its sides, in the server's fields. */
   readonly shape: (call: ImageCall) => Fields;
-  /** The body of an edit where that is JSON; absent: a form. */
+  /** Returns the fields of an edit whose body is JSON. Absent: edits are sent as a form. */
   readonly editInJson?: (files: readonly FileInJson[]) => Fields;
-  /** Where edits go that are no form of their own. */
+  /** Path of edits that are sent as JSON. */
   readonly editPath?: string;
 }
 
-/** "Unknown parameter: 'response_format'." */
+/** These models answer "Unknown parameter: 'response_format'." */
 const GPT_IMAGE = /gpt-image|chatgpt-image/;
 
 const PLAIN: ImageDialect = {
@@ -31,7 +34,7 @@ const PLAIN: ImageDialect = {
   shape: ({ size, aspectRatio }) => ({ size, aspect_ratio: aspectRatio }),
 };
 const OPENAI: ImageDialect = {
-  // What a newer model takes is not known; it answers with base64, or a link.
+  // It is unknown what newer models accept. They return base64 or a URL.
   responseFormat: (name) => (name.includes("dall-e") ? "b64_json" : undefined),
   shape: ({ size, aspectRatio = "" }) => ({ size: size ?? GPT_IMAGE_SIZES[aspectRatio] }),
 };
@@ -39,7 +42,7 @@ const OPENAI: ImageDialect = {
 const DIALECTS: ReadonlyMap<string, ImageDialect> = new Map<string, ImageDialect>([
   ["openai", OPENAI],
   ["azure", OPENAI],
-  // https://docs.x.ai/docs/guides/image-generations: edits are JSON, with data URLs.
+  // https://docs.x.ai/docs/guides/image-generations: edits are JSON with data URLs.
   [
     "xai",
     {
@@ -51,7 +54,7 @@ const DIALECTS: ReadonlyMap<string, ImageDialect> = new Map<string, ImageDialect
       },
     },
   ],
-  // https://docs.together.ai/reference/post-images-generations: what it edits comes with what it generates.
+  // https://docs.together.ai/reference/post-images-generations: edits use the same endpoint as generations.
   [
     "together",
     {
@@ -77,8 +80,8 @@ export interface OpenAiImagesOptions {
 }
 
 /**
- * Images in OpenAI's form (https://platform.openai.com/docs/api-reference/images). Rejects with
- * ProviderFailure.
+ * Returns a function that requests images with OpenAI's API (https://platform.openai.com/docs/api-reference/images). It
+ * rejects with ProviderFailure.
  */
 export function openAiImages({ wire, type, baseUrl, headers }: OpenAiImagesOptions) {
   return async (call: ImageCall): Promise<GeneratedImages | ImageStream> => {
@@ -109,7 +112,7 @@ interface ImageRequest {
   readonly path: string;
   readonly body: string | ReadableStream<Uint8Array>;
   readonly bodyBytes?: number | undefined;
-  /** Of a form. */
+  /** Content type of a form. Absent for JSON. */
   readonly contentType?: string;
 }
 
@@ -126,7 +129,7 @@ function imageRequest(call: ImageCall, type: string): ImageRequest {
   return { path: PATHS[task], ...multipartForm(formParts(fields, call)) };
 }
 
-/** Members that are undefined are not sent. */
+/** Returns the fields of a request. Undefined members are not sent. */
 function requestFields(call: ImageCall, dialect: ImageDialect): Fields {
   const { model, modelId = model, task, count, stream } = call;
   return {
@@ -157,7 +160,7 @@ function formParts(fields: Fields, { images, mask }: ImageCall): FormPart[] {
     parts.push({ name, value: typeof value === "object" ? JSON.stringify(value) : String(value) });
   }
   const name = images.length === 1 ? "image" : "image[]";
-  const file = (part: string, one: MediaFile): FormPart => ({ name: part, file: one });
+  const file = (part: string, media: MediaFile): FormPart => ({ name: part, file: media });
   parts.push(...images.map((image) => file(name, image)));
   if (mask !== undefined) parts.push(file("mask", mask));
   return parts;

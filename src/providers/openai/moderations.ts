@@ -16,8 +16,9 @@ import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**
- * Moderation over OpenAI's wire format (https://platform.openai.com/docs/api-reference/moderations/create), which
- * Mistral has too, without `flagged`. Rejects with ProviderFailure.
+ * Returns a function that requests moderations with OpenAI's API
+ * (https://platform.openai.com/docs/api-reference/moderations/create). Mistral's is the same API without `flagged`. It
+ * rejects with ProviderFailure.
  */
 export function openAiModerate(
   wire: HttpJsonProvider,
@@ -42,7 +43,7 @@ interface ModerationsOptions {
   readonly failureContext: FailureContext;
 }
 
-/** Throws ProviderFailure where the text is no list of as many results. */
+/** Reads moderation results. Throws ProviderFailure if the text is not a list with one result for each input. */
 export const moderationsRead = new AnswerRead(
   import.meta.url,
   (text, { results: expected, failureContext }: ModerationsOptions): Moderations => {
@@ -50,11 +51,11 @@ export const moderationsRead = new AnswerRead(
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
     const { results, usage } = isFields(answer) ? answer : {};
-    // An input without a result is one that was not looked at.
+    // An input without a result has not been checked.
     if (!Array.isArray(results) || results.length !== expected) {
-      throw brokenAnswer("another number of results than of texts");
+      throw brokenAnswer("a number of results that differs from the number of inputs");
     }
-    // All of them, so that a broken one is never passed over.
+    // All results are read, so that a broken one is never skipped.
     return { results: results.map(resultOf), usage: usageOf(usage) };
   },
 );
@@ -72,12 +73,13 @@ function resultOf(result: unknown): ModerationResult {
 
 function isFlagged({ flagged, categories }: Readonly<Record<string, unknown>>): boolean {
   if (typeof flagged === "boolean") return flagged;
-  if (flagged !== undefined || !isFields(categories)) throw brokenAnswer("a result of no decision");
-  const found = Object.values(categories);
-  if (found.length > 0 && found.every((one) => typeof one === "boolean")) {
-    return found.includes(true);
+  if (flagged !== undefined || !isFields(categories))
+    throw brokenAnswer("a result without a decision");
+  const decisions = Object.values(categories);
+  if (decisions.length > 0 && decisions.every((decision) => typeof decision === "boolean")) {
+    return decisions.includes(true);
   }
-  throw brokenAnswer("a result of no decision");
+  throw brokenAnswer("a result without a decision");
 }
 
 function usageOf(raw: unknown): Moderations["usage"] {

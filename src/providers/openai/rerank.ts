@@ -16,8 +16,9 @@ import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**
- * Rankings as Jina has them (https://api.jina.ai/redoc), which vLLM, llama.cpp, LiteLLM, Together, OpenRouter and
- * Voyage follow; and that of Text Embeddings Inference, in its own words. All documents are ranked: how many are shown is the gateway's matter. Rejects with ProviderFailure.
+ * Returns a function that requests rankings with Jina's API (https://api.jina.ai/redoc), which vLLM, llama.cpp,
+ * LiteLLM, Together, OpenRouter and Voyage follow, or with the variant of Text Embeddings Inference. All documents are
+ * ranked; the gateway limits the number in its response. The function rejects with ProviderFailure.
  */
 export function openAiRerank(
   wire: HttpJsonProvider,
@@ -30,8 +31,8 @@ export function openAiRerank(
     const named = asTexts ? { texts: documents } : { documents, return_documents: false };
     const body = JSON.stringify({ ...fields, model, query, ...named });
     const response = await wire.post(url, body, call);
-    const asked = { documents: documents.length, failureContext: wire.failureContext };
-    return wire.read(response, rankingRead, asked, call);
+    const options = { documents: documents.length, failureContext: wire.failureContext };
+    return wire.read(response, rankingRead, options, call);
   };
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
@@ -39,7 +40,7 @@ export function openAiRerank(
       return await ask(call, takesTexts);
     } catch (error) {
       const failure = failureOfThrown(error, signal);
-      if (settings.type !== "openai-compatible" || !lacksMember(failure)) throw failure;
+      if (settings.type !== "openai-compatible" || !isUnknownMember(failure)) throw failure;
       const ranking = await ask(call, !takesTexts).catch((second) => {
         throw signal.aborted ? failureOfThrown(second, signal) : failure;
       });
@@ -49,8 +50,8 @@ export function openAiRerank(
   };
 }
 
-/** What Text Embeddings Inference answers to `documents`, which it calls `texts`. */
-function lacksMember(failure: unknown): boolean {
+/** Returns true if the failure is that of Text Embeddings Inference for `documents`, which it calls `texts`. */
+function isUnknownMember(failure: unknown): boolean {
   return (
     failure instanceof ProviderFailure && failure.kind === "rejected" && failure.status === 422
   );
@@ -68,7 +69,7 @@ export const rankingRead = new AnswerRead(
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
     if (Array.isArray(answer)) return rankingOf({ results: answer }, documents);
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     return rankingOf(answer, documents);
   },
 );

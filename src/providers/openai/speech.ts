@@ -18,14 +18,15 @@ import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
-/** Models that OpenAI bills by character and that have no stream of events. */
+/** Models that OpenAI bills by character and that have no event stream. */
 const BY_CHARACTER = /(?:^|\/)tts-1/;
 const EVENT_STREAM = /^\s*text\/event-stream\s*(?:[;,]|$)/i;
 
 /**
- * Speech over OpenAI's wire format (https://platform.openai.com/docs/api-reference/audio/createSpeech). Rejects
- * with ProviderFailure. OpenAI reports the tokens of speech in its stream of events alone, so that where tokens
- * have a price its newer models are asked for that, and what it holds is decoded.
+ * Returns a function that creates speech with OpenAI's API
+ * (https://platform.openai.com/docs/api-reference/audio/createSpeech). It rejects with ProviderFailure. OpenAI reports
+ * the tokens of speech only in its event stream. If tokens have a price, its newer models are asked for that stream,
+ * and the audio in it is decoded.
  */
 export function openAiSpeak(
   wire: HttpJsonProvider,
@@ -36,27 +37,30 @@ export function openAiSpeak(
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     const isEventModel = ![call.model, call.modelId ?? ""].some((name) => BY_CHARACTER.test(name));
-    const asksEvents = hasEvents && isEventModel && call.needsUsage === true;
+    const requestsEvents = hasEvents && isEventModel && call.needsUsage === true;
     try {
-      const response = await wire.post(url, speechBody(call, asksEvents), call);
+      const response = await wire.post(url, speechBody(call, requestsEvents), call);
       const isEvents = EVENT_STREAM.test(response.headers.get("content-type") ?? "");
       if (isEvents) return decodedSpeech(response, call, signal, wire);
-      const told = (value: unknown) => failureInside(value, wire.failureContext);
-      return await soundOf(response, call.format, signal, told);
+      const failureIn = (value: unknown) => failureInside(value, wire.failureContext);
+      return await soundOf(response, call.format, signal, failureIn);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   };
 }
 
-/** Of Azure's interfaces only the one without versions is known to have events of speech. */
+/**
+ * Returns true if the provider can stream speech as events. Of Azure's APIs only the one without versions is known to
+ * do so.
+ */
 function speaksInEvents({ type, baseUrl }: ProviderSettings): boolean {
   return (
     type === "openai" || (type === "azure" && new URL(baseUrl).pathname.endsWith("/openai/v1"))
   );
 }
 
-function speechBody(call: SpeechCall, asksEvents: boolean): string {
+function speechBody(call: SpeechCall, requestsEvents: boolean): string {
   const { fields, model, input, voice, isCustomVoice, format, speed, instructions } = call;
   return JSON.stringify({
     ...fields,
@@ -66,7 +70,7 @@ function speechBody(call: SpeechCall, asksEvents: boolean): string {
     response_format: format,
     ...(speed !== undefined && { speed }),
     ...(instructions !== undefined && { instructions }),
-    ...(asksEvents && { stream_format: "sse" }),
+    ...(requestsEvents && { stream_format: "sse" }),
   });
 }
 
@@ -86,10 +90,10 @@ type SpeechEvent =
   | { readonly type: "usage"; readonly usage: Usage }
   | { readonly type: "error"; readonly failure: ProviderFailure };
 
-/** OpenAI sends some kilobytes in each. */
+/** Largest event. OpenAI sends some kilobytes in each. */
 const MAX_EVENT_BYTES = 4 * 1024 * 1024;
 
-/** `speech.audio.delta` and `speech.audio.done`; other events are none of the sound. */
+/** Decodes `speech.audio.delta` and `speech.audio.done`. Other events contain no audio. */
 class SpeechDecoder implements StreamDecoder<SpeechEvent> {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #failureContext: FailureContext;
@@ -118,7 +122,7 @@ class SpeechDecoder implements StreamDecoder<SpeechEvent> {
     if (event.error || event.type === "error")
       throw failureOfErrorBody(event, this.#failureContext);
     if (event.type === "speech.audio.delta") {
-      if (typeof event.audio !== "string") throw brokenAnswer("an event of sound without sound");
+      if (typeof event.audio !== "string") throw brokenAnswer("an audio event without audio");
       events.push({ type: "sound", bytes: Buffer.from(event.audio, "base64") });
     } else if (event.type === "speech.audio.done") {
       this.#isOver = true;
@@ -128,7 +132,10 @@ class SpeechDecoder implements StreamDecoder<SpeechEvent> {
   }
 }
 
-/** Undefined where none is reported, or one that cannot be true: no input is empty, nor its speech. */
+/**
+ * Returns the reported usage. Undefined if none is reported, or an impossible one: neither the input nor its speech is
+ * empty.
+ */
 function usageOf(raw: unknown): Usage | undefined {
   const { input_tokens: promptTokens, output_tokens: completionTokens } = (raw ?? {}) as {
     input_tokens?: unknown;
@@ -150,7 +157,7 @@ function isPositive(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
-/** The sound in a stream of events. What follows an error is not read. */
+/** Reads the audio from a stream of events. Events after an error are not read. */
 class DecodedSound implements PieceReader {
   readonly #events: PieceReader<readonly SpeechEvent[]>;
   readonly #signal: AbortNotice;

@@ -32,8 +32,8 @@ const PATHS: Readonly<Record<TranscriptionCall["task"], string>> = {
 };
 
 /**
- * Transcripts over OpenAI's wire format (https://platform.openai.com/docs/api-reference/audio). The file goes
- * from disk to the provider. Rejects with ProviderFailure.
+ * Returns a function that creates transcripts with OpenAI's API (https://platform.openai.com/docs/api-reference/audio).
+ * The file is sent from disk. The function rejects with ProviderFailure.
  */
 export function openAiTranscribe(
   wire: HttpJsonProvider,
@@ -43,8 +43,8 @@ export function openAiTranscribe(
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     try {
-      const asksTimes = asksForDuration(settings.type, call);
-      const { contentType, body, bodyBytes } = multipartForm(partsOf(call, asksTimes));
+      const requestsTimes = asksForDuration(settings.type, call);
+      const { contentType, body, bodyBytes } = multipartForm(partsOf(call, requestsTimes));
       const request = {
         method: "POST",
         url: endpointUrl(settings.baseUrl, PATHS[call.task]),
@@ -59,7 +59,7 @@ export function openAiTranscribe(
       }
       const { failureContext } = wire;
       const transcript = await wire.read(response, openAiTranscript, { failureContext }, call);
-      if (!asksTimes) return transcript;
+      if (!requestsTimes) return transcript;
       const { segments: _, words: __, ...untimed } = transcript;
       return untimed;
     } catch (error) {
@@ -69,8 +69,8 @@ export function openAiTranscribe(
 }
 
 /**
- * Whether the answer is asked for in the form that states the duration, although the client wants no times: only
- * models with times have that form.
+ * Returns true if the request uses the response format that states the duration, although the client wants no times.
+ * Only models with times support that format.
  */
 function asksForDuration(type: string, call: TranscriptionCall): boolean {
   const { needs, stream, logprobs, model } = call;
@@ -78,20 +78,20 @@ function asksForDuration(type: string, call: TranscriptionCall): boolean {
   return traitsOf(TRANSCRIPTION, type, [model])?.words === true;
 }
 
-function partsOf(call: TranscriptionCall, asksTimes: boolean): FormPart[] {
+function partsOf(call: TranscriptionCall, requestsTimes: boolean): FormPart[] {
   const { model, language, prompt, temperature, needs, stream, fields, file, task } = call;
   const granularities = [needs.segments && "segment", needs.words && "word"].filter(Boolean);
   const isTimed = granularities.length > 0 && !needs.speakers;
-  const asked: Fields = {
+  const formFields: Fields = {
     ...fields,
     model,
-    // OpenAI's translations take none: they are into English.
+    // OpenAI's translations accept no language: they are into English.
     ...(task === "transcribe" && { language }),
     prompt,
     temperature,
     response_format: needs.speakers
       ? "diarized_json"
-      : isTimed || asksTimes
+      : isTimed || requestsTimes
         ? "verbose_json"
         : "json",
     ...(isTimed && task === "transcribe" && { timestamp_granularities: granularities }),
@@ -99,12 +99,12 @@ function partsOf(call: TranscriptionCall, asksTimes: boolean): FormPart[] {
     ...(stream && { stream }),
   };
   return [
-    ...Object.entries(asked).flatMap(([name, value]) => fieldParts(name, value)),
+    ...Object.entries(formFields).flatMap(([name, value]) => fieldParts(name, value)),
     { name: "file", file },
   ];
 }
 
-/** Lists and objects as OpenAI's clients write them. */
+/** Returns the form fields of a value. Lists and objects are written like in OpenAI's clients. */
 function fieldParts(name: string, value: unknown): FormPart[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.flatMap((item) => fieldParts(`${name}[]`, item));
@@ -116,7 +116,7 @@ interface ReadOptions {
   readonly failureContext: FailureContext;
 }
 
-/** Throws ProviderFailure where the text is no transcript. */
+/** Reads a transcript. Throws ProviderFailure if the text is not one. */
 export const openAiTranscript = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: ReadOptions): Transcript => {
@@ -142,7 +142,7 @@ function transcriptOf(answer: unknown): Transcript {
   };
 }
 
-/** What Whisper says of a segment besides. */
+/** Details of Whisper's segments. */
 const DETAILS = [
   "seek",
   "tokens",
@@ -154,25 +154,25 @@ const DETAILS = [
 
 function segmentOf(raw: unknown, id: number): TranscriptSegment {
   if (!isFields(raw) || typeof raw.text !== "string" || !isTime(raw.start) || !isTime(raw.end)) {
-    throw brokenAnswer("a segment that is none");
+    throw brokenAnswer("an invalid segment");
   }
   const { text, start, end, speaker } = raw;
-  const known = DETAILS.filter((name) => raw[name] !== undefined);
+  const details = DETAILS.filter((name) => raw[name] !== undefined);
   return {
     id,
     start,
     end: Math.max(start, end),
     text,
     ...(typeof speaker === "string" && { speaker }),
-    ...(known.length > 0 && {
-      details: Object.fromEntries(known.map((name) => [name, raw[name]])),
+    ...(details.length > 0 && {
+      details: Object.fromEntries(details.map((name) => [name, raw[name]])),
     }),
   };
 }
 
 function wordOf(raw: unknown): TranscriptWord {
   if (!isFields(raw) || typeof raw.word !== "string" || !isTime(raw.start) || !isTime(raw.end)) {
-    throw brokenAnswer("a word that is none");
+    throw brokenAnswer("an invalid word");
   }
   return { word: raw.word, start: raw.start, end: Math.max(raw.start, raw.end) };
 }
@@ -181,7 +181,7 @@ function isTime(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-/** Undefined where no tokens are reported, or such that cannot be true: sound is never without. */
+/** Returns the reported usage. Undefined if no tokens are reported, or impossible ones: audio always has tokens. */
 function usageOf(raw: unknown): Usage | undefined {
   if (!isFields(raw)) return undefined;
   const { input_tokens: promptTokens, output_tokens: completionTokens } = raw;
@@ -203,10 +203,10 @@ function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Of one event: a whole transcript comes with the last. */
+/** Largest event of a stream. The last one contains the whole transcript. */
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
-/** `transcript.text.delta`, `transcript.text.segment` and `transcript.text.done`. */
+/** Decodes `transcript.text.delta`, `transcript.text.segment` and `transcript.text.done`. */
 class TranscriptDecoder implements StreamDecoder<TranscriptEvent> {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #context: FailureContext;

@@ -1,31 +1,28 @@
 import type { FinishReason } from "../interface.ts";
 
 /**
- * How the providers that speak OpenAI's wire format differ: first in the form of what they take, by type, then
- * in what they answer. A difference is listed only where the provider is known to refuse the plain form. Which
- * fields of a request they support is stated by ../chat-fields.ts: what one lacks is left out before it gets
- * here.
+ * The differences between providers with OpenAI's API: first in the requests that they accept, by type, then in their
+ * responses. A difference is listed only if the provider is known to reject the plain form. Their supported fields are
+ * in ../chat-fields.ts; unsupported ones have already been removed.
  */
 export interface OpenAiVariant {
   readonly keyHeader: "authorization" | "api-key";
-  /** Whether `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
+  /** Returns true if `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
   readonly takesCompletionLimit: (model: string) => boolean;
-  /**
-   * What becomes of `reasoning: {effort}`: sent as it is, turned into `reasoning_effort`, or left out.
-   */
+  /** Form in which `reasoning: {effort}` is sent: unchanged, as `reasoning_effort`, or not at all. */
   readonly reasoning: "object" | "effort" | "none";
-  /** Whether it knows `stream_options`, by which the gateway asks for the usage of a stream. */
+  /** True if the provider supports `stream_options`, with which the gateway requests the usage of a stream. */
   readonly takesStreamOptions: boolean;
   readonly renamed: Readonly<Record<string, string>>;
-  /** By role: members of messages that would be answered with an error, and so are left out. */
+  /** Members of messages that the provider answers with an error, by role. They are left out. */
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
-  /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
+  /** The provider's name for the reasoning of an earlier answer. It accepts reasoning only under this name. */
   readonly reasoningMember?: "reasoning" | "reasoning_content";
-  /** Sent with a prompt that holds files. */
+  /** Fields that are sent with a prompt that contains files. */
   readonly withFiles?: Readonly<Record<string, unknown>>;
-  /** Whether embeddings can be asked for in base64, a third of the bytes of decimal numbers. */
+  /** True if embeddings are available in base64, which has a third of the bytes of decimal numbers. */
   readonly embedsBase64: boolean;
-  /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
+  /** True if the provider knows the role `developer`. Else it is sent under its older name `system`. */
   readonly hasDeveloperRole: boolean;
 }
 
@@ -40,11 +37,11 @@ const PLAIN: OpenAiVariant = {
   hasDeveloperRole: true,
 };
 
-/** Members that answers have, and that those who know no others than their own refuse to take back. */
+/** Members of answers that some providers reject in requests. */
 const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
 const REASONING = ["reasoning", "reasoning_content"];
 
-/** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
+/** The o-series, gpt-5 and later reject `max_tokens`. Older models accept it at all providers. */
 const NEWER_OPENAI_MODEL = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
 
 const OPENAI: OpenAiVariant = {
@@ -52,11 +49,12 @@ const OPENAI: OpenAiVariant = {
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
   embedsBase64: true,
-  // Its own answers hold none, so this is what another provider answered ("Unknown parameter").
+  // OpenAI's answers contain none of these members, so they come from another provider. It would answer "Unknown
+  // parameter".
   leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
 
-const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVariant>([
+const VARIANTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVariant>([
   ["openai", OPENAI],
   ["azure", { ...OPENAI, keyHeader: "api-key" }],
   [
@@ -64,8 +62,8 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
     {
       ...PLAIN,
       reasoning: "none",
-      // Mistral forbids every unknown field (422 extra_forbidden), `stream_options` too: its streams
-      // carry usage in the last chunk without being asked.
+      // Mistral rejects every unknown field (422 extra_forbidden), `stream_options` included. Its streams always have
+      // the usage in the last chunk.
       takesStreamOptions: false,
       renamed: { seed: "random_seed" },
       leftOutOfMessages: {
@@ -82,12 +80,12 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
     {
       ...PLAIN,
       reasoning: "effort",
-      // "property 'annotations' is unsupported"
+      // Groq answers "property 'annotations' is unsupported".
       leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
     },
   ],
-  // "property 'reasoning' is unsupported", as of any that it does not know
+  // Cerebras answers "property 'reasoning' is unsupported", and the same for every unknown property.
   [
     "cerebras",
     {
@@ -97,7 +95,7 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
       reasoningMember: "reasoning",
     },
   ],
-  // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
+  // If they reason, DeepSeek and Moonshot reject tool calls that are sent back without their reasoning.
   [
     "deepseek",
     {
@@ -108,14 +106,14 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
     },
   ],
   ["moonshot", { ...PLAIN, reasoning: "none", reasoningMember: "reasoning_content" }],
-  // Where it may choose, OpenRouter has PDFs read by an OCR at a price for each page, unless the model reads
-  // them itself: its own reading is all that its tokens pay for.
+  // By default, OpenRouter reads PDFs with OCR at a price per page if the model does not read them itself. Only the
+  // model's own reading is covered by the price of its tokens.
   [
     "openrouter",
     { ...PLAIN, withFiles: { plugins: [{ id: "file-parser", pdf: { engine: "native" } }] } },
   ],
   ["xai", { ...PLAIN, reasoning: "effort" }],
-  // "Extra inputs are not permitted, field: 'messages[8].reasoning'"
+  // Fireworks answers "Extra inputs are not permitted, field: 'messages[8].reasoning'".
   [
     "fireworks",
     {
@@ -134,7 +132,7 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
       hasDeveloperRole: false,
     },
   ],
-  // Vertex AI's interface in OpenAI's form, of which Google refuses unknown members.
+  // Vertex AI's variant of OpenAI's API. Google rejects unknown members.
   [
     "vertex",
     {
@@ -148,7 +146,9 @@ const DIALECTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
   ["sambanova", { ...PLAIN, reasoning: "effort" }],
 ]);
 
-/** The header that shows a key to a provider of OpenAI's wire; an access token is a bearer token for all of them. */
+/**
+ * Returns the header with the key for a provider with OpenAI's API. An access token is a bearer token at all of them.
+ */
 export function openAiKeyHeader(
   { keyHeader }: Pick<OpenAiVariant, "keyHeader">,
   key: string,
@@ -158,17 +158,15 @@ export function openAiKeyHeader(
   return isBearer ? { authorization: `Bearer ${key}` } : { [keyHeader]: key };
 }
 
-/** The dialect of a provider type; the plain one where nothing is known to differ. */
+/** Returns the variant of a provider type. The plain one if no differences are known. */
 export function openAiVariant(type: string): OpenAiVariant {
-  return DIALECTS.get(type) ?? PLAIN;
+  return VARIANTS.get(type) ?? PLAIN;
 }
 
 /**
- * What providers answer otherwise than OpenAI. It is read alike whatever the provider's type is: any of them may
- * stand behind a relay.
+ * Finish reasons by the names that providers use. This and the following differences in responses apply to every
+ * provider type, because any provider can be reached through a relay.
  */
-
-/** Why an answer ended, by what providers call it. */
 export const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ["stop", "stop"],
   ["eos", "stop"],
@@ -188,17 +186,17 @@ export const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string,
   ["sensitive", "content_filter"],
 ]);
 
-/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
+/** Finish reasons of Mistral, OpenRouter, DeepSeek and Z.AI for an answer that they aborted. */
 export const BROKEN_OFF = new Set<unknown>([
   "error",
   "insufficient_system_resource",
   "network_error",
 ]);
 
-/** What DeepSeek and others call the reasoning of a message. */
+/** The name of a message's reasoning at DeepSeek and others. */
 export const OTHER_REASONING_NAME = "reasoning_content";
 
-/** OpenAI's names of tiers: clients that check answers strictly know no others, such as Groq's `on_demand`. */
+/** OpenAI's names of tiers. Strict clients know no others, such as Groq's `on_demand`. */
 export const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
   "auto",
   "default",
@@ -207,25 +205,25 @@ export const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
   "priority",
 ]);
 
-/** Members of an answer that only one provider knows: Groq's, which holds its usage, and OpenAI's padding. */
+/** Members of an answer that only one provider has: Groq's, which contains its usage, and OpenAI's padding. */
 export const GROQS_MEMBER = "x_groq";
 export const PRIVATE_MEMBERS = [GROQS_MEMBER, "obfuscation"] as const;
 
-/** Prompt tokens read from a cache, as DeepSeek, Moonshot and Mistral state them outside OpenAI's details. */
+/** Names of the cached prompt tokens that DeepSeek, Moonshot and Mistral report outside OpenAI's details. */
 export const CACHED_TOKENS_NAMES = [
   "prompt_cache_hit_tokens",
   "cached_tokens",
   "num_cached_tokens",
 ] as const;
 
-/** Tokens written to a cache, among the details of the prompt. */
+/** Names of the tokens written to a cache, among the details of the prompt. */
 export const CACHE_WRITE_NAMES = ["cache_write_tokens", "cache_creation_tokens"] as const;
 
 export const CONTENT_POLICY_CODES = new Set([
   "content_policy",
   "content_policy_violation",
   "content_filter",
-  // Azure, of images
+  // Azure, for images
   "contentfilter",
   // Stability AI
   "content_moderation",
@@ -234,22 +232,22 @@ export const CONTENT_POLICY_CODES = new Set([
   "invalid_prompt",
 ]);
 
-/** Said with status 400 by some, although it is our key or our mapping that is wrong. */
+/** Codes that some providers send with status 400 although the gateway's key or mapping is at fault. */
 export const MISCONFIGURED_CODES = new Set([
   "invalid_api_key",
   "model_not_found",
   "deploymentnotfound",
   "operationnotsupported",
   "invalid_model",
-  // Groq's
+  // Groq's codes
   "model_decommissioned",
   "model_terms_required",
   "organization_restricted",
 ]);
 
-/** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
+/** OpenRouter's message, with status 404, if the model does not support a part of the request. */
 export const UNSUPPORTED_MESSAGE = /^no endpoints found that support\b/i;
-/** As LiteLLM says, with status 400, that it has no such model: another endpoint may have it. */
+/** LiteLLM's message, with status 400, if it does not have the model. Another endpoint can have it. */
 export const MODEL_COMPLAINT = /\binvalid model name passed in model=/i;
 export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
@@ -260,16 +258,16 @@ export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * As those say it who have no code for it: vLLM, SGLang, OpenRouter, DeepSeek and Mistral "maximum context
- * length", xAI "maximum prompt length", Anthropic behind others and Fireworks "prompt is too long", Google
- * "token count exceeds".
+ * Messages of providers without a code for it: "maximum context length" (vLLM, SGLang, OpenRouter, DeepSeek, Mistral),
+ * "maximum prompt length" (xAI), "prompt is too long" (Fireworks, and Anthropic's models at other providers), "token
+ * count exceeds" (Google).
  */
 export const TOO_LONG_WORDS =
   /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;
 
 /**
- * Models of OpenAI that have no chat completions: the pages of `codex` and `-pro` models, and of the one that
- * operates computers, list the Responses interface alone (https://platform.openai.com/docs/models).
+ * OpenAI's models without chat completions. The pages of `codex` and `-pro` models, and of the model that operates
+ * computers, list only the Responses API (https://platform.openai.com/docs/models).
  */
 const RESPONSES_ONLY =
   /^(?:[^/]+\/)?(?:[a-z0-9.-]*codex|o\d-pro|gpt-[\d.]+-pro|computer-use-preview)/;
@@ -280,7 +278,7 @@ interface ResponsesCall {
   readonly asItems?: boolean;
 }
 
-/** Whether a call of a model of OpenAI, there or at Azure, goes to the Responses interface. */
+/** Returns true if a call of an OpenAI model, at OpenAI or Azure, uses the Responses API. */
 export function speaksResponses(
   type: string,
   { model, modelId = "", asItems = false }: ResponsesCall,
@@ -289,7 +287,10 @@ export function speaksResponses(
   return asItems || RESPONSES_ONLY.test(model) || RESPONSES_ONLY.test(modelId);
 }
 
-/** See `Provider.takesItems`: OpenAI serves its chat models by both interfaces. */
+/**
+ * Returns whether a model accepts requests in items, see `Provider.takesItems`. OpenAI serves its chat models with both
+ * APIs.
+ */
 export function takesItems(type: string, model: string, modelId?: string) {
   if (speaksResponses(type, { model, modelId })) return "always";
   return type === "openai" || type === "azure" ? "able" : undefined;

@@ -23,8 +23,9 @@ interface StabilityDependencies {
 }
 
 /**
- * Stability AI's Stable Image (https://platform.stability.ai/docs/api-reference#tag/Generate): requests are
- * forms, answers JSON with the image in base64. Throws where its key cannot be sent.
+ * Returns a provider of Stability AI's Stable Image
+ * (https://platform.stability.ai/docs/api-reference#tag/Generate). Requests are forms, and answers are JSON
+ * with the image in base64. Throws if its key cannot be sent.
  */
 export function createStabilityProvider(
   settings: ProviderSettings,
@@ -70,7 +71,10 @@ export function createStabilityProvider(
 
 const STABLE_IMAGE = "stable-image-";
 
-/** `core` and `ultra` are models by themselves; those of Stable Diffusion 3 share an address. */
+/**
+ * Returns the URL path of a model. `core` and `ultra` have separate paths, and Stable Diffusion 3 models
+ * share one.
+ */
 function pathOf(model: string): string {
   return model.startsWith(STABLE_IMAGE)
     ? encodeURIComponent(model.slice(STABLE_IMAGE.length))
@@ -98,7 +102,7 @@ interface StableImageOptions {
   readonly outputFormat: string;
 }
 
-/** Throws ProviderFailure where the text is no image. */
+/** Reads an answer. Throws ProviderFailure if it has no image. */
 export const stableImage = new AnswerRead(
   import.meta.url,
   (text, { failureContext, outputFormat }: StableImageOptions): GeneratedImages => {
@@ -107,7 +111,7 @@ export const stableImage = new AnswerRead(
     if (failure !== undefined) throw failure;
     if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     const { image, finish_reason: reason } = answer;
-    // The image is there, and blurred.
+    // The answer contains a blurred image.
     if (reason === "CONTENT_FILTERED") {
       throw new ProviderFailure("content_policy", "The provider's filter blurred the image.");
     }

@@ -5,23 +5,25 @@ import type { AnswerText } from "../thread-work.ts";
 import { brokenAnswer } from "./call-failures.ts";
 import type { ProviderResponse } from "./provider-response.ts";
 
-/** The largest completion that is read, in bytes. */
+/** Largest completion that is read. */
 export const MAX_COMPLETION_BYTES = 32 * 1024 * 1024;
-/** The largest list of images that is read: ten of four megabytes in base64, and some room. */
+/** Largest list of images that is read: ten images of 4 MB in base64, and some spare room. */
 export const MAX_IMAGES_BYTES = 64 * 1024 * 1024;
-/** What the event loop parses itself. The worst JSON of this length takes it 25 ms, most a twentieth of that. */
+/**
+ * Largest answer that the event loop parses. The worst JSON of this length takes 25 ms, most takes a twentieth of that.
+ */
 export const MAX_QUICK_ANSWER_BYTES = 262_144;
-/** A whole answer to a request for a stream, which is parsed on the event loop. */
+/** Largest whole answer to a request for a stream. The event loop parses it. */
 export const MAX_WHOLE_AS_STREAM_BYTES = 1_048_576;
-/** Deeper answers parse, but what is made of them could not be serialised. */
+/** Deepest nesting of an answer. Deeper JSON can be parsed, but results made from it cannot be serialized. */
 const MAX_ANSWER_DEPTH = 1_024;
-/** How much of an error body is read, and how long at most it may take. */
+/** Limits for reading an error body. */
 export const MAX_ERROR_BODY_BYTES = 64 * 1024;
 export const ERROR_BODY_TIMEOUT_MS = 3_000;
 
 /**
- * The text of a response, or undefined when it is longer than `maxBytes`, of which no more is read; at
- * once where it has come already. Rejects when the body breaks off.
+ * Returns the text of a response, without waiting if it has already arrived. Returns undefined if it is longer than
+ * `maxBytes`, and stops reading. Rejects if the body breaks off.
  */
 export function readWhole(
   response: ProviderResponse,
@@ -30,7 +32,7 @@ export function readWhole(
   const whole = response.wholeText?.(maxBytes);
   if (whole !== undefined) return whole;
   const length = response.headers.get("content-length");
-  // An encoded body can grow without bound while it is expanded, so its length proves nothing.
+  // An encoded body can expand without bound, so its length proves nothing.
   const provesLength = length !== null && response.headers.get("content-encoding") === null;
   if (provesLength && Number(length) <= maxBytes) {
     return response.text();
@@ -39,8 +41,8 @@ export function readWhole(
 }
 
 /**
- * As `readWhole`, but with the bytes in place of the text where that is longer than MAX_QUICK_ANSWER_BYTES: a
- * work thread decodes and parses them (`readAnswerText`).
+ * Like `readWhole`, but returns bytes if the text is longer than MAX_QUICK_ANSWER_BYTES. A work thread decodes and
+ * parses them (`readAnswerText`).
  */
 export function readAnswer(
   response: ProviderResponse,
@@ -99,9 +101,8 @@ async function readPieces(
 }
 
 /**
- * The beginning of an error body: at most MAX_ERROR_BODY_BYTES, and what came within
- * ERROR_BODY_TIMEOUT_MS. Never rejects: an error body that breaks off has said what it said. Leaves
- * the body cancelled.
+ * Returns the start of an error body: at most MAX_ERROR_BODY_BYTES, and at most the part that arrives within
+ * ERROR_BODY_TIMEOUT_MS. Never rejects: if the body breaks off, returns the part before. Cancels the body.
  */
 export async function readErrorBody(response: ProviderResponse, clock: Clock): Promise<string> {
   if (response.body === null) return "";
@@ -117,30 +118,33 @@ export async function readErrorBody(response: ProviderResponse, clock: Clock): P
     while (readBytes < MAX_ERROR_BODY_BYTES) {
       const piece = await reader.read();
       if (piece.done) break;
-      const kept = piece.value.subarray(0, MAX_ERROR_BODY_BYTES - readBytes);
-      readBytes += kept.length;
-      text += decoder.decode(kept, { stream: true });
+      const slice = piece.value.subarray(0, MAX_ERROR_BODY_BYTES - readBytes);
+      readBytes += slice.length;
+      text += decoder.decode(slice, { stream: true });
     }
   } catch {
-    // The connection broke: what was read so far is the answer.
+    // The connection broke. The text so far is the result.
   }
   stopTimer();
   cancel();
   return text;
 }
 
-/** The JSON of an answer or event. Throws ProviderFailure where it is none that can be passed on. */
+/**
+ * Returns the JSON of an answer or event. Throws ProviderFailure if it is not JSON, or if it is nested too deeply to be
+ * passed on.
+ */
 export function parsedAnswer(text: string): unknown {
   const parsed = jsonValue(text);
-  if (parsed === undefined) throw brokenAnswer("a body that is no JSON");
-  // A level of nesting takes two characters, so a short text needs no look.
+  if (parsed === undefined) throw brokenAnswer("a body that is not JSON");
+  // A level of nesting takes two characters, so a short text cannot be too deep.
   if (text.length > 2 * MAX_ANSWER_DEPTH && nestsDeeperThan(parsed, MAX_ANSWER_DEPTH)) {
     throw brokenAnswer("JSON that is nested too deeply");
   }
   return parsed;
 }
 
-/** Whether parsed JSON has an object or array below more than `levels` others. */
+/** Returns true if parsed JSON has an object or array nested in more than `levels` others. */
 export function nestsDeeperThan(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (levels === 0) return true;

@@ -1,23 +1,23 @@
-/** As much of an AbortSignal as a client of ours listens to. */
+/** The part of an AbortSignal that the gateway's HTTP client uses. */
 export interface AbortNotice {
   readonly aborted: boolean;
   readonly reason: unknown;
-  /** Of the call, where it is traced: see `TraceSpan`. Sent with its requests. */
+  /** Trace context of the call if it is traced: see `TraceSpan`. Sent with its requests. */
   readonly traceparent?: string | undefined;
   addEventListener(type: "abort", listener: EventListenerObject): void;
   removeEventListener(type: "abort", listener: EventListenerObject): void;
 }
 
 /**
- * Ends a call to a provider. An AbortSignal costs as much as everything else that is noted of a call, so
- * one is made only on request; other listeners are called directly.
+ * Aborts a call to a provider. An AbortSignal costs as much as all other bookkeeping of a call, so it is only created
+ * on request. Other listeners are called directly.
  */
 export class CallAbort implements AbortNotice {
   traceparent: string | undefined;
   #isAborted = false;
   #reason: unknown;
   #controller: AbortController | undefined;
-  /** A call has one listener at a time, mostly. */
+  /** The first listener. Most calls have one listener at a time. */
   #listener: EventListenerObject | undefined;
   #others: Set<EventListenerObject> | undefined;
 
@@ -29,7 +29,7 @@ export class CallAbort implements AbortNotice {
     return this.#reason;
   }
 
-  /** The same as a signal of the platform. */
+  /** The abort as a platform signal. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();

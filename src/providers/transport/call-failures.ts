@@ -3,23 +3,23 @@ import { ProviderFailure } from "../interface.ts";
 import type { AbortNotice } from "./call-abort.ts";
 import { HttpError } from "./http-error.ts";
 
-/** An answer with a status of success that is none. */
+/** Returns the failure for an invalid answer with a success status. */
 export function brokenAnswer(what: string): ProviderFailure {
   return new ProviderFailure("unavailable", `the provider answered with ${what}`);
 }
 
-/** An answer of the form that was not asked for. */
+/** Returns the failure for a stream that was not requested. */
 export function streamedUnasked(): ProviderFailure {
-  return brokenAnswer("a stream where none was asked for");
+  return brokenAnswer("a stream although none was requested");
 }
 
 export function notStreamed(): ProviderFailure {
-  return brokenAnswer("no stream where one was asked for");
+  return brokenAnswer("no stream although one was requested");
 }
 
 /**
- * What was thrown during a call, as the failure that it is: an abort comes before everything else. A
- * GatewayError stays: that the gateway has too much to do says nothing about the provider.
+ * Returns an error thrown during a call as a failure. If the signal has aborted, the failure is `aborted`. A
+ * GatewayError is returned unchanged: an overloaded gateway says nothing about the provider.
  */
 export function failureOfThrown(
   error: unknown,
@@ -35,7 +35,7 @@ export function failureOfThrown(
     return new ProviderFailure("unavailable", `the call failed: ${what}`, { cause: error });
   }
   const { code, message, lostUsedConnection, isLasting } = error;
-  // The codes of certificates and proxies need their reason beside them; none of it is the server's text.
+  // Certificate and proxy codes need their reason as well. None of it is text from the server.
   const what = isLasting ? message : code;
   return new ProviderFailure("unavailable", `the connection to the provider failed: ${what}`, {
     cause: error,

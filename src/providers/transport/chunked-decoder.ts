@@ -1,8 +1,8 @@
 import { malformed } from "./http-error.ts";
 
-/** Of one line with a chunk's size and its extensions. */
+/** Longest line with a chunk's size and its extensions. */
 export const MAX_CHUNK_LINE_BYTES = 4_096;
-/** Of all trailer fields, which are read and dropped. */
+/** Longest trailer section. Trailers are read and dropped. */
 const MAX_TRAILER_BYTES = 65_536;
 
 /** Line end, a size of up to seven digits, line end. */
@@ -11,8 +11,8 @@ const CR = 13;
 const LF = 10;
 
 /**
- * Where the decoder stands: a chunk is SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF; the chunk of
- * size 0 goes on with TRAILER_START, and then TRAILER and TRAILER_LF for each field, or END_LF.
+ * States of the decoder. A chunk is SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF. The chunk of size 0 is followed
+ * by TRAILER_START, and then by TRAILER and TRAILER_LF for each field, or by END_LF.
  */
 const SIZE = 0;
 const EXTENSION = 1;
@@ -26,17 +26,17 @@ const TRAILER_LF = 8;
 const END_LF = 9;
 const DONE = 10;
 
-/** Takes the chunked transfer coding off a body that comes in pieces cut anywhere (RFC 9112, 7.1). */
+/** Removes the chunked transfer coding from a body whose pieces can end anywhere (RFC 9112, 7.1). */
 export class ChunkedDecoder {
   #state = SIZE;
   #sizeBytes = 0;
   #remainingBytes = 0;
   #lineBytes = 0;
   #trailerBytes = 0;
-  /** Where the payload of the last piece begins and ends in it. */
+  /** The start and end of the payload in the last piece. */
   start = 0;
   end = 0;
-  /** How far the last piece was read: what follows is not of this body. */
+  /** The position up to which the last piece was read. Bytes after it do not belong to this body. */
   position = 0;
 
   get isDone(): boolean {
@@ -44,8 +44,8 @@ export class ChunkedDecoder {
   }
 
   /**
-   * Finds the payload in `bytes` from `offset` on: that of several chunks is moved together in place,
-   * because that is cheaper than a copy, and than an array for each. Throws HttpError.
+   * Finds the payload in `bytes` from `offset` on. Moves the payload of several chunks together in place, because that
+   * is cheaper than a copy and than an array for each. Throws HttpError.
    */
   decode(bytes: Buffer, offset: number): void {
     let at = offset;
@@ -57,12 +57,12 @@ export class ChunkedDecoder {
         if (this.#state !== DATA) this.#step(bytes[at++]!);
         continue;
       }
-      const taken = Math.min(this.#remainingBytes, bytes.length - at);
+      const length = Math.min(this.#remainingBytes, bytes.length - at);
       if (start === end) start = end = at;
-      else if (end !== at) bytes.copyWithin(end, at, at + taken);
-      end += taken;
-      at += taken;
-      this.#remainingBytes -= taken;
+      else if (end !== at) bytes.copyWithin(end, at, at + length);
+      end += length;
+      at += length;
+      this.#remainingBytes -= length;
       if (this.#remainingBytes === 0) this.#state = DATA_CR;
     }
     this.position = at;
@@ -71,8 +71,8 @@ export class ChunkedDecoder {
   }
 
   /**
-   * From behind a chunk's data to the data of the next one, where what is between has come whole and in
-   * its ordinary form; else it stays where it is.
+   * Returns the position of the next chunk's data if the line in front of it has arrived completely and in its usual
+   * form. Else returns `start`.
    */
   #nextChunk(bytes: Buffer, start: number): number {
     if (start + MAX_PLAIN_LINE_BYTES > bytes.length) return start;
@@ -131,7 +131,7 @@ export class ChunkedDecoder {
     if (byte === CR) this.#state = SIZE_LF;
     // Some servers pad the size with spaces.
     else if (byte === 0x3b || byte === 0x20 || byte === 0x09) this.#state = EXTENSION;
-    else throw malformed("a chunk size that is none");
+    else throw malformed("an invalid chunk size");
   }
 
   #trailer(byte: number): void {
@@ -159,8 +159,8 @@ export class ChunkedDecoder {
   }
 }
 
-function expect(byte: number, wanted: number): void {
-  if (byte !== wanted) throw malformed("a chunk that does not end where it says");
+function expect(byte: number, expected: number): void {
+  if (byte !== expected) throw malformed("a chunk that is longer than its size");
 }
 
 function hexDigit(byte: number): number {

@@ -4,33 +4,36 @@ import type { Connect, DialTarget, TrustedAuthorities } from "./dial.ts";
 import type { Exchange } from "./exchange.ts";
 import { HttpError } from "./http-error.ts";
 
-/** Servers close idle connections after a few seconds or minutes; ours go before most do. */
+/** Servers close idle connections after a few seconds or minutes. The gateway closes them earlier than most servers. */
 export const IDLE_TIMEOUT_MS = 30_000;
 export const MAX_IDLE_CONNECTIONS_OF_ORIGIN = 1_024;
-/** Of all origins together: each takes a descriptor, and with TLS some kilobytes. */
+/** For all origins together. Each connection needs a file descriptor, and with TLS some kilobytes. */
 export const MAX_IDLE_CONNECTIONS = 4_096;
-/** Of one origin, idle and busy together: as many as there can be ports. */
+/** For one origin, idle and busy together: the number of ports. */
 const MAX_OPEN_CONNECTIONS = 65_536;
 
 export interface PoolDependencies {
   readonly clock: Clock;
   readonly connect: Connect;
   readonly authorities: TrustedAuthorities;
-  /** Like the clock's, but without keeping the process alive. */
+  /** Like the clock's `after`, but does not keep the process alive. */
   readonly afterInBackground: Clock["after"];
-  /** The idle connections of all pools of a client, counted. */
+  /** Number of idle connections in all pools of a client. */
   readonly idle: { connections: number };
 }
 
-/** The connections of one origin, by one way to it. The one that was used last is used next, so that a few stay warm. */
+/**
+ * The connections to one origin over one route. The most recently used connection is used next, so that a few stay
+ * warm.
+ */
 export class ConnectionPool implements ConnectionOwner {
   readonly nowMs: () => number;
   readonly after: Clock["after"];
   readonly #dependencies: PoolDependencies;
   readonly #target: DialTarget;
-  /** The longest idle first. */
+  /** Idle connections, the longest idle first. */
   readonly #idle: HttpConnection[] = [];
-  /** Connections whose requests go out together, at the end of this turn of the event loop. */
+  /** Connections whose requests are sent together at the end of this turn of the event loop. */
   #toSend: HttpConnection[] = [];
   #openConnections = 0;
   #isSweepDue = false;
@@ -53,8 +56,8 @@ export class ConnectionPool implements ConnectionOwner {
   }
 
   /**
-   * A write wakes the server where that sleeps, which costs more than the write itself: in one burst all
-   * but the first find it awake.
+   * Sends the connection's request at the end of this turn of the event loop. A write wakes a sleeping server, which
+   * costs more than the write itself. In a burst only the first write has to wake it.
    */
   sendSoon(connection: HttpConnection): void {
     this.#toSend.push(connection);
@@ -90,13 +93,15 @@ export class ConnectionPool implements ConnectionOwner {
   }
 
   onStale(exchange: Exchange): void {
-    // Its neighbours may be as old: only a new connection is sure to be read.
+    // Other idle connections can be just as old. Only a new connection is sure to work.
     this.#open(exchange);
   }
 
   #open(exchange: Exchange): void {
     if (this.#openConnections >= MAX_OPEN_CONNECTIONS) {
-      exchange.fail(new HttpError("TOO_MANY_CONNECTIONS", "no further connection is opened"));
+      exchange.fail(
+        new HttpError("TOO_MANY_CONNECTIONS", "the limit of open connections is reached"),
+      );
       return;
     }
     this.#openConnections++;
@@ -116,7 +121,9 @@ export class ConnectionPool implements ConnectionOwner {
 
   #sweep(): void {
     const nowMs = this.nowMs();
-    const expired = this.#idle.findIndex((one) => nowMs - one.idleSinceMs < IDLE_TIMEOUT_MS);
+    const expired = this.#idle.findIndex(
+      (connection) => nowMs - connection.idleSinceMs < IDLE_TIMEOUT_MS,
+    );
     const gone = this.#idle.splice(0, expired === -1 ? this.#idle.length : expired);
     this.#dependencies.idle.connections -= gone.length;
     for (const connection of gone) connection.close();

@@ -12,30 +12,35 @@ import {
 import type { Exchange, ExchangeCarrier } from "./exchange.ts";
 import { HttpError } from "./http-error.ts";
 
-/** What a connection tells the pool it belongs to. */
+/** The pool of a connection, as the connection uses it. */
 export interface ConnectionOwner {
   readonly nowMs: () => number;
   readonly after: Clock["after"];
-  /** The connection's `send` is to be called soon. */
+  /** Calls the connection's `send` soon. */
   sendSoon(connection: HttpConnection): void;
   /** The connection is free for another exchange. */
   onIdle(connection: HttpConnection): void;
-  /** The connection is gone; told once. */
+  /** The connection is closed. Called once. */
   onGone(connection: HttpConnection): void;
-  /** A connection ended before it could take the exchange, which is to be sent on a new one. */
+  /** A connection ended before it accepted the exchange. The pool sends the exchange on a new one. */
   onStale(exchange: Exchange): void;
 }
 
-/** Above this many characters a request is turned into bytes first, as it may not go out in one go. */
+/**
+ * Longer requests, in characters, are encoded to bytes first, because the socket might not accept them in one write.
+ */
 const MAX_TEXT_WRITE = 16_384;
 
 /**
- * How long the server's last words are awaited once a socket takes no more of a request: a server that
- * refuses a body may close behind an answer that has come, and is not read yet.
+ * Time to wait for a response after the socket has stopped accepting a request. A server that rejects a body can close
+ * the connection after sending a response that has not been read yet.
  */
 export const LAST_WORDS_WAIT_MS = 1_000;
 
-/** One connection: dialing, then busy and idle by turns, then gone. It carries one exchange at a time. */
+/**
+ * One HTTP connection. It dials, is then busy and idle in turn, and is closed at the end. It carries one exchange at a
+ * time.
+ */
 export class HttpConnection implements ExchangeCarrier, DialListener, SocketEvents {
   readonly #owner: ConnectionOwner;
   #dial: Dial | undefined;
@@ -50,14 +55,14 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   #isReused = false;
   #hasSent = false;
   #takesNoMore = false;
-  /** When the connection became idle. */
+  /** Time when the connection became idle, in milliseconds. */
   idleSinceMs = 0;
 
   constructor(owner: ConnectionOwner) {
     this.#owner = owner;
   }
 
-  /** Opens the connection and sends. */
+  /** Opens the connection and sends the request. */
   open(
     connect: Connect,
     target: DialTarget,
@@ -70,7 +75,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#dial.start(connect);
   }
 
-  /** Takes another exchange on a connection that was idle. */
+  /** Assigns another exchange to an idle connection. */
   reuse(exchange: Exchange): void {
     this.#isReused = true;
     this.#exchange = exchange;
@@ -103,19 +108,22 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     exchange?.fail(error);
   }
 
-  /** Fails the exchange where the connection is not ready in time: TCP, the proxy's tunnel and TLS together. */
+  /** Fails the exchange if the connection is not ready in time. The limit includes TCP, the proxy's tunnel and TLS. */
   timeOutAfter(clock: Clock, timeoutMs: number): void {
     if (this.#dial === undefined) return;
     this.#stopTimeout = clock.after(timeoutMs, () => {
       this.#exchange?.fail(
-        new ProviderFailure("timeout", "the connection did not stand within the connect timeout"),
+        new ProviderFailure(
+          "timeout",
+          "the connection was not established within the connect timeout",
+        ),
       );
     });
   }
 
   opened(): void {}
 
-  /** TLS stands already: the server renegotiates, perhaps with another certificate, which is not accepted. */
+  /** TLS is already established: the server renegotiates, perhaps with another certificate, which is rejected. */
   handshaken(): void {
     this.ended(new HttpError("TLS_RENEGOTIATION", "the server renegotiates TLS"), true);
   }
@@ -127,7 +135,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
       exchange.receive(data);
       return;
     }
-    // A connection on which a server speaks unasked cannot be trusted with a request.
+    // A connection on which a server sends unrequested data cannot be trusted with a request.
     this.destroy();
     if (exchange !== undefined) this.#owner.onStale(exchange);
   }
@@ -162,7 +170,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
 
   finish(isReusable: boolean): void {
     this.#exchange = undefined;
-    // A server that answers before it has read everything leaves a rest that it does not wait for.
+    // A server that responds before reading the whole request leaves unsent bytes on the connection.
     const hasRest = this.#unsent !== undefined || this.#upload !== undefined || this.#takesNoMore;
     if (!isReusable || hasRest || this.#isGone) {
       this.close();
@@ -174,7 +182,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#owner.onIdle(this);
   }
 
-  /** Ends an idle connection in the ordinary way: with TLS, `end()` would wait for the server's end without limit. */
+  /** Closes the socket of an idle connection. With TLS, `end()` would wait for the server's end without limit. */
   close(): void {
     if (this.#isGone) return;
     this.#leave();
@@ -189,7 +197,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#socket?.terminate();
   }
 
-  /** Takes bytes of an upload; false where the socket takes no more of them for now. */
+  /** Sends bytes of an upload. Returns false if the socket accepts no more for now. */
   sendPiece(bytes: Buffer): boolean {
     if (this.#isGone || this.#takesNoMore) return false;
     this.#write(bytes);
@@ -210,7 +218,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#unsent = undefined;
     this.#upload?.stop();
     this.#upload = undefined;
-    // A dial that cannot be called off takes its place until it has ended.
+    // A dial that cannot be cancelled counts as open until it has ended.
     if (this.#dial === undefined) this.#countOut();
   }
 
@@ -221,10 +229,10 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   }
 
   /**
-   * Whether the request can be sent again without the risk that it is served twice, which a completion
-   * would be paid for: the connection ended while it was idle, and takes not one byte any more. Once
-   * bytes went out, a server that read them and failed looks just like one that never did, so that this
-   * is left to those who count the tries, as other clients leave it for a POST (RFC 9110, 9.2.2).
+   * Returns true if the request can be sent again without the risk that it is served, and paid for, twice: the
+   * connection ended while it was idle, and accepted no byte. After bytes were sent, a server that read them and failed
+   * looks like one that did not read them. Such cases are left to the code that counts the attempts, as other clients
+   * leave them for a POST (RFC 9110, 9.2.2).
    */
   #isStale(exchange: Exchange): boolean {
     return this.#isReused && !this.#hasSent && !exchange.hasBegun && !exchange.hasEnded;
@@ -239,14 +247,14 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     else {
       const written = this.#socket!.write(text);
       if (written > 0) this.#hasSent = true;
-      // Counted in bytes, which are no fewer than the characters.
+      // `written` counts bytes, of which there are at least as many as characters.
       if (written < text.length) this.#write(Buffer.from(text).subarray(Math.max(0, written)));
       else this.#unsent = undefined;
     }
     if (this.#unsent === undefined) this.#upload?.goOn();
   }
 
-  /** Head and body are written apart, because joining them would copy the body. */
+  /** Writes head and body separately, because joining them would copy the body. */
   #sendBytes(head: string, body: Uint8Array): void {
     this.#write(Buffer.from(head));
     if (this.#takesNoMore || this.#isGone) return;
@@ -266,7 +274,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   }
 
   #endSending(): void {
-    const lost = new HttpError("CONNECTION_CLOSED", "the connection takes no bytes any more");
+    const lost = new HttpError("CONNECTION_CLOSED", "the connection no longer accepts data");
     if (!this.#hasSent) {
       this.ended(lost);
       return;
@@ -277,15 +285,15 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#upload = undefined;
     this.#stopTimeout?.();
     this.#stopTimeout = this.#owner.after(LAST_WORDS_WAIT_MS, () => {
-      // An answer that has begun ends with its connection, however slowly it is read.
+      // A response that has begun ends with its connection, however slowly it is read.
       if (this.#exchange?.hasBegun !== true) this.ended(lost);
     });
   }
 }
 
-/** Takes the pieces of an upload: the connection, as the pump sees it. */
+/** Receives the pieces of an upload. Implemented by the connection. */
 interface UploadSink {
-  /** False where no more bytes are taken for now: goOn() is called when they are. */
+  /** Sends a piece. Returns false if no more bytes are accepted for now; goOn() is called later. */
   sendPiece(bytes: Buffer): boolean;
   uploaded(): void;
   uploadFailed(error: unknown): void;
@@ -295,13 +303,13 @@ const LAST_CHUNK = Buffer.from("0\r\n\r\n");
 const LINE_END = Buffer.from("\r\n");
 
 /**
- * Sends a stream as a body, one piece in memory at a time: the next one is read when the socket has taken the
- * last. A body of unknown length goes in chunked transfer coding (RFC 9112, section 7.1).
+ * Sends a stream as a body, with one piece in memory at a time: it reads the next piece after the socket has accepted
+ * the last. A body of unknown length is sent in chunked transfer coding (RFC 9112, section 7.1).
  */
 class UploadPump {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #sink: UploadSink;
-  /** Still to come; undefined where that is not known. */
+  /** Bytes still to send. Undefined if the length is unknown. */
   #leftBytes: number | undefined;
   #sent: Uint8Array | undefined;
   #isReading = false;
@@ -318,7 +326,7 @@ class UploadPump {
     this.#sink = sink;
   }
 
-  /** Sends until the socket takes no more. */
+  /** Sends until the socket accepts no more. */
   goOn(): void {
     if (this.#isReading || this.#hasEnded) return;
     this.#isReading = true;
@@ -329,7 +337,7 @@ class UploadPump {
     });
   }
 
-  /** Ends the reading of the stream as well. */
+  /** Stops sending and cancels the stream. */
   stop(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -360,7 +368,7 @@ class UploadPump {
     );
   }
 
-  /** The socket has taken it: without this, garbage of megabytes waits for its collection. */
+  /** Frees a piece that the socket has accepted. Otherwise megabytes would wait for garbage collection. */
   #freeSent(): void {
     const { buffer, byteLength } = this.#sent ?? {};
     this.#sent = undefined;

@@ -9,30 +9,30 @@ import type { ProxySettings } from "../../platform/config/outbound-proxies.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import { parseHead } from "./response-head.ts";
 
-/** Of what a proxy answers before its tunnel stands. */
+/** Longest response of a proxy before its tunnel is open. */
 const MAX_PROXY_HEAD_BYTES = 16_384;
 const HEAD_END = "\r\n\r\n";
 
-/** Where a connection goes, and what has to stand before a request may be sent on it. */
+/** The target of a connection, and the steps before a request can be sent on it. */
 export interface DialTarget {
   readonly hostname: string;
   readonly port: number;
   readonly isSecure: boolean;
-  /** Requests to `http:` URLs are sent to it as they are, for `https:` it is asked for a tunnel. */
+  /** The proxy gets requests to `http:` URLs directly. For `https:` it is asked for a tunnel. */
   readonly proxy: ProxySettings | undefined;
 }
 
-/** Hears once how a dial ended. */
+/** Receives the outcome of a dial, once. */
 export interface DialListener {
-  /** The socket takes requests; its events go to its `data`, which the listener sets. */
+  /** The socket accepts requests. Its events go to its `data`, which the listener sets. */
   ready(socket: ClientSocket): void;
   failed(error: HttpError): void;
 }
 
 /**
- * Opens one connection: TCP, then a CONNECT tunnel where a proxy stands before an `https:` URL
- * (RFC 9110, section 9.3.6), then TLS with a certificate that an authority vouches for and that names the
- * host (RFC 9525). Each step begins when the one before has ended.
+ * Opens one connection: TCP, then a CONNECT tunnel if an `https:` URL is reached through a proxy (RFC 9110, section
+ * 9.3.6), then TLS. The certificate must be issued by a trusted authority and name the host (RFC 9525). Each step
+ * begins when the previous one has ended.
  */
 export class Dial implements SocketEvents {
   readonly #target: DialTarget;
@@ -67,7 +67,7 @@ export class Dial implements SocketEvents {
     }
   }
 
-  /** Drops what stands so far. An attempt of TCP cannot be called off: it fails, or ends when it stands. */
+  /** Cancels the dial. A TCP attempt cannot be cancelled: it fails, or is closed when it is established. */
   cancel(): void {
     this.#isCancelled = true;
     if (this.#socket !== undefined) this.#fail(cancelled());
@@ -79,7 +79,7 @@ export class Dial implements SocketEvents {
       return;
     }
     this.#socket = socket;
-    // TLS inside a tunnel opens as a socket of its own.
+    // TLS inside a tunnel opens as a separate socket.
     if (this.#step === "tls") return;
     if (this.#isCancelled) this.#fail(cancelled());
     else if (!this.#target.isSecure) this.#succeed();
@@ -93,7 +93,7 @@ export class Dial implements SocketEvents {
     try {
       refusal = this.#refusalOf(socket, isTrusted, error ?? undefined);
     } catch (thrown) {
-      // Names of an odd form throw, and nothing catches what a socket's handler throws.
+      // Malformed names throw, and nothing catches errors in a socket's handler.
       refusal = refusedCertificate("CERT_UNREADABLE", thrown as Error);
     }
     if (refusal !== undefined) this.#fail(refusal);
@@ -114,8 +114,8 @@ export class Dial implements SocketEvents {
   }
 
   get #whereItEnded(): string {
-    if (this.#step === "tunnel") return "the proxy ended the connection before its tunnel stood";
-    if (this.#step === "tls") return "the connection ended before TLS stood";
+    if (this.#step === "tunnel") return "the proxy ended the connection before the tunnel was open";
+    if (this.#step === "tls") return "the connection ended before TLS was established";
     const whose =
       this.#target.proxy === undefined ? "the connection" : "the connection to the proxy";
     return `${whose} could not be opened`;
@@ -123,7 +123,7 @@ export class Dial implements SocketEvents {
 
   get #tlsOptions(): Bun.TLSOptions {
     const { hostname } = this.#target;
-    // An address is no server name (RFC 6066, section 3).
+    // An IP address is not a server name (RFC 6066, section 3).
     const serverName = isIP(hostname) === 0 ? hostname : "";
     return { ...this.#authorities.tlsOptions, serverName };
   }
@@ -135,7 +135,7 @@ export class Dial implements SocketEvents {
     const fields = authorization === undefined ? "" : `proxy-authorization: ${authorization}\r\n`;
     const request = `CONNECT ${authority} HTTP/1.1\r\nhost: ${authority}\r\n${fields}\r\n`;
     if (this.#socket!.write(request) < request.length) {
-      this.#fail(new HttpError("CONNECTION_CLOSED", "the proxy takes no bytes"));
+      this.#fail(new HttpError("CONNECTION_CLOSED", "the proxy accepts no data"));
     }
   }
 
@@ -143,7 +143,8 @@ export class Dial implements SocketEvents {
     this.#proxyHead += data.toString("latin1");
     const end = this.#proxyHead.indexOf(HEAD_END);
     if (end === -1) {
-      if (this.#proxyHead.length > MAX_PROXY_HEAD_BYTES) this.#fail(brokenProxy("too long a head"));
+      if (this.#proxyHead.length > MAX_PROXY_HEAD_BYTES)
+        this.#fail(brokenProxy("a head that is too long"));
       return;
     }
     let status: number;
@@ -156,8 +157,8 @@ export class Dial implements SocketEvents {
     if (status < 200 || status > 299) {
       this.#fail(refusedTunnel(status));
     } else if (this.#proxyHead.length > end + HEAD_END.length) {
-      // In TLS the client speaks first: these bytes are the proxy's.
-      this.#fail(brokenProxy("bytes behind its consent"));
+      // In TLS the client sends first, so these bytes are the proxy's.
+      this.#fail(brokenProxy("bytes after its response"));
     } else this.#startTls();
   }
 
@@ -185,13 +186,13 @@ export class Dial implements SocketEvents {
   ): HttpError | undefined {
     if (error !== undefined) {
       const { code } = error as { code?: unknown };
-      // Codes of the system, EPROTO among them, are one word: no certificate was looked at.
+      // System error codes such as EPROTO are one word: no certificate was checked.
       const isConnection = typeof code !== "string" || /^E[A-Z0-9]+$/.test(code);
       if (isConnection) return connectionLost(`TLS could not be set up: ${error.message}`, error);
       return refusedCertificate(code, error);
     }
     if (!isTrusted) return refusedCertificate("CERT_UNTRUSTED", undefined);
-    // Bun compares the name too, where it was given one: here nothing depends on that.
+    // Bun also compares the name if it has a server name. This check does not rely on that.
     const certificate = socket.getPeerCertificate() as PeerCertificate | undefined;
     if (certificate?.subject === undefined) return refusedCertificate("CERT_MISSING", undefined);
     const mismatch = checkServerIdentity(this.#target.hostname, certificate);
@@ -211,7 +212,7 @@ export class Dial implements SocketEvents {
 }
 
 function cancelled(): HttpError {
-  return new HttpError("CANCELLED", "the connection is not needed any more");
+  return new HttpError("CANCELLED", "the connection is no longer needed");
 }
 
 function failedSetUp(error: unknown): HttpError {
@@ -226,35 +227,38 @@ function refusedCertificate(code: string, cause: Error | undefined): HttpError {
 
 function refusedTunnel(status: number): HttpError {
   const message = `the proxy refused the tunnel with status ${status}`;
-  // Those from 500 on tell of the way behind the proxy, the others of what we asked.
+  // Statuses from 500 on report problems beyond the proxy, the others problems with the request.
   return new HttpError("PROXY_REFUSED", message, { isLasting: status < 500 });
 }
 
 function brokenProxy(what: string): HttpError {
-  return new HttpError("PROXY_BROKEN", `the proxy answered CONNECT with no HTTP: ${what}`);
+  return new HttpError("PROXY_BROKEN", `the proxy answered CONNECT with invalid HTTP: ${what}`);
 }
 
 /**
- * The certificate authorities that connections trust, as Bun's sockets take them: read once, because
- * parsing some hundred certificates for each connection costs as much as its handshake.
+ * The certificate authorities that connections trust, in the form that Bun's sockets take. They are read once, because
+ * parsing some hundred certificates costs as much as a handshake.
  */
 export class TrustedAuthorities {
   readonly #certificates: readonly string[] | undefined;
   #context: unknown;
 
-  /** @param certificates in PEM, in place of those of the machine */
+  /** @param certificates in PEM, replacing those of the machine */
   constructor(certificates?: readonly string[]) {
     this.#certificates = certificates;
   }
 
-  /** `secureContext` is no documented option of Bun's: without it all certificates would be refused. */
+  /**
+   * Options for Bun's sockets. `secureContext` is not a documented option; without it all certificates would be
+   * rejected.
+   */
   get tlsOptions(): Bun.TLSOptions {
     this.#context ??= contextOf(this.#certificates ?? machineAuthorities());
     return { rejectUnauthorized: true, secureContext: this.#context } as Bun.TLSOptions;
   }
 }
 
-/** Bun's bundled authorities, those that NODE_EXTRA_CA_CERTS names, and those of the operating system. */
+/** Returns Bun's bundled authorities, those in NODE_EXTRA_CA_CERTS, and those of the operating system. */
 function machineAuthorities(): readonly string[] {
   const all = [...getCACertificates("default"), ...getCACertificates("system")];
   return [...new Set(all.map((certificate) => certificate.trim()))];
@@ -264,21 +268,21 @@ function contextOf(certificates: readonly string[]): unknown {
   return createSecureContext({ ca: [...certificates] }).context;
 }
 
-/** A socket whose events go to its `data`, which changes hands when the connection stands. */
+/** A socket whose events go to its `data`. The owner changes when the connection is established. */
 export type ClientSocket = Bun.Socket<SocketEvents>;
 
-/** What happens on a socket, told to its present owner. */
+/** Events of a socket, sent to its current owner. */
 export interface SocketEvents {
   opened(socket: ClientSocket): void;
-  /** TLS stands, or was refused; a second time where the server renegotiates. */
+  /** TLS is established or was rejected. Called a second time if the server renegotiates. */
   handshaken(socket: ClientSocket, isTrusted: boolean, error: Error | null): void;
   received(data: Buffer): void;
   drained(): void;
-  /** The connection has ended, in the ordinary way or with an error; may be reported more than once. */
+  /** The connection has ended, normally or with an error. Can be reported more than once. */
   ended(error: unknown): void;
 }
 
-/** Opens a connection and reports to the handlers; a rejection repeats what they received. */
+/** Opens a connection and reports to the handlers. A rejection repeats an error that they received. */
 export type Connect = (options: Bun.TCPSocketConnectOptions<SocketEvents>) => Promise<unknown>;
 
 const SOCKET_HANDLERS: Bun.SocketHandler<SocketEvents> = {
@@ -292,7 +296,7 @@ const SOCKET_HANDLERS: Bun.SocketHandler<SocketEvents> = {
   connectError: (socket, error) => socket.data.ended(error),
 };
 
-/** Owns a socket that TLS has taken over: its encrypted bytes are reported here as well. */
+/** Events of a socket that TLS has taken over. Its encrypted bytes are reported here as well. */
 const IGNORED_EVENTS: SocketEvents = {
   opened: () => undefined,
   handshaken: () => undefined,

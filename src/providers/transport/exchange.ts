@@ -6,31 +6,31 @@ import { type BodySource, decoderOf, ExchangeResponse } from "./response-body.ts
 import { type BodyFraming, framingOf, parseHead, type ResponseHead } from "./response-head.ts";
 
 export const MAX_HEAD_BYTES = 65_536;
-/** Of responses of status 1xx before the one that counts. */
+/** Most responses of status 1xx before the final one. */
 const MAX_INTERIM_RESPONSES = 16;
 const HEAD_END = Buffer.from("\r\n\r\n");
 
-/** The connection that an exchange runs on, as the exchange sees it. */
+/** The connection that an exchange runs on. Implemented by HttpConnection. */
 export interface ExchangeCarrier {
   pause(): void;
   resume(): void;
   /** The response is complete. */
   finish(isReusable: boolean): void;
-  /** Drops the connection at once. */
+  /** Closes the connection immediately. */
   destroy(): void;
 }
 
 /**
- * One request and its response. It waits for a carrier, then for a head, then for the end of the body;
- * it ends exactly once, with complete() or fail(), and whatever comes after that is ignored.
+ * One request and its response. It waits for a carrier, then for a head, then for the end of the body. It ends exactly
+ * once, with complete() or fail(), and ignores everything after that.
  */
 export class Exchange implements BodySource, EventListenerObject {
-  /** The head, and the body where it is text. */
+  /** The head, followed by the body if it is text. */
   readonly requestText: string;
-  /** The body where it is bytes. Dropped once the response begins: after that it is not sent again. */
+  /** The body if it is bytes. Dropped when the response begins, because the request is not sent again after that. */
   bytes: Uint8Array | undefined;
   readonly upload: ReadableStream<Uint8Array> | undefined;
-  /** Of the upload; undefined where it goes in chunks. */
+  /** Length of the upload. Undefined if it is sent in chunks. */
   readonly uploadBytes: number | undefined;
   readonly connectTimeoutMs: number;
   readonly onNewConnection: boolean;
@@ -54,7 +54,7 @@ export class Exchange implements BodySource, EventListenerObject {
     this.uploadBytes = request.bodyBytes;
     if (typeof body !== "string" && this.upload === undefined) this.bytes = body as Uint8Array;
     this.connectTimeoutMs = request.connectTimeoutMs;
-    // What was read of an upload is gone, so that it could not be sent again on another connection.
+    // Bytes already read from an upload are lost, so the upload cannot be sent again on another connection.
     this.onNewConnection = request.onNewConnection === true || this.upload !== undefined;
     this.#method = request.method;
     this.#signal = request.signal;
@@ -62,7 +62,7 @@ export class Exchange implements BodySource, EventListenerObject {
     this.#signal.addEventListener("abort", this);
   }
 
-  /** Whether a byte of the response has come. */
+  /** True after the first byte of the response has arrived. */
   get hasBegun(): boolean {
     return this.#hasBegun;
   }
@@ -75,7 +75,7 @@ export class Exchange implements BodySource, EventListenerObject {
     this.#carrier = carrier;
   }
 
-  /** The abort of the signal. */
+  /** Handles the abort of the signal. */
   handleEvent(): void {
     this.#response?.abort(this.#signal.reason);
     this.fail(this.#signal.reason);
@@ -91,7 +91,10 @@ export class Exchange implements BodySource, EventListenerObject {
     }
   }
 
-  /** The carrier, which `wasUsed` before, has ended: with the error of the system or in the ordinary way. */
+  /**
+   * Handles the end of the carrier, with an error of the system or without one. `wasUsed` means that it carried an
+   * earlier exchange.
+   */
   connectionEnded(error: unknown, wasUsed = false): void {
     if (this.#hasEnded) return;
     const isReset = error !== undefined && error !== null;
@@ -125,18 +128,18 @@ export class Exchange implements BodySource, EventListenerObject {
   }
 
   #receiveHead(data: Buffer): void {
-    const held = this.#headBytes;
-    const bytes = held === undefined ? data : Buffer.concat([held, data]);
+    const earlier = this.#headBytes;
+    const bytes = earlier === undefined ? data : Buffer.concat([earlier, data]);
     let at = 0;
-    // What was searched before is not searched again, but for an end that was cut.
-    let searchFrom = held === undefined ? 0 : Math.max(0, held.length - 3);
+    // Searches only the new bytes, and the last three of the earlier ones, which can be a part of the end mark.
+    let searchFrom = earlier === undefined ? 0 : Math.max(0, earlier.length - 3);
     for (;;) {
       const end = bytes.indexOf(HEAD_END, searchFrom);
       if ((end === -1 ? bytes.length : end) - at > MAX_HEAD_BYTES) {
         throw malformed(`a head of more than ${MAX_HEAD_BYTES} bytes`);
       }
       if (end === -1) {
-        // The end of such a head would never come.
+        // The end mark of such a head would never arrive.
         if (bytes.indexOf("\n\n", searchFrom) !== -1) throw malformed("lines that end without CR");
         this.#headBytes = at === 0 ? bytes : bytes.subarray(at);
         return;
@@ -169,7 +172,7 @@ export class Exchange implements BodySource, EventListenerObject {
     try {
       this.#receiveBody(bytes, bodyStart);
     } catch (error) {
-      // The head is complete: the body's reader gets the error.
+      // The head is complete, so the body's reader gets the error.
       this.fail(error);
     }
     this.#receiver.responded(response);
@@ -189,7 +192,7 @@ export class Exchange implements BodySource, EventListenerObject {
       isOver = this.#remainingBytes === 0;
     }
     if (end > start) this.#response!.push(bytes, start, end);
-    // Unrequested bytes may be meant as the answer to the next request.
+    // A server could mean unrequested bytes as the response to the next request.
     if (isOver) this.#complete(position === bytes.length);
   }
 
@@ -207,7 +210,7 @@ export class Exchange implements BodySource, EventListenerObject {
   }
 }
 
-/** Once a connection reads an upload, the connection cancels it. */
+/** Cancels an upload that no connection reads yet. A connection that reads an upload cancels it itself. */
 export function cancelUnread(upload: ReadableStream<Uint8Array> | undefined): void {
   if (upload?.locked === false) upload.cancel().catch(() => undefined);
 }

@@ -9,20 +9,20 @@ import { prepareHead, type RequestHead } from "./request-head.ts";
 export interface HttpClientOptions {
   readonly clock?: Clock;
   readonly connect?: Connect;
-  /** None where they are left out. */
+  /** Absent: no proxies. */
   readonly proxies?: OutboundProxies;
-  /** Certificates in PEM, trusted in place of the machine's. */
+  /** Certificates in PEM, trusted instead of the machine's. */
   readonly authorities?: readonly string[];
-  /** Schedules what need not keep the process alive. */
+  /** Schedules work that does not keep the process alive. */
   readonly afterInBackground?: Clock["after"];
 }
 
 const NO_PROXIES: OutboundProxies = { http: undefined, https: undefined, exempt: [] };
 
 /**
- * The HTTP/1.1 client for all calls to providers, `http:` and `https:`, on the sockets of this thread:
- * `fetch` hands every call to another thread and back, which costs as much as the rest of a call, and has
- * no timeout for connecting. It follows no redirects, and times out nothing but connecting.
+ * Creates the HTTP/1.1 client for all calls to providers, `http:` and `https:`. It uses sockets of this thread: `fetch`
+ * passes every call to another thread and back, which costs as much as the rest of a call, and it has no connect
+ * timeout. The client follows no redirects and has no timeout except for connecting.
  */
 export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   return new SocketClient(
@@ -46,7 +46,7 @@ interface Target {
 class SocketClient implements HttpClient {
   readonly #dependencies: PoolDependencies;
   readonly #proxies: OutboundProxies;
-  /** One for each origin: as many as the configuration names. */
+  /** Connection pools by origin. The configuration bounds their number. */
   readonly #pools = new Map<string, ConnectionPool>();
   readonly #targets = new WeakMap<object, Target>();
 
@@ -68,9 +68,9 @@ class SocketClient implements HttpClient {
   }
 
   #targetOf(url: string, request: ProviderRequest): Target {
-    const known = this.#targets.get(request.headers);
-    if (known !== undefined && known.head.url === url && known.method === request.method) {
-      return known;
+    const cached = this.#targets.get(request.headers);
+    if (cached !== undefined && cached.head.url === url && cached.method === request.method) {
+      return cached;
     }
     const head = prepareHead(request.method, url, request.headers, this.#proxies);
     const target = { head, method: request.method, pool: this.#poolOf(head.target) };
@@ -91,14 +91,14 @@ class SocketClient implements HttpClient {
   }
 }
 
-/** What follows the fields of every request: the fields that frame the body, and the body where it is text. */
+/** Returns the end of a request: the fields that frame the body, and the body if it is text. */
 function framedBody({ body, bodyBytes, method }: ProviderRequest): string {
   if (body instanceof ReadableStream) {
     const isKnown = bodyBytes !== undefined;
     return `${isKnown ? `content-length: ${bodyBytes}` : "transfer-encoding: chunked"}\r\n\r\n`;
   }
   if (typeof body !== "string") return `content-length: ${body.byteLength}\r\n\r\n`;
-  // Some servers refuse these methods with a body, even with an empty one.
+  // Some servers reject these methods with a body, even an empty one.
   if (body === "" && BODILESS_METHODS.has(method)) return "\r\n";
   return `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }

@@ -1,9 +1,11 @@
-/** Why an exchange failed: codes of the system (`ECONNREFUSED`), of TLS (`CERT_HAS_EXPIRED`), and of this client. */
+/**
+ * A failed exchange. `code` is a code of the system (`ECONNREFUSED`), of TLS (`CERT_HAS_EXPIRED`) or of this client.
+ */
 export class HttpError extends Error {
   readonly code: string;
-  /** A connection that had been used before ended without a byte of an answer: it may have died unnoticed. */
+  /** A reused connection ended before the first byte of a response. It can have been closed unnoticed. */
   readonly lostUsedConnection: boolean;
-  /** Until an operator changes a certificate or a setting, the next try fails in the same way. */
+  /** The next attempt fails in the same way, until an operator changes a certificate or a setting. */
   readonly isLasting: boolean;
 
   constructor(
@@ -19,18 +21,18 @@ export class HttpError extends Error {
   }
 }
 
-/** The server does not keep to HTTP, so that nothing more on its connection can be trusted. */
+/** Returns the error for a response that violates HTTP. The rest of its connection cannot be trusted. */
 export function malformed(what: string): HttpError {
   return new HttpError("MALFORMED_RESPONSE", `the response has ${what}`);
 }
 
-/** A connection that ended too early, under the code of the system where it gave one. */
+/** Returns the error for a connection that ended too early. Its code is that of the system, if there is one. */
 export function connectionLost(
   message: string,
   cause: unknown,
   lostUsedConnection = false,
 ): HttpError {
   const code = (cause as { code?: unknown } | null | undefined)?.code;
-  const told = typeof code === "string" ? code : "CONNECTION_CLOSED";
-  return new HttpError(told, message, { cause, lostUsedConnection });
+  const errorCode = typeof code === "string" ? code : "CONNECTION_CLOSED";
+  return new HttpError(errorCode, message, { cause, lostUsedConnection });
 }

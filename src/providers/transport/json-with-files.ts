@@ -1,6 +1,6 @@
 import { type FormFile, streamOf } from "./multipart-upload.ts";
 
-/** Stands in a JSON body for the base64 of a file, behind a text such as the head of a data URL. */
+/** Placeholder in a JSON body for the base64 of a file, after a prefix such as the head of a data URL. */
 export class FileInJson {
   readonly file: FormFile;
   readonly prefix: string;
@@ -16,12 +16,12 @@ export class FileInJson {
 }
 
 /**
- * The JSON of a body. With files in it, it is a stream that is made while it is sent: a file of any size takes
- * no memory, and no piece holds the event loop.
+ * Returns the JSON of a body. If the body contains files, returns a stream that is built while it is sent, so that
+ * files of any size take no memory and no piece blocks the event loop.
  */
 export function jsonWithFiles(body: object): string | ReadableStream<Uint8Array> {
   const files: FileInJson[] = [];
-  // No text of the request holds what is made here at random.
+  // The mark is random, so no text of the request contains it.
   const mark = `file-${crypto.randomUUID()}`;
   const text = JSON.stringify(body, (_name, value: unknown) => {
     if (!(value instanceof FileInJson)) return value;

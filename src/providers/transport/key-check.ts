@@ -5,12 +5,12 @@ import { kindOfStatus } from "./status-failure.ts";
 const TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 const REFUSED: ReadonlySet<number> = new Set([401, 403]);
-/** The provider has no such list: nothing tells before a call. */
-const UNTOLD: ReadonlySet<number> = new Set([404, 405]);
+/** Statuses of a provider without such a list. Only a real call could check the key. */
+const NO_LIST: ReadonlySet<number> = new Set([404, 405]);
 
 /**
- * Asks for the provider's own list of models, which costs nothing, to see whether it takes a key. A list that
- * anybody may read accepts every key. Rejects with ProviderFailure: `misconfigured` where the key is refused.
+ * Checks a key by requesting the provider's model list, which is free of charge. A public list accepts every key.
+ * Rejects with ProviderFailure; its kind is `misconfigured` if the provider rejects the key.
  */
 export async function checkKeyByModelList(
   client: HttpClient,
@@ -31,7 +31,7 @@ export async function checkKeyByModelList(
   } catch (error) {
     throw new ProviderFailure("unavailable", "the provider could not be reached", { cause: error });
   }
-  if (status < 300 || UNTOLD.has(status)) return;
+  if (status < 300 || NO_LIST.has(status)) return;
   const kind = REFUSED.has(status) ? "misconfigured" : kindOfStatus(status);
   const message = `the provider answered the request for its models with status ${status}`;
   throw new ProviderFailure(kind, message, { status });

@@ -1,22 +1,22 @@
-/** A file as it is sent: read from its beginning each time. */
+/** A file to send. Each attempt reads it from the start. */
 export interface FormFile {
   readonly name: string;
   readonly contentType: string;
-  /** Undefined where that is not known. */
+  /** Undefined if the size is unknown. */
   readonly sizeBytes?: number | undefined;
   stream(): ReadableStream<Uint8Array>;
 }
 
-/** A part of a form, under its name. */
+/** A named part of a form. */
 export type FormPart =
   | { readonly name: string; readonly value: string }
   | { readonly name: string; readonly file: FormFile };
 
-/** A multipart/form-data body (RFC 7578) that is made while it is sent: files of any size take no memory. */
+/** A multipart/form-data body (RFC 7578) that is built while it is sent, so that files of any size take no memory. */
 interface MultipartBody {
   readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
-  /** Undefined where the size of a file is not known. */
+  /** Undefined if the size of a file is unknown. */
   readonly bodyBytes: number | undefined;
 }
 
@@ -68,7 +68,7 @@ function lengthOf(contents: readonly Content[]): number | undefined {
   return bytes;
 }
 
-/** As browsers write names (https://html.spec.whatwg.org/#multipart-form-data). */
+/** Returns a name escaped like in browsers (https://html.spec.whatwg.org/#multipart-form-data). */
 function quoted(name: string): string {
   return name.replaceAll("\r", "%0D").replaceAll("\n", "%0A").replaceAll('"', "%22");
 }
@@ -77,7 +77,7 @@ function withoutBreaks(value: string): string {
   return value.replaceAll(/[\r\n]/g, "");
 }
 
-/** A stream of pieces; cancelling it ends the reading of what they are made of. */
+/** Returns a stream of the pieces. Cancelling it also ends the generator. */
 export function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
   return new ReadableStream({
     async pull(controller) {

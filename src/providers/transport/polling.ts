@@ -5,20 +5,23 @@ import type { AbortNotice } from "./call-abort.ts";
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 3_000;
 const GROWTH = 1.5;
-/** A job that runs is paid for: this many looks in succession may fail before it is given up. */
+/**
+ * Number of consecutive failed polls after which a job is abandoned. A running job is paid for, so one failure does not
+ * end it.
+ */
 const MAX_FAILED_LOOKS = 4;
-const PASSING: ReadonlySet<ProviderFailure["kind"]> = new Set([
+const RETRYABLE_KINDS: ReadonlySet<ProviderFailure["kind"]> = new Set([
   "unavailable",
   "rate_limited",
   "timeout",
 ]);
 
 /**
- * Looks at a job of a provider until it is done, with growing waits between. How long that may take in all is
- * the signal's matter: where it aborts, this rejects at once with its reason.
+ * Polls a job of a provider until it is done, with growing pauses. The signal limits the total time: if it aborts, this
+ * rejects immediately with its reason.
  *
- * @param look the result, the failure that the job has ended with, or undefined while it runs. What it throws
- *   is a failure of the look, which is repeated where it may pass.
+ * @param look returns the result, the failure of the job, or undefined while it runs. If it throws a retryable error,
+ *   it is called again.
  */
 export async function untilDone<Result>(
   look: () => Promise<Result | ProviderFailure | undefined>,
@@ -29,10 +32,10 @@ export async function untilDone<Result>(
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * GROWTH, LONGEST_WAIT_MS)) {
     await pause(waitMs, signal, clock);
     try {
-      const seen = await look();
+      const outcome = await look();
       failedLooks = 0;
-      if (seen instanceof ProviderFailure) throw new JobFailed(seen);
-      if (seen !== undefined) return seen;
+      if (outcome instanceof ProviderFailure) throw new JobFailed(outcome);
+      if (outcome !== undefined) return outcome;
     } catch (error) {
       if (error instanceof JobFailed) throw error.failure;
       if (signal.aborted || !mayPass(error) || ++failedLooks >= MAX_FAILED_LOOKS) throw error;
@@ -49,9 +52,9 @@ class JobFailed {
   }
 }
 
-/** Faults of the connection are no ProviderFailure yet. */
+/** Returns true if the error is retryable. Connection errors are not yet a ProviderFailure, and count. */
 function mayPass(error: unknown): boolean {
-  return !(error instanceof ProviderFailure) || PASSING.has(error.kind);
+  return !(error instanceof ProviderFailure) || RETRYABLE_KINDS.has(error.kind);
 }
 
 function retryAfterOf(error: unknown): number | undefined {

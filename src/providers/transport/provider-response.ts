@@ -1,19 +1,21 @@
 import type { PieceReader } from "../interface.ts";
 import type { AbortNotice } from "./call-abort.ts";
 
-/** What the adapters use of a response. */
+/** The parts of a response that providers use. */
 export interface ProviderResponse {
   readonly status: number;
   readonly headers: { get(name: string): string | null };
-  /** Null where a response of its kind has no body. Cancelling it drops the connection. */
+  /** Null if a response of its kind has no body. Cancelling it closes the connection. */
   readonly body: ReadableStream<Uint8Array> | null;
-  /** The whole body: its size is the caller's to judge first, by its content-length. */
+  /** Returns the whole body. The caller must check its content-length first. */
   text(): Promise<string>;
-  /** The same where all of it has come, within that many bytes, in place of a wait; undefined else. */
+  /**
+   * Returns the whole body without waiting. Returns undefined if it has not fully arrived or is longer than `maxBytes`.
+   */
   wholeText?(maxBytes: number): string | undefined;
-  /** Whether `body` is not null, without making it. */
+  /** True if `body` is not null. Does not create the stream. */
   readonly hasBody?: boolean;
-  /** Reads the body, in place of `body`. */
+  /** Returns a reader to use instead of `body`. */
   reader?(): PieceReader;
 }
 
@@ -21,34 +23,34 @@ export interface ProviderRequest {
   readonly method: string;
   /** Prepared once for each object, which must not change afterwards. */
   readonly headers: Readonly<Record<string, string>>;
-  /** A stream is cancelled where the call ends before it. Bytes must not change. */
+  /** A stream is cancelled if the call ends before it. Bytes must not change. */
   readonly body: string | Uint8Array | ReadableStream<Uint8Array>;
   /**
-   * The length of a stream, which is then sent with it, and in chunks where this is left out. The memory of
-   * its pieces is freed as they are sent, so that no other code may keep them.
+   * Length of a stream, sent with it. Absent: the stream is sent in chunks. The client frees the memory of the stream's
+   * pieces after sending, so no other code can keep them.
    */
   readonly bodyBytes?: number | undefined;
   readonly signal: AbortNotice;
-  /** Milliseconds until a new connection must stand, TLS and a proxy's tunnel included. */
+  /** Milliseconds until a new connection must be established, including TLS and a proxy's tunnel. */
   readonly connectTimeoutMs: number;
-  /** Sent on no connection that was used before. */
+  /** Sends the request only on a new connection. */
   readonly onNewConnection?: boolean | undefined;
 }
 
-/** Waits for a response. One of the two is called, once. */
+/** Receives a response. Exactly one of the two methods is called, once. */
 export interface ResponseReceiver {
-  /** As much of the body has come as came with the head. */
+  /** The head has arrived, with the part of the body that came with it. */
   responded(response: ProviderResponse): void;
-  /** With the signal's reason where that has aborted, and with an Error with a `code` else. */
+  /** The request failed: the signal's reason if it has aborted, else an Error with a `code`. */
   failed(error: unknown): void;
 }
 
 export interface HttpClient {
-  /** Throws a TypeError where the URL, the method or a header cannot be sent. */
+  /** Throws a TypeError if the URL, the method or a header cannot be sent. */
   send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void;
 }
 
-/** The response to a request, for callers that wait for it. */
+/** Sends a request and returns the response. */
 export function sent(
   client: HttpClient,
   url: string,
@@ -60,9 +62,8 @@ export function sent(
 }
 
 /**
- * The types of streams: that of events, and the defaults that frameworks use if none is set.
- * What is sent under those is judged by what is in it. Of a field that proxies have made two of, the first
- * counts.
+ * Content types of streams: that of events, and the defaults of frameworks. Content under these defaults is checked
+ * separately. If proxies have duplicated the field, the first value counts.
  */
 const STREAM = /^\s*(?:text\/event-stream|text\/plain|application\/octet-stream)\s*(?:[;,]|$)/i;
 

@@ -5,8 +5,8 @@ import type { DialTarget } from "./dial.ts";
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** ASCII only, so that characters are bytes. */
 const VALUE = /^[\t\x20-\x7e]*$/;
-/** What the client itself says about the message, its connection and the way to the server. */
-const OWN_NAMES = new Set([
+/** Fields that the client sets itself: about the message, its connection and the route to the server. */
+const CLIENT_FIELDS = new Set([
   "host",
   "connection",
   "content-length",
@@ -16,15 +16,15 @@ const OWN_NAMES = new Set([
   "proxy-authorization",
 ]);
 
-/** The part of a request that is the same for every call with these headers: all but what frames the body. */
+/** The part of a request that is equal for every call with these headers: all except the fields that frame the body. */
 export interface RequestHead {
   readonly url: string;
   readonly target: DialTarget;
-  /** Ends behind a field. */
+  /** Ends after a field. */
   readonly text: string;
 }
 
-/** Throws a TypeError where the URL, the method or a header cannot be sent. */
+/** Returns the head of a request. Throws a TypeError if the URL, the method or a header cannot be sent. */
 export function prepareHead(
   method: string,
   url: string,
@@ -38,7 +38,7 @@ export function prepareHead(
   if (parsed.username !== "" || parsed.password !== "") {
     throw new TypeError("credentials in a URL are not sent");
   }
-  if (!NAME.test(method)) throw new TypeError("the method is none");
+  if (!NAME.test(method)) throw new TypeError("the method is invalid");
   const target: DialTarget = {
     hostname: bareHost(parsed.hostname),
     port: parsed.port === "" ? (isSecure ? 443 : 80) : Number(parsed.port),
@@ -51,11 +51,11 @@ export function prepareHead(
   const lines = [`${method} ${asProxied ? `http://${parsed.host}${path}` : path} HTTP/1.1`];
   lines.push(`host: ${parsed.host}`);
   for (const [name, value] of Object.entries(headers)) {
-    if (!NAME.test(name)) throw new TypeError("a header name is none");
+    if (!NAME.test(name)) throw new TypeError("a header name is invalid");
     if (!VALUE.test(value))
       throw new TypeError(`header ${name} has characters that cannot be sent`);
-    if (OWN_NAMES.has(name.toLowerCase()))
-      throw new TypeError(`header ${name} is not the caller's`);
+    if (CLIENT_FIELDS.has(name.toLowerCase()))
+      throw new TypeError(`header ${name} is set by the client itself`);
     lines.push(`${name}: ${value}`);
   }
   if (asProxied && target.proxy?.authorization !== undefined) {
@@ -64,7 +64,7 @@ export function prepareHead(
   return { url, target, text: `${lines.join("\r\n")}\r\nconnection: keep-alive\r\n` };
 }
 
-/** The proxy that a URL is to be called through; undefined where it is called directly. */
+/** Returns the proxy for a URL. Undefined if it is called directly. */
 export function proxyFor(url: URL, proxies: OutboundProxies): ProxySettings | undefined {
   const proxy = url.protocol === "https:" ? proxies.https : proxies.http;
   if (proxy === undefined) return undefined;
@@ -73,15 +73,17 @@ export function proxyFor(url: URL, proxies: OutboundProxies): ProxySettings | un
   return isExempt ? undefined : proxy;
 }
 
-/** A host as sockets and certificates name it: IPv6 addresses without brackets, names without a final dot. */
+/**
+ * Returns a host in the form of sockets and certificates: IPv6 addresses without brackets, names without a final dot.
+ */
 function bareHost(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
 }
 
 /**
- * An entry of NO_PROXY, as curl and Go's net/http read it: `*`, an address, a network (10.0.0.0/8), or a
- * name that stands for itself and what is below it, with or without a leading dot or `*.`; each may end
- * with a port.
+ * Returns true if a NO_PROXY entry matches the host, by the rules of curl and Go's net/http. An entry is `*`, an
+ * address, a network (10.0.0.0/8), or a name that covers itself and its subdomains, with or without a leading dot or
+ * `*.`. Each can end with a port.
  */
 function matches(entry: string, host: string, port: string): boolean {
   if (entry === "*") return true;
@@ -94,9 +96,9 @@ function matches(entry: string, host: string, port: string): boolean {
   return wanted !== "" && (host === wanted || host.endsWith(`.${wanted}`));
 }
 
-function isSameAddress(one: string, other: string): boolean {
-  if (isIP(other) !== isIP(one)) return false;
-  return isInNetwork(other, `${one}/${isIP(one) === 4 ? 32 : 128}`);
+function isSameAddress(first: string, second: string): boolean {
+  if (isIP(second) !== isIP(first)) return false;
+  return isInNetwork(second, `${first}/${isIP(first) === 4 ? 32 : 128}`);
 }
 
 function isInNetwork(address: string, network: string): boolean {
@@ -111,8 +113,8 @@ function isInNetwork(address: string, network: string): boolean {
 }
 
 /**
- * The address of a path below a provider's base URL. The path goes before a query that the base URL
- * may carry, such as Azure's `?api-version=…`; a fragment is dropped.
+ * Returns the URL of a path below a provider's base URL. A query in the base URL, such as Azure's `?api-version=…`,
+ * stays at the end. A fragment is dropped.
  */
 export function endpointUrl(baseUrl: string, path: string): string {
   const withoutFragment = baseUrl.split("#", 1)[0]!;

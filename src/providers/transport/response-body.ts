@@ -3,10 +3,10 @@ import { HttpError } from "./http-error.ts";
 import type { ProviderResponse } from "./provider-response.ts";
 import type { ResponseHead } from "./response-head.ts";
 
-/** Bytes that may lie unread before the connection is paused. */
+/** Unread bytes above which the connection is paused. */
 export const MAX_UNREAD_BYTES = 262_144;
 
-/** Where a body comes from: the connection, as the body sees it. */
+/** The connection of a body. Implemented by Exchange. */
 export interface BodySource {
   pause(): void;
   resume(): void;
@@ -16,18 +16,20 @@ export interface BodySource {
 
 type PieceRead = { done: boolean; value?: Uint8Array | undefined };
 
-/** The bytes of one response, pushed by the connection and pulled by one reader: itself, a stream, or a text. */
+/**
+ * The bytes of one response. The connection pushes them, and one reader pulls them: this object, a stream, or a text.
+ */
 class ResponseBody implements PieceReader {
   readonly #source: BodySource;
-  /** The first piece that lies unread, from a position in it to another, and those behind it. */
+  /** The first unread piece with its start and end, and the later pieces. */
   #first: Buffer | undefined;
   #firstStart = 0;
   #firstEnd = 0;
-  #others: Buffer[] | undefined;
+  #later: Buffer[] | undefined;
   #unreadBytes = 0;
   #isPaused = false;
   #hasEnded = false;
-  #isTaken = false;
+  #hasReader = false;
   #hasFailed = false;
   #failure: unknown;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -40,7 +42,10 @@ class ResponseBody implements PieceReader {
     this.#source = source;
   }
 
-  /** A piece, from `start` to `end` in `bytes`: handed on as it is, it must not be written to afterwards. */
+  /**
+   * Adds a piece, from `start` to `end` in `bytes`. It is passed on without a copy, so it must not be changed
+   * afterwards.
+   */
   push(bytes: Buffer, start: number, end: number): void {
     if (this.#isCancelled) return;
     if (this.#reading !== undefined) {
@@ -57,8 +62,8 @@ class ResponseBody implements PieceReader {
       this.#firstStart = start;
       this.#firstEnd = end;
     } else {
-      this.#others ??= [];
-      this.#others.push(part(bytes, start, end));
+      this.#later ??= [];
+      this.#later.push(part(bytes, start, end));
     }
     this.#unreadBytes += end - start;
     if (this.#text !== undefined || this.#isPaused || this.#unreadBytes <= MAX_UNREAD_BYTES) return;
@@ -73,7 +78,7 @@ class ResponseBody implements PieceReader {
     if (this.#controller !== undefined && this.#first === undefined) this.#controller.close();
   }
 
-  /** What came before the failure is still read first by a stream. */
+  /** Fails the body. A stream still reads the bytes before the failure first. */
   fail(failure: unknown): void {
     if (this.#hasEnded || this.#hasFailed) return;
     this.#hasFailed = true;
@@ -83,15 +88,15 @@ class ResponseBody implements PieceReader {
     if (this.#first === undefined) this.#controller?.error(failure);
   }
 
-  /** Fails at once, whatever lies unread. */
+  /** Fails immediately and drops unread bytes. */
   abort(reason: unknown): void {
     this.#dropPieces();
     this.fail(reason);
   }
 
   text(): Promise<string> {
-    if (this.#isTaken) return Promise.reject(new TypeError("the body is already being read"));
-    this.#isTaken = true;
+    if (this.#hasReader) return Promise.reject(new TypeError("the body is already being read"));
+    this.#hasReader = true;
     if (this.#hasFailed) return Promise.reject(this.#failure);
     if (this.#hasEnded) return Promise.resolve(this.#takeText());
     return new Promise((resolve, reject) => {
@@ -100,17 +105,17 @@ class ResponseBody implements PieceReader {
     });
   }
 
-  /** All of it, where it has come and is not more than that; the caller is its reader then. */
+  /** Returns the whole body if it has arrived and is not longer than `maxBytes`. The caller is then its reader. */
   wholeText(maxBytes: number): string | undefined {
-    if (!this.#hasEnded || this.#isTaken || this.#unreadBytes > maxBytes) return undefined;
-    this.#isTaken = true;
+    if (!this.#hasEnded || this.#hasReader || this.#unreadBytes > maxBytes) return undefined;
+    this.#hasReader = true;
     return this.#takeText();
   }
 
-  /** The caller becomes the reader of the pieces. */
+  /** Makes the caller the reader of the pieces. */
   reader(): PieceReader {
-    if (this.#isTaken) throw new TypeError("the body is already being read");
-    this.#isTaken = true;
+    if (this.#hasReader) throw new TypeError("the body is already being read");
+    this.#hasReader = true;
     return this;
   }
 
@@ -125,7 +130,7 @@ class ResponseBody implements PieceReader {
     return this.#hasEnded && this.#first === undefined;
   }
 
-  /** Only behind the answer to the last one. */
+  /** Returns the next piece. Call it again only after the previous call has resolved. */
   read(): Promise<PieceRead> {
     const value = this.take();
     if (value !== undefined) return Promise.resolve({ done: false, value });
@@ -151,8 +156,8 @@ class ResponseBody implements PieceReader {
   }
 
   stream(): ReadableStream<Uint8Array> {
-    if (this.#isTaken) throw new TypeError("the body is already being read");
-    this.#isTaken = true;
+    if (this.#hasReader) throw new TypeError("the body is already being read");
+    this.#hasReader = true;
     return new ReadableStream<Uint8Array>(
       {
         pull: (controller) => this.#pull(controller),
@@ -187,20 +192,20 @@ class ResponseBody implements PieceReader {
 
   #takePieces(): Buffer {
     const first = part(this.#first!, this.#firstStart, this.#firstEnd);
-    const others = this.#others;
+    const others = this.#later;
     this.#dropPieces();
     return others === undefined ? first : Buffer.concat([first, ...others]);
   }
 
   #dropPieces(): void {
     this.#first = undefined;
-    this.#others = undefined;
+    this.#later = undefined;
     this.#unreadBytes = 0;
   }
 
   #takeText(): string {
     if (this.#first === undefined) return "";
-    if (this.#others !== undefined) {
+    if (this.#later !== undefined) {
       const all = this.#takePieces();
       return textOf(all, 0, all.length);
     }
@@ -214,7 +219,7 @@ function part(bytes: Buffer, start: number, end: number): Buffer {
   return start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end);
 }
 
-/** Without the byte order mark. */
+/** Returns the text without its byte order mark. */
 function textOf(bytes: Buffer, start: number, end: number): string {
   const hasMark =
     end - start >= 3 &&
@@ -224,7 +229,7 @@ function textOf(bytes: Buffer, start: number, end: number): string {
   return bytes.toString("utf8", hasMark ? start + 3 : start, end);
 }
 
-/** A body, with the head that came before it. */
+/** A response: its head and its body. */
 export class ExchangeResponse extends ResponseBody implements ProviderResponse {
   readonly status: number;
   readonly headers: ResponseHead;
@@ -281,8 +286,8 @@ const FORMATS: Readonly<Record<string, "gzip" | "deflate" | "brotli" | "zstd">> 
 };
 
 /**
- * The expanded body of a server that encodes it although it was asked not to; undefined where nothing
- * is encoded. Throws HttpError for an unknown encoding.
+ * Returns a function that decompresses a body, for servers that encode it without being asked. Returns undefined if the
+ * body is not encoded. Throws HttpError for an unknown encoding.
  */
 export function decoderOf(
   contentEncoding: string | null,

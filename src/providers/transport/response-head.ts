@@ -1,10 +1,10 @@
 import { HttpError, malformed } from "./http-error.ts";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** No control character but the tab may stand in a value. */
+/** Matches control characters that are not allowed in a value. Only the tab is. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const NO_VALUE = /[\x00-\x08\x0a-\x1f\x7f]/;
-/** Anything at all that may be wrong with lines of fields: one look at all of them instead of two at each. */
+/** Matches any possible fault in header lines: one check of all lines instead of two for each. */
 const SUSPECT =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
   /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\r\n(?![!#$%&'*+\-.^_`|~0-9A-Za-z]+:)/g;
@@ -13,7 +13,7 @@ const SUSPECT =
 export class ResponseHead {
   readonly status: number;
   readonly isHttp10: boolean;
-  /** All of it, as it came and in small letters: only what is asked for is cut out. */
+  /** The whole head, unchanged and in lower case. `get` extracts fields on demand. */
   readonly #text: string;
   readonly #smallText: string;
 
@@ -21,11 +21,11 @@ export class ResponseHead {
     this.status = status;
     this.isHttp10 = isHttp10;
     this.#text = text;
-    // One character a byte: those beyond ASCII keep their length too.
+    // One character for each byte; those beyond ASCII keep their length too.
     this.#smallText = text.toLowerCase();
   }
 
-  /** The values of a field, joined with commas; null where there is none. */
+  /** Returns the values of a field, joined with commas. Null if the field is absent. */
   get(name: string): string | null {
     const mark = FIELD_MARKS.get(name) ?? fieldMark(name);
     let joined: string | null = null;
@@ -41,19 +41,19 @@ export class ResponseHead {
   }
 }
 
-/** What a field begins with, behind the line before. */
+/** Returns the start of a field, including the line end before it. */
 function fieldMark(name: string): string {
   return `\r\n${name.toLowerCase()}:`;
 }
 
-/** Of the fields that every response is asked for. */
+/** Marks of the fields that are read from every response. */
 const FIELD_MARKS: ReadonlyMap<string, string> = new Map(
   ["connection", "content-encoding", "content-length", "content-type", "transfer-encoding"].map(
     (name) => [name, fieldMark(name)],
   ),
 );
 
-/** A part of the text, without the blanks around it. */
+/** Returns a part of the text without the blanks around it. */
 function trimmed(text: string, from: number, to: number): string {
   let start = from;
   let end = to;
@@ -66,7 +66,7 @@ function isBlank(code: number): boolean {
   return code === 0x20 || code === 0x09;
 }
 
-/** Reads a head without its closing empty line, one character a byte. Throws HttpError. */
+/** Parses a head without its closing empty line, with one character for each byte. Throws HttpError. */
 export function parseHead(text: string): ResponseHead {
   let lineEnd = text.indexOf("\r\n");
   if (lineEnd === -1) lineEnd = text.length;
@@ -77,13 +77,13 @@ export function parseHead(text: string): ResponseHead {
   }
   if (lineEnd < 12 || (lineEnd > 12 && text[12] !== " ")) throw malformed("a broken status line");
   const status = statusAt(text, 9);
-  if (status < 100) throw malformed("a status that is none");
+  if (status < 100) throw malformed("an invalid status");
   SUSPECT.lastIndex = lineEnd;
   if (SUSPECT.test(text)) complain(text.slice(lineEnd));
   return new ResponseHead(status, minor === 0, text);
 }
 
-/** A number of three digits; below 100 where it is none. */
+/** Returns a number of three digits. Returns 0 if it is not one. */
 function statusAt(text: string, at: number): number {
   let status = 0;
   for (let i = at; i < at + 3; i++) {
@@ -94,24 +94,24 @@ function statusAt(text: string, at: number): number {
   return status;
 }
 
-/** Throws what is wrong with the first line that is no field. */
+/** Throws an error for the first invalid header line. */
 function complain(fields: string): never {
   for (const line of fields.slice(2).split("\r\n")) {
     const colon = line.indexOf(":");
     if (colon === -1) throw malformed("a header line without a name");
     // A folded line begins with a space, which no name contains.
-    if (!NAME.test(line.slice(0, colon))) throw malformed("a header name that is none");
+    if (!NAME.test(line.slice(0, colon))) throw malformed("an invalid header name");
     if (NO_VALUE.test(line.slice(colon + 1))) throw malformed("control characters in a header");
   }
-  throw malformed("header lines that are none");
+  throw malformed("invalid header lines");
 }
 
-/** A number of at most 15 decimal digits and nothing else. */
+/** Returns a number of at most 15 decimal digits. Undefined for any other text. */
 export function decimal(text: string): number | undefined {
   return /^[0-9]{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
-/** How the end of a body is found (RFC 9112, section 6.3), and what becomes of the connection then. */
+/** The way to find the end of a body (RFC 9112, section 6.3), and whether the connection can be reused then. */
 export interface BodyFraming {
   readonly kind: "none" | "chunked" | "length" | "close";
   /** Bytes of a body of kind `length`. */
@@ -119,11 +119,11 @@ export interface BodyFraming {
   readonly isReusable: boolean;
 }
 
-/** Throws HttpError where the end cannot be known for certain. */
+/** Returns the framing of a body. Throws HttpError if its end cannot be determined for certain. */
 export function framingOf(head: ResponseHead, method: string): BodyFraming {
-  const isKeptAlive = keepsAlive(head);
+  const isPersistent = keepsAlive(head);
   if (method === "HEAD" || head.status === 204 || head.status === 304) {
-    return { kind: "none", lengthBytes: 0, isReusable: isKeptAlive };
+    return { kind: "none", lengthBytes: 0, isReusable: isPersistent };
   }
   const transferEncoding = head.get("transfer-encoding");
   const contentLength = head.get("content-length");
@@ -131,21 +131,21 @@ export function framingOf(head: ResponseHead, method: string): BodyFraming {
     if (transferEncoding.toLowerCase() !== "chunked") {
       throw new HttpError("UNKNOWN_ENCODING", "the response has an unknown transfer encoding");
     }
-    // A server that says both, or says it in HTTP/1.0, may be read in two ways by what is between.
+    // A response with both fields, or with this one in HTTP/1.0, is ambiguous: a proxy could read it differently.
     const isUnambiguous = contentLength === null && !head.isHttp10;
-    return { kind: "chunked", lengthBytes: 0, isReusable: isKeptAlive && isUnambiguous };
+    return { kind: "chunked", lengthBytes: 0, isReusable: isPersistent && isUnambiguous };
   }
   if (contentLength === null) return { kind: "close", lengthBytes: 0, isReusable: false };
-  return { kind: "length", lengthBytes: lengthOf(contentLength), isReusable: isKeptAlive };
+  return { kind: "length", lengthBytes: lengthOf(contentLength), isReusable: isPersistent };
 }
 
 function lengthOf(contentLength: string): number {
   const once = decimal(contentLength);
   if (once !== undefined) return once;
-  const [first = "", ...others] = contentLength.split(",").map((one) => one.trim());
+  const [first = "", ...others] = contentLength.split(",").map((value) => value.trim());
   const length = decimal(first);
-  if (length === undefined || others.some((one) => one !== first)) {
-    throw malformed("a content-length that is none");
+  if (length === undefined || others.some((value) => value !== first)) {
+    throw malformed("an invalid content-length");
   }
   return length;
 }
@@ -156,7 +156,7 @@ function keepsAlive(head: ResponseHead): boolean {
   const options = connection
     .toLowerCase()
     .split(",")
-    .map((one) => one.trim());
+    .map((option) => option.trim());
   if (options.includes("close")) return false;
   return !head.isHttp10 || options.includes("keep-alive");
 }

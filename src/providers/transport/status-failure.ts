@@ -3,8 +3,8 @@ import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
 
 export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
 /**
- * Local servers are given keys such as "a" or "test": they are no secrets, and redacting them would take
- * words out of a message.
+ * Shortest key that is redacted. Local servers have keys such as "a" or "test", which are not secrets; redacting them
+ * would remove words from a message.
  */
 const MIN_SECRET_CHARACTERS = 8;
 const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
@@ -19,21 +19,21 @@ const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
   499: "unavailable",
 };
 
-/** What a status alone says of a failure. */
+/** Returns the kind of a failure by its status alone. */
 export function kindOfStatus(status: number): ProviderFailureKind {
   if (status < 400 || status >= 500) return "unavailable";
   return STATUS_KINDS[status] ?? "misconfigured";
 }
 
-/** What building a failure takes: the time, and the secrets that must not be in it. */
+/** The time, and the secrets that must not appear in a failure. */
 export interface FailureContext {
   readonly nowMs: number;
   readonly apiKey: string | undefined;
-  /** Parts of the key that are secrets of their own. */
+  /** Parts of the key that are secrets too. */
   readonly secrets?: readonly string[];
 }
 
-/** What a provider says of a failure, in its own words. */
+/** The provider's description of a failure. */
 interface FailureReport {
   readonly kind: ProviderFailureKind;
   readonly message: string | undefined;
@@ -43,14 +43,14 @@ interface FailureReport {
   readonly details?: unknown;
 }
 
-/** The failure of a call that the provider answered with this status; credentials are redacted. */
+/** Returns the failure for a response with this status. Credentials are redacted. */
 export function statusFailure(
   status: number,
   { kind, message, param = null, retryAfterMs, isTooLong, details }: FailureReport,
   context: FailureContext,
 ): ProviderFailure {
-  const said = message ?? `the provider answered with status ${status}`;
-  return new ProviderFailure(kind, publishable(said, context), {
+  const text = message ?? `the provider answered with status ${status}`;
+  return new ProviderFailure(kind, publishable(text, context), {
     status,
     ...(retryAfterMs !== undefined && { retryAfterMs }),
     param: param === null ? null : publishable(param, context),
@@ -59,7 +59,10 @@ export function statusFailure(
   });
 }
 
-/** Details of a failure without credentials. Returns undefined if they are no object, or longer than a message may be. */
+/**
+ * Returns the details of a failure without credentials. Undefined if they are not an object or exceed the length of a
+ * message.
+ */
 function publishableDetails(
   details: unknown,
   context: FailureContext,
@@ -71,7 +74,7 @@ function publishableDetails(
   return isFields(safe) ? safe : undefined;
 }
 
-/** A provider may quote the key it was called with: that never leaves this file. */
+/** Returns a text without credentials, cut to the length of a message. A provider can quote the key in its answer. */
 function publishable(text: string, { apiKey = "", secrets = [] }: FailureContext): string {
   let safe = text;
   for (const secret of [apiKey, ...secrets]) {
@@ -81,8 +84,8 @@ function publishable(text: string, { apiKey = "", secrets = [] }: FailureContext
 }
 
 /**
- * Forms of credentials that providers issue. A provider that calls others in turn may quote a key that the
- * gateway does not know. Repetitions are bounded, so that this takes time linear in the text.
+ * Formats of credentials that providers issue. A provider that calls others in turn could quote a key that the gateway
+ * does not know. Repetitions are bounded, so that matching takes time linear in the text.
  */
 const CREDENTIALS: readonly RegExp[] = [
   /\b(?:sk|rk|pk|gsk|xai|nvapi|pplx|hf|r8|gateway_(?:sk|mgmt|op))[-_][\w*-]{16,256}/g,

@@ -3,11 +3,14 @@ import { isFields, jsonValue } from "../../lib/json.ts";
 import { ProviderFailure } from "../interface.ts";
 
 /**
- * The object in the data of a stream's event, whose characters are bytes of UTF-8. Throws ProviderFailure for
- * what is none.
+ * Returns the JSON object in the data of a stream's event. The characters of `data` are UTF-8 bytes. Throws
+ * ProviderFailure if there is no object.
  */
 export function eventOf(data: string): Record<string, unknown> {
   const event = jsonValue(textOfLatin1(data));
   if (isFields(event)) return event;
-  throw new ProviderFailure("unavailable", "the provider's stream holds what is no event");
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider's stream contains something that is not an event",
+  );
 }

@@ -38,7 +38,7 @@ interface Headers {
   get(name: string): string | null;
 }
 
-/** Makes the headers of each request, which a signature is part of. */
+/** Creates the headers of each request. For providers that require a signature. */
 type HeadersOf = (
   url: string,
   body: string | Uint8Array<ArrayBuffer>,
@@ -47,13 +47,13 @@ type HeadersOf = (
 export interface TypedWireOptions {
   readonly settings: ProviderSettings;
   readonly headers: Readonly<Record<string, string>> | HeadersOf;
-  /** Parts of the key that are secrets of their own. */
+  /** Parts of the key that are secrets too. */
   readonly secrets?: readonly string[];
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Reads long answers. Absent: the event loop reads them. */
   readonly workThread?: AnswerThread | undefined;
-  /** What a response with an error status stands for. */
+  /** Returns the failure for a response with an error status. */
   failureOfStatus(
     status: number,
     headers: Headers,
@@ -68,13 +68,15 @@ interface WireRequest extends Pick<ProviderRequest, "method" | "headers" | "body
   readonly url: string;
 }
 
-/** How an answer that was not streamed is read. */
+/** The way to read an answer that was not streamed. */
 interface WholeForm<Options> {
   readonly read: AnswerRead<Options, TypedCompletion>;
   readonly options: Options;
 }
 
-/** The HTTP side of a wire in JSON whose answers are read in typed form. Methods reject with ProviderFailure. */
+/**
+ * HTTP calls to a provider with a JSON API whose answers are read in typed form. Methods reject with ProviderFailure.
+ */
 export class HttpJsonProvider {
   readonly #options: TypedWireOptions;
   readonly #reading: AnswerReading;
@@ -85,24 +87,24 @@ export class HttpJsonProvider {
     this.#reading = { thread: workThread, owner: `provider ${settings.id}` };
   }
 
-  /** At this moment, in a form that passes between threads. */
+  /** A structured-clone-safe snapshot: the API key and the current time. */
   get failureContext(): FailureContext {
     const { clock, settings, secrets = [] } = this.#options;
     return { nowMs: clock.nowMs(), apiKey: settings.apiKey, secrets };
   }
 
-  /** Resolves with a response of a success status. */
+  /** Sends a POST request and returns the response. Rejects if the status is not a success. */
   async post(
     url: string,
     body: string | Uint8Array<ArrayBuffer>,
     call: Call,
   ): Promise<ProviderResponse> {
     const { headers } = this.#options;
-    const made = typeof headers === "function" ? await headers(url, body) : headers;
-    return this.send({ method: "POST", url, headers: made, body }, call);
+    const allHeaders = typeof headers === "function" ? await headers(url, body) : headers;
+    return this.send({ method: "POST", url, headers: allHeaders, body }, call);
   }
 
-  /** The same for any request, with headers of its own. */
+  /** Sends any request, with the headers in it, and returns the response. Rejects if the status is not a success. */
   async send({ url, ...request }: WireRequest, call: Call): Promise<ProviderResponse> {
     const { settings, clock, httpClient, failureOfStatus } = this.#options;
     const response = await sent(httpClient, url, {
@@ -116,12 +118,12 @@ export class HttpJsonProvider {
     throw failureOfStatus(response.status, response.headers, text, this.failureContext);
   }
 
-  /** The JSON object that a short answer is. */
+  /** Sends a request and returns its short response as a JSON object. */
   async object(request: WireRequest, call: Call): Promise<Record<string, unknown>> {
     const text = await readWhole(await this.send(request, call), MAX_QUICK_ANSWER_BYTES);
     if (text === undefined) throw tooLong();
     const answer = parsedAnswer(text);
-    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     return answer;
   }
 
@@ -135,7 +137,7 @@ export class HttpJsonProvider {
     return typedAnswer(this.#reading, read, text, options, call.abortNotice ?? call.signal);
   }
 
-  /** A whole answer, or an error, to a request for a stream. */
+  /** Reads a whole answer, or an error, that the provider sent although a stream was requested. */
   async wholeAsStream<Options>(
     response: ProviderResponse,
     { read, options }: WholeForm<Options>,
@@ -150,7 +152,7 @@ export class HttpJsonProvider {
     return { kind: "events", reader: () => reader };
   }
 
-  /** Reads a stream of any kind of events. */
+  /** Returns a reader for a stream of any kind of event. */
   reader<Event extends { readonly type: string }>(
     response: ProviderResponse,
     decoder: StreamDecoder<Event>,
@@ -160,7 +162,7 @@ export class HttpJsonProvider {
     return new TypedStreamReader(bytes, decoder, this.#options.clock);
   }
 
-  /** Reads an answer that is none of a chat. */
+  /** Reads an answer that is not a chat answer. */
   async read<Options, Result>(
     response: ProviderResponse,
     read: AnswerRead<Options, Result>,
@@ -175,5 +177,5 @@ export class HttpJsonProvider {
 }
 
 function tooLong(): ProviderFailure {
-  return brokenAnswer("more bytes than an answer may have");
+  return brokenAnswer("too many bytes");
 }

@@ -3,7 +3,7 @@ import { type ChatFields, chatFieldsOf } from "../chat-fields.ts";
 import { geminiFields } from "../gemini/chat-fields.ts";
 import { publisherOf } from "./publisher.ts";
 
-/** The fields of chat requests that models of Vertex AI have: those of the model's publisher. */
+/** Returns which fields of chat requests models of Vertex AI support: those of the model's publisher. */
 export function vertexFields(type: string): ChatFields {
   const fields = {
     google: geminiFields(type),
@@ -14,11 +14,11 @@ export function vertexFields(type: string): ChatFields {
     type,
     missing(field, value, model, isSingleNode, request) {
       const publisher = publisherOf(model.model);
-      // Of Anthropic's own interface alone.
+      // Only Anthropic's own API has this field.
       if (publisher === "anthropic" && field === "service_tier") return [field];
       return fields[publisher].missing(field, value, model, isSingleNode, request);
     },
-    // "URL sources are not supported", said of images and documents.
+    // The error for URLs of images and documents: "URL sources are not supported".
     lacksWebAddresses: ({ model }) => publisherOf(model) === "anthropic",
     takesPart: (kind, model) => fields[publisherOf(model.model)].takesPart(kind, model),
   };

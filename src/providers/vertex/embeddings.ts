@@ -8,40 +8,43 @@ import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 
-/** "up to 250 texts" and 20,000 tokens of all of them; no character is less than a token. */
+/**
+ * Limits of a request: "up to 250 texts", and 20,000 tokens in total. A text has at most one token per
+ * character.
+ */
 const MAX_TEXTS = 250;
 const MAX_CHARACTERS = 20_000;
-/** Models that take one text in a request. */
-const ONE_BY_ONE = /gemini-embedding/;
-/** Models that have another method, `embedContent`. */
+/** Models that accept one text per request. */
+const SINGLE_TEXT = /gemini-embedding/;
+/** Models with the method `embedContent`. */
 const BY_CONTENT = /gemini-embedding-(?!001)/;
-const CALLS_AT_ONCE = 4;
+const PARALLEL_CALLS = 4;
 
 /**
- * Embeddings of texts by Vertex AI's models
- * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embeddings-api), in as many
- * calls as it takes. A text that is too long is refused instead of cut. Rejects with ProviderFailure. Usage is
- * undefined unless each call reports one.
+ * Returns the embeddings of texts by Vertex AI's models
+ * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embeddings-api), from as
+ * many calls as needed. Vertex AI rejects a text that is too long instead of truncating it. Usage is
+ * undefined unless each call reports it. Rejects with ProviderFailure.
  */
-export async function vertexEmbeddings(call: EmbedCall, ask: AskModel): Promise<Embeddings> {
+export async function vertexEmbeddings(call: EmbedCall, post: AskModel): Promise<Embeddings> {
   const texts = call.inputs.map(textOf);
-  const batches = batchesOf(texts, ONE_BY_ONE.test(call.model) ? 1 : MAX_TEXTS);
+  const batches = batchesOf(texts, SINGLE_TEXT.test(call.model) ? 1 : MAX_TEXTS);
   const hasContent = BY_CONTENT.test(call.model);
   const embed = (texts: readonly string[]) => {
     const body = hasContent ? contentBody(texts[0]!, call) : predictionBody(texts, call);
     const method = hasContent ? "embedContent" : "predict";
-    return ask(method, JSON.stringify(body), vertexEmbedded, texts.length);
+    return post(method, JSON.stringify(body), vertexEmbedded, texts.length);
   };
-  const answers: Embedded[] = [];
-  for (let start = 0; start < batches.length; start += CALLS_AT_ONCE) {
-    answers.push(...(await Promise.all(batches.slice(start, start + CALLS_AT_ONCE).map(embed))));
+  const answers: EmbeddingBatch[] = [];
+  for (let start = 0; start < batches.length; start += PARALLEL_CALLS) {
+    answers.push(...(await Promise.all(batches.slice(start, start + PARALLEL_CALLS).map(embed))));
   }
   return { vectors: answers.flatMap(({ vectors }) => vectors), usage: usageOf(answers) };
 }
 
 function textOf(input: EmbedCall["inputs"][number]): string {
   if (typeof input === "string") return input;
-  const message = "input: Vertex AI embeds texts, and no lists of tokens.";
+  const message = "input: Vertex AI embeds texts, not lists of tokens.";
   throw new ProviderFailure("rejected", message, { param: "input" });
 }
 
@@ -85,17 +88,19 @@ function contentBody(text: string, { dimensions, fields }: EmbedCall): object {
   };
 }
 
-/** What one call answers. */
-interface Embedded {
+/** The answer to one call. */
+interface EmbeddingBatch {
   readonly vectors: readonly ArrayLike<number>[];
-  /** Undefined where it reports none that can be true. */
+  /** Undefined if the answer reports no count or an impossible one. */
   readonly promptTokens: number | undefined;
 }
 
-/** Reads answers of both methods. Throws ProviderFailure where it has not as many embeddings as were asked for. */
+/**
+ * Reads answers of both methods. Throws ProviderFailure unless the answer contains one embedding per input.
+ */
 export const vertexEmbedded = new AnswerRead(
   import.meta.url,
-  (text, { inputs, failureContext }: BatchOptions): Embedded => {
+  (text, { inputs, failureContext }: BatchOptions): EmbeddingBatch => {
     const answer = parsedAnswer(text);
     const failure = failureInside(answer, failureContext);
     if (failure !== undefined) throw failure;
@@ -108,7 +113,9 @@ export const vertexEmbedded = new AnswerRead(
     if (!Array.isArray(predictions) || predictions.length !== inputs) {
       throw brokenAnswer("a different number of embeddings than inputs");
     }
-    const embeddings = predictions.map((one) => (isFields(one) ? one.embeddings : undefined));
+    const embeddings = predictions.map((prediction) =>
+      isFields(prediction) ? prediction.embeddings : undefined,
+    );
     return { vectors: embeddings.map(vectorOf), promptTokens: sum(embeddings.map(tokensOf)) };
   },
 );
@@ -116,7 +123,7 @@ export const vertexEmbedded = new AnswerRead(
 function vectorOf(embedding: unknown): ArrayLike<number> {
   const values: unknown = isFields(embedding) ? embedding.values : undefined;
   if (Array.isArray(values) && values.length > 0 && values.every(Number.isFinite)) {
-    // Passes between threads as one block; a list of numbers does as so many values.
+    // A typed array passes between threads as one block, a list of numbers value by value.
     return Float64Array.from(values);
   }
   throw brokenAnswer("an embedding that is not a list of numbers");
@@ -137,7 +144,7 @@ function sum(counts: readonly (number | undefined)[]): number | undefined {
   return total;
 }
 
-function usageOf(answers: readonly Embedded[]): Usage | undefined {
+function usageOf(answers: readonly EmbeddingBatch[]): Usage | undefined {
   const promptTokens = sum(answers.map((answer) => answer.promptTokens));
   if (promptTokens === undefined) return undefined;
   return {

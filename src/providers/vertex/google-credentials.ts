@@ -11,7 +11,7 @@ import type { HttpClient } from "../transport/provider-response.ts";
 const TOKEN_URL = "https://oauth2.googleapis.com/token";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 const JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/** The longest that Google takes. */
+/** Longest lifetime that Google accepts, in seconds. */
 const ASSERTION_SECONDS = 3_600;
 const METADATA_HOST = "metadata.google.internal";
 const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
@@ -23,24 +23,25 @@ export interface GoogleDependencies {
   readonly httpClient: HttpClient;
 }
 
-/** How calls are authorized: by an API key, or by tokens. */
+/** Authorization of calls: an API key or access tokens. */
 export type GoogleAccess =
   | { readonly apiKey: string }
   | { readonly tokens: AccessTokens; readonly projectId: string | undefined };
 
 /**
- * What the key of a provider is: an API key (Vertex AI's express mode), the JSON of a service account
- * (https://developers.google.com/identity/protocols/oauth2/service-account) or of a user's login, or nothing,
- * in which case the metadata server of the machine issues tokens
- * (https://cloud.google.com/compute/docs/access/authenticate-workloads). Throws an Error of one line where it
- * is no such thing.
+ * Returns how to authorize calls with the key of a provider. The key is an API key (Vertex AI's express
+ * mode), or the JSON of a service account
+ * (https://developers.google.com/identity/protocols/oauth2/service-account) or of a user's login. Without a
+ * key, the metadata server of the machine issues tokens
+ * (https://cloud.google.com/compute/docs/access/authenticate-workloads). Throws an Error of one line if the
+ * key is JSON of another kind.
  */
 export function googleAccess(
   settings: ProviderSettings,
   dependencies: GoogleDependencies,
 ): GoogleAccess {
   const { apiKey, connectTimeoutMs, metadataHost = METADATA_HOST } = settings;
-  const ask = (request: () => Promise<Omit<TokenRequest, "connectTimeoutMs">>) =>
+  const tokensFor = (request: () => Promise<Omit<TokenRequest, "connectTimeoutMs">>) =>
     new AccessTokens(dependencies.clock, async () =>
       requestToken(dependencies, { ...(await request()), connectTimeoutMs }),
     );
@@ -49,40 +50,46 @@ export function googleAccess(
       url: `http://${metadataHost}${METADATA_PATH}`,
       headers: { "metadata-flavor": "Google" },
     };
-    return { tokens: ask(async () => request), projectId: undefined };
+    return { tokens: tokensFor(async () => request), projectId: undefined };
   }
   const document = credentialDocument(apiKey);
   if (document === undefined) return { apiKey };
-  const refuse = (what: string) =>
+  const errorWith = (what: string) =>
     new Error(`the credentials of provider "${settings.id}" ${what}`);
   const url = tokenUrl(document, settings.byokKey !== undefined);
-  const form = tokenForm(document, url, dependencies.clock, refuse);
-  return { tokens: ask(async () => ({ url, form: await form() })), projectId: projectOf(apiKey) };
+  const form = tokenForm(document, url, dependencies.clock, errorWith);
+  return {
+    tokens: tokensFor(async () => ({ url, form: await form() })),
+    projectId: projectOf(apiKey),
+  };
 }
 
-/** Who brings a key of their own must not make the gateway call an address of their choice. */
-function tokenUrl({ token_uri: stated }: Document, isOwnKey: boolean): string {
-  return typeof stated === "string" && stated !== "" && !isOwnKey ? stated : TOKEN_URL;
+/**
+ * Returns the URL for tokens. An organization with its own key must not make the gateway call an arbitrary
+ * URL.
+ */
+function tokenUrl({ token_uri: stated }: Document, isByok: boolean): string {
+  return typeof stated === "string" && stated !== "" && !isByok ? stated : TOKEN_URL;
 }
 
-type Refuse = (what: string) => Error;
+type ErrorWith = (what: string) => Error;
 
-/** Makes the form of each request for a token. */
+/** Returns a function that creates the form of a token request. */
 function tokenForm(
   document: Document,
   url: string,
   clock: Clock,
-  refuse: Refuse,
+  errorWith: ErrorWith,
 ): () => Promise<Readonly<Record<string, string>>> {
   const text = (name: string): string => {
     const value = document[name];
     if (typeof value === "string" && value !== "") return value;
-    throw refuse(`lack ${name}`);
+    throw errorWith(`have no ${name}`);
   };
   switch (document.type) {
     case "service_account": {
       const email = text("client_email");
-      const key = privateKey(text("private_key"), refuse);
+      const key = privateKey(text("private_key"), errorWith);
       const { private_key_id: keyId } = document;
       return async () => ({
         grant_type: JWT_GRANT,
@@ -99,19 +106,21 @@ function tokenForm(
       return async () => form;
     }
     default:
-      throw refuse("are of a type that is not supported: service_account, authorized_user");
+      throw errorWith(
+        "have an unsupported type; supported are service_account and authorized_user",
+      );
   }
 }
 
-function privateKey(pem: string, refuse: Refuse): KeyObject {
+function privateKey(pem: string, errorWith: ErrorWith): KeyObject {
   let key: KeyObject | undefined;
   try {
     key = createPrivateKey(pem);
   } catch {
-    // What was read of the key must not be told.
+    // The error could quote the key.
   }
   if (key?.asymmetricKeyType !== "rsa")
-    throw refuse("have a private_key that is no RSA key in PEM");
+    throw errorWith("have a private_key that is not an RSA key in PEM format");
   return key;
 }
 

@@ -1,10 +1,10 @@
-/** Whose interface a model of Vertex AI has: Gemini's, Anthropic's, or that in OpenAI's form. */
+/** The API of a model on Vertex AI: Gemini's, Anthropic's, or the OpenAI-compatible one. */
 export type Publisher = "google" | "anthropic" | "openapi";
 
 /**
- * Models of Google and Anthropic are called by their bare names (`gemini-2.5-pro`, `claude-opus-4-6`), tuned and
- * deployed ones as `endpoints/…`. Others have their publisher before them (`meta/llama-3.3-70b-instruct-maas`):
- * those are served in OpenAI's form alone.
+ * Returns the API of a model. Models of Google and Anthropic have bare names (`gemini-2.5-pro`,
+ * `claude-opus-4-6`), and tuned and deployed ones `endpoints/…`. Other names begin with the publisher
+ * (`meta/llama-3.3-70b-instruct-maas`). Those models have only the OpenAI-compatible API.
  */
 export function publisherOf(model: string): Publisher {
   if (model.startsWith("claude-")) return "anthropic";
@@ -13,7 +13,7 @@ export function publisherOf(model: string): Publisher {
 
 const ENDPOINTS = "endpoints/";
 
-/** A model of Google's as addresses name it. */
+/** Returns the resource name of one of Google's models in URLs. */
 export function googleResource(model: string): string {
   return model.startsWith(ENDPOINTS) ? model : `publishers/google/models/${model}`;
 }

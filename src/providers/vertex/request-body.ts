@@ -3,7 +3,7 @@ import { geminiRequest } from "../gemini/request-body.ts";
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** What a file is taken for where neither its address nor the request says: Vertex AI demands a type. */
+/** Media type of a file if neither its URL nor the request states one. Vertex AI requires a type. */
 const DEFAULT_TYPE = "image/jpeg";
 
 interface VertexBodyOptions {
@@ -12,9 +12,10 @@ interface VertexBodyOptions {
 }
 
 /**
- * The body of generateContent as Vertex AI takes it
- * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference): as Gemini's, but calls
- * and their results have no ids ('Unknown name "id" at …function_call'), and files at addresses have a type.
+ * Renders the body of generateContent for Vertex AI
+ * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference). It differs from
+ * Gemini's: calls and their results have no ids ('Unknown name "id" at …function_call'), and files by URL
+ * have a type.
  */
 export const vertexBody = new BodyRender(
   import.meta.url,

@@ -27,9 +27,12 @@ import { type GoogleAccess, type GoogleDependencies, googleAccess } from "./goog
 import { googleResource, publisherOf } from "./publisher.ts";
 import { vertexBody } from "./request-body.ts";
 
-/** Anthropic's version on this platform (https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai). */
+/**
+ * Anthropic's API version on this platform
+ * (https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai).
+ */
 const CLAUDE_VERSION = "vertex-2023-10-16";
-/** Counting tokens is free, and takes the permission that calls take. */
+/** Model of the key check, which counts tokens. Counting is free and needs the same permission as calls. */
 const CHECKED_MODEL = "gemini-2.5-flash";
 const KEY_CHECK_TIMEOUT_MS = 10_000;
 const NOT_FOUND = 404;
@@ -39,16 +42,17 @@ interface VertexDependencies extends GoogleDependencies {
 }
 
 /**
- * Google Cloud's Vertex AI: Gemini's models by generateContent, Claude's by rawPredict, others' by its interface
- * in OpenAI's form. The base URL ends with the project and location, or, for API keys of express mode, with the
- * version. Throws an Error of one line where the credentials cannot be used.
+ * Returns a provider of Google Cloud's Vertex AI. It calls Gemini's models by generateContent, Claude's by
+ * rawPredict, and others with the OpenAI-compatible API. The base URL ends with the project and location, or,
+ * for API keys of express mode, with the version. Throws an Error of one line if the credentials cannot be
+ * used.
  */
 export function createVertexProvider(
   settings: ProviderSettings,
   dependencies: VertexDependencies,
 ): Provider {
   const access = googleAccess(settings, dependencies);
-  const baseUrl = addressFor(settings, access);
+  const baseUrl = baseUrlFor(settings, access);
   const wiresOf = (secret: string, headers: Readonly<Record<string, string>>) =>
     new VertexWires({ ...settings, baseUrl, apiKey: secret }, headers, dependencies);
   const wires =
@@ -79,15 +83,16 @@ export function createVertexProvider(
 }
 
 /**
- * A key that an organization brings is of its own project. Where it brings no address, the operator's is used
- * with that project in place of the operator's, and for an API key with none. Throws where it has no project.
+ * Returns the base URL for the credentials. An organization's key belongs to the organization's project.
+ * Without its own base URL, the operator's is used with the organization's project instead of the operator's,
+ * and without a project for an API key. Throws if the credentials have no project.
  */
-function addressFor({ id, baseUrl, byokKey }: ProviderSettings, access: GoogleAccess): string {
+function baseUrlFor({ id, baseUrl, byokKey }: ProviderSettings, access: GoogleAccess): string {
   if (byokKey?.atOperatorsAddress !== true) return baseUrl;
   if ("apiKey" in access) return baseUrl.replace(/\/projects\/.*$/, "");
   const { projectId } = access;
   if (projectId === undefined) {
-    throw new Error(`the credentials of provider "${id}" name no project of Google Cloud`);
+    throw new Error(`the credentials of provider "${id}" contain no Google Cloud project`);
   }
   return baseUrl.replace(/\/projects\/[^/]+/, `/projects/${encodeURIComponent(projectId)}`);
 }
@@ -96,14 +101,14 @@ function signalOf(call: ModelCall) {
   return call.abortNotice ?? call.signal;
 }
 
-/** The wires of Vertex AI's models, as they are called with one token or key. */
+/** Clients of Vertex AI's models for one token or key. */
 class VertexWires {
   readonly #gemini: GeminiWire;
   readonly #claude: MessagesChat;
   readonly #claudePassed: MessagesPassThrough;
   readonly #others: Provider;
 
-  /** @param settings whose key is what failures must not quote */
+  /** @param settings failure messages must not quote its `apiKey` */
   constructor(
     settings: ProviderSettings & { readonly apiKey: string },
     authorization: Readonly<Record<string, string>>,
@@ -143,7 +148,7 @@ class VertexWires {
     }
   }
 
-  /** Of a model of Anthropic's. */
+  /** Sends a request of Anthropic's clients to one of its models. */
   passOn(call: MessagesCall) {
     return this.#claudePassed.answer(call);
   }
@@ -156,20 +161,20 @@ class VertexWires {
     return this.#gemini.withModel(call, (ask) => geminiImages(call, ask));
   }
 
-  /** Rejects with ProviderFailure where the credentials are refused. */
+  /** Checks the credentials. Rejects with ProviderFailure if Google rejects them. */
   async check(signal: AbortSignal): Promise<void> {
     const contents = [{ role: "user", parts: [{ text: "a" }] }];
     const call = { model: CHECKED_MODEL, requestId: "", signal };
     try {
       await this.#gemini.accepts("countTokens", JSON.stringify({ contents }), call);
     } catch (error) {
-      // A location without that model tells nothing of the credentials.
+      // A location without that model says nothing about the credentials.
       if (!(error instanceof ProviderFailure) || error.status !== NOT_FOUND) throw error;
     }
   }
 }
 
-/** With the sign before a version as it is, as Google writes it. */
+/** Returns a model's name for a URL. Keeps the `@` in front of a version, as Google writes it. */
 function pathSegment(model: string): string {
   return encodeURIComponent(model).replaceAll("%40", "@");
 }

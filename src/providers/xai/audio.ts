@@ -17,13 +17,13 @@ import { xaiTranscript } from "./transcript.ts";
 interface XaiAudioDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Worker thread that reads long answers. Without it the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
 /**
- * xAI's speech and transcripts (https://docs.x.ai/developers/rest-api-reference/inference/voice), at addresses
- * of their own that take no name of a model.
+ * Returns xAI's speech and transcription (https://docs.x.ai/developers/rest-api-reference/inference/voice).
+ * They have their own URLs, without a model name.
  */
 export function xaiAudio(
   settings: ProviderSettings,
@@ -44,8 +44,8 @@ export function xaiAudio(
       try {
         const response = await wire.post(endpointUrl(baseUrl, "/tts"), speechBody(call), call);
         const { failureContext } = wire;
-        const told = (answer: unknown) => failureInside(answer, failureContext);
-        return await soundOf(response, call.format, call.abortNotice ?? call.signal, told);
+        const failureOf = (answer: unknown) => failureInside(answer, failureContext);
+        return await soundOf(response, call.format, call.abortNotice ?? call.signal, failureOf);
       } catch (error) {
         throw failureOfThrown(error, call.abortNotice ?? call.signal);
       }
@@ -75,7 +75,7 @@ export function xaiAudio(
 
 function speechBody({ input, voice, format, speed, fields }: SpeechCall): string {
   return JSON.stringify({
-    // It is demanded; `auto` finds it out.
+    // xAI requires a language; `auto` detects it.
     language: "auto",
     ...fields,
     text: input,
@@ -89,7 +89,10 @@ function speechBody({ input, voice, format, speed, fields }: SpeechCall): string
   });
 }
 
-/** The file comes last, as the interface wants it. Numbers and the like are written out where a language is named. */
+/**
+ * Returns the form of a transcription. The file is the last part, as the API demands. If a language is named,
+ * numbers and similar texts are written out.
+ */
 function formOf({ language, needs, fields, file }: TranscriptionCall): FormPart[] {
   const values: Readonly<Record<string, unknown>> = {
     ...fields,

@@ -8,11 +8,11 @@ export type PictureFormat = "png" | "jpeg" | "webp";
 export interface LossyCall {
   readonly format: Exclude<PictureFormat, "png">;
   readonly picture: Picture;
-  /** Percent. */
+  /** In percent. */
   readonly quality: number;
 }
 
-/** One picture at a time; the largest takes a second on a calm machine. */
+/** Time for one picture, in milliseconds. The largest picture takes a second on an idle machine. */
 const DEADLINE_MS = 60_000;
 const DEFAULT_QUALITY = 90;
 const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
@@ -21,16 +21,21 @@ const BIT_DEPTH = 8;
 
 const deflated = promisify(deflate);
 
-/** Encodes pictures: PNG by zlib's threads, JPEG and WebP in a thread of its own, which ends when it is idle. */
+/**
+ * Encodes pictures: PNG with zlib's threads, JPEG and WebP in a separate thread that ends when it is idle.
+ */
 export class PictureEncoder {
   readonly #thread = new WorkThread({
     script: new URL("./encoding-thread.ts", import.meta.url),
     deadlineMs: DEADLINE_MS,
-    // The calls that it had are rejected, and report it.
+    // The thread's calls are rejected, which reports the loss.
     onLost() {},
   });
 
-  /** `quality` in percent, of JPEG and WebP. Rejects with GatewayError 503 where the thread is lost. */
+  /**
+   * Returns the encoded picture. Rejects with GatewayError 503 if the thread is lost. @param quality of JPEG
+   * and WebP, in percent
+   */
   async encode(
     picture: Picture,
     format: PictureFormat,
@@ -42,7 +47,7 @@ export class PictureEncoder {
   }
 }
 
-/** A PNG with a palette (W3C PNG, third edition), each row without a filter. */
+/** Returns a PNG with a palette (W3C PNG, third edition). Its rows have no filter. */
 async function encodePng({ width, height, pixels, palette }: Picture): Promise<Buffer> {
   const rows = Buffer.alloc(height * (width + 1));
   for (let y = 0; y < height; y++) {

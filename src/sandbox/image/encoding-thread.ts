@@ -5,7 +5,7 @@ import { serveCalls } from "../../lib/work-thread.ts";
 import type { LossyCall } from "./encode-picture.ts";
 import type { Picture } from "./picture.ts";
 
-/** Of WebP: the fastest of seven ways to compress. */
+/** WebP's fastest of seven compression methods. */
 const FASTEST = 0;
 
 let isReady: Promise<unknown> | undefined;
@@ -21,7 +21,9 @@ serveCalls(
   (result) => [result as ArrayBuffer],
 );
 
-/** The libraries would fetch their modules by address, which is for browsers. */
+/**
+ * Loads the codecs. The libraries themselves would fetch their modules by URL, which works in browsers only.
+ */
 async function prepare(): Promise<void> {
   const webp = (await simd()) ? "webp_enc_simd" : "webp_enc";
   await initWebp(await wasmOf(`@jsquash/webp/codec/enc/${webp}.wasm`));
@@ -30,7 +32,7 @@ async function prepare(): Promise<void> {
 
 async function wasmOf(path: string): Promise<never> {
   const file = Bun.file(new URL(import.meta.resolve(path)));
-  // Their types leave out the argument that their documentation states.
+  // The libraries' types omit the argument that their documentation states.
   return (await WebAssembly.compile(await file.arrayBuffer())) as never;
 }
 
@@ -38,6 +40,6 @@ function withColours({ width, height, pixels, palette }: Picture): ImageData {
   const data = new Uint8ClampedArray(width * height * 4);
   const words = new Uint32Array(data.buffer);
   const colours = new Uint32Array(Uint8Array.from(palette.flat()).buffer);
-  for (let at = 0; at < pixels.length; at++) words[at] = colours[pixels[at]!]!;
+  for (let index = 0; index < pixels.length; index++) words[index] = colours[pixels[index]!]!;
   return { data, width, height, colorSpace: "srgb" } as ImageData;
 }

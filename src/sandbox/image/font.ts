@@ -1,11 +1,11 @@
-/** Columns of a character, and the pixels of each, without the space to the next. */
+/** Columns and rows of a character, in pixels, without the space to the next one. */
 export const GLYPH_COLUMNS = 5;
 export const GLYPH_ROWS = 8;
 
 const FIRST_CODE = 0x20;
 const LAST_CODE = 0x7e;
 
-/** From space to tilde: a byte for each column, whose lowest bit is the top row. */
+/** The characters from space to tilde: one byte per column, whose lowest bit is the top row. */
 const COLUMNS = Buffer.from(
   "0000000000" +
     "00005f0000" +
@@ -104,13 +104,13 @@ const COLUMNS = Buffer.from(
     "0201020402",
   "hex",
 );
-/** Stands for characters that the font lacks. */
+/** Replaces characters that the font does not have. */
 const BOX = Buffer.from("7f4141417f", "hex");
 
-/** The columns of a character; letters with accents lose these, what is not Latin is a box. */
+/** Returns the columns of a character. Removes accents. Characters other than Latin are a box. */
 export function glyphOf(character: string): Uint8Array {
   const code = character.normalize("NFD").charCodeAt(0);
   if (code < FIRST_CODE || code > LAST_CODE) return BOX;
-  const at = (code - FIRST_CODE) * GLYPH_COLUMNS;
-  return COLUMNS.subarray(at, at + GLYPH_COLUMNS);
+  const offset = (code - FIRST_CODE) * GLYPH_COLUMNS;
+  return COLUMNS.subarray(offset, offset + GLYPH_COLUMNS);
 }

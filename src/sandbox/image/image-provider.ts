@@ -16,30 +16,31 @@ import { PictureEncoder, type PictureFormat } from "./encode-picture.ts";
 import { type Colour, drawPicture, type Picture, upperPart } from "./picture.ts";
 
 const MODEL = "image";
-/** The drill of a safety filter. */
+/** Model that simulates a safety filter. */
 const REFUSING_MODEL = "image-refusal";
 const MIN_SIDE = 16;
 const MAX_SIDE = 2048;
 const DEFAULT_SIZE = { width: 1024, height: 1024 };
 const MAX_IMAGES = 10;
-/** A size that stands later in a file is not looked for. */
+/** Bytes at the beginning of a file that are searched for the image size. */
 const HEADER_BYTES = 65_536;
 const FORMATS: readonly PictureFormat[] = ["png", "jpeg", "webp"];
 
-/** What is drawn for one call. */
+/** The pictures to draw for one call. */
 interface Order {
   readonly width: number;
   readonly height: number;
   readonly format: PictureFormat;
   readonly isTransparent: boolean;
   readonly text: string;
-  /** What was made of which images. */
+  /** The task and its input images. */
   readonly origin: string;
 }
 
 /**
- * Pictures that show their prompt, on a colour of the prompt or seed. The same call gets the same pictures.
- * Sides are 16 to 2048 pixels. Throws ProviderFailure for what it cannot draw.
+ * Draws pictures that show their prompt, on a background colour derived from the prompt or seed. The same
+ * call gets the same pictures. Sides are 16 to 2048 pixels. Throws ProviderFailure for calls that it cannot
+ * draw.
  */
 export class SandboxImages {
   readonly #encoder = new PictureEncoder();
@@ -88,26 +89,30 @@ export class SandboxImages {
 
 async function orderOf(call: ImageCall): Promise<Order> {
   const { count, outputFormat = "png", background } = call;
-  if (count > MAX_IMAGES) throw refused("n", `n must be at most ${MAX_IMAGES}`);
-  const format = FORMATS.find((known) => known === outputFormat);
-  if (format === undefined) throw refused("output_format", "the formats are png, jpeg and webp");
+  if (count > MAX_IMAGES) throw rejected("n", `n must be at most ${MAX_IMAGES}`);
+  const format = FORMATS.find((name) => name === outputFormat);
+  if (format === undefined)
+    throw rejected("output_format", "output_format must be png, jpeg or webp");
   const isTransparent = background === "transparent";
   if (isTransparent && format === "jpeg") {
-    throw refused("background", "a jpeg cannot have a transparent background");
+    throw rejected("background", "a jpeg cannot have a transparent background");
   }
   const images = await Promise.all(call.images.map(describeImage));
   const mask = call.mask === undefined ? [] : [`mask ${await describeImage(call.mask)}`];
-  const what = { generate: "", edit: "edit of ", vary: "variation of " }[call.task];
+  const task = { generate: "", edit: "edit of ", vary: "variation of " }[call.task];
   return {
     ...sizeOf(call),
     format,
     isTransparent,
     text: call.prompt,
-    origin: what + [...images, ...mask].join(", "),
+    origin: task + [...images, ...mask].join(", "),
   };
 }
 
-/** What an image says of itself in its first bytes, such as `png 640x480`; without a size where none stands there. */
+/**
+ * Returns the format and size in the first bytes of an image, such as `png 640x480`. Omits the size if they
+ * do not contain it.
+ */
 async function describeImage(file: MediaFile): Promise<string> {
   const pieces: Uint8Array[] = [];
   let length = 0;
@@ -136,7 +141,7 @@ function sizeOf({ size, aspectRatio }: ImageCall): { width: number; height: numb
 
 function checkedSize(param: string, width: number, height: number) {
   const fits = [width, height].every((side) => side >= MIN_SIDE && side <= MAX_SIDE);
-  if (!fits) throw refused(param, `an image has sides of ${MIN_SIDE} to ${MAX_SIDE} pixels`);
+  if (!fits) throw rejected(param, `image sides must be ${MIN_SIDE} to ${MAX_SIDE} pixels`);
   return { width, height };
 }
 
@@ -161,12 +166,12 @@ function pictureOf(call: ImageCall, order: Order, index: number): Picture {
   });
 }
 
-/** From hue in degrees, saturation and lightness between 0 and 1. */
+/** Returns a colour. @param hue in degrees @param saturation from 0 to 1 @param lightness from 0 to 1 */
 function colourOf(hue: number, saturation: number, lightness: number): Colour {
   const spread = saturation * Math.min(lightness, 1 - lightness);
   const part = (offset: number) => {
-    const place = (offset + hue / 30) % 12;
-    const share = Math.max(-1, Math.min(place - 3, 9 - place, 1));
+    const position = (offset + hue / 30) % 12;
+    const share = Math.max(-1, Math.min(position - 3, 9 - position, 1));
     return Math.round(255 * (lightness - spread * share));
   };
   return [part(0), part(8), part(4), 255];
@@ -185,11 +190,11 @@ function factsOf({ quality }: ImageCall, order: Order): ImageFacts {
   };
 }
 
-function refused(param: string, what: string): ProviderFailure {
+function rejected(param: string, what: string): ProviderFailure {
   return new ProviderFailure("rejected", what, { status: 400, param });
 }
 
 function refusal(): ProviderFailure {
-  const what = "the sandbox's safety filter refuses every prompt of this model";
+  const what = "the sandbox's safety filter rejects every prompt of this model";
   return new ProviderFailure("content_policy", what, { status: 400 });
 }

@@ -3,7 +3,7 @@ import { GLYPH_COLUMNS, GLYPH_ROWS, glyphOf } from "./font.ts";
 /** Red, green, blue and opacity, each from 0 to 255. */
 export type Colour = readonly [number, number, number, number];
 
-/** A picture of few colours: a byte for each pixel, which is the colour's place in the palette. */
+/** A picture with a palette. Each pixel is one byte: the colour's index in the palette. */
 export interface Picture {
   readonly width: number;
   readonly height: number;
@@ -11,19 +11,19 @@ export interface Picture {
   readonly palette: readonly Colour[];
 }
 
-/** What a picture shows: its text in letters as large as fit, and a line at its foot. */
+/** The texts of a picture: a main text in the largest letters that fit, and a line at the foot. */
 export interface PictureText {
   readonly text: string;
   readonly foot: string;
 }
 
-/** Places in the palette of every picture. */
+/** Indexes in the palette of every picture. */
 export const GROUND = 0;
 export const INK = 1;
 export const FRAME = 2;
 
 const MAX_SCALE = 16;
-/** With the gaps to the next letter and line. */
+/** Size of a letter, including the gaps to the next letter and line. */
 const LETTER_COLUMNS = GLYPH_COLUMNS + 1;
 const LINE_ROWS = GLYPH_ROWS + 2;
 
@@ -32,7 +32,7 @@ interface Layout {
   readonly lines: readonly string[];
 }
 
-/** Draws it; takes some milliseconds for four million pixels. */
+/** Draws a picture. Takes some milliseconds for four million pixels. */
 export function drawPicture(
   size: { readonly width: number; readonly height: number },
   palette: readonly Colour[],
@@ -53,14 +53,17 @@ export function drawPicture(
   return picture;
 }
 
-/** What of it comes first: its upper part, the rest in the colour of the frame. */
+/** Returns a partial picture: its upper part, and the rest in the colour of the frame. */
 export function upperPart(picture: Picture, share: number): Picture {
   const pixels = picture.pixels.slice();
   pixels.fill(FRAME, picture.width * Math.floor(picture.height * share));
   return { ...picture, pixels };
 }
 
-/** In the largest letters with which all lines fit; in the smallest, lines that do not are left out. */
+/**
+ * Lays out a text in the largest letters in which all lines fit. In the smallest letters it omits lines that
+ * do not fit.
+ */
 function layOut(text: string, room: { readonly width: number; readonly height: number }): Layout {
   for (let scale = MAX_SCALE; scale > 0; scale--) {
     const columns = Math.floor(room.width / (LETTER_COLUMNS * scale));
@@ -82,7 +85,7 @@ function longestWord(text: string): number {
   return text.split(/\s+/u).reduce((longest, word) => Math.max(longest, word.length), 0);
 }
 
-/** Into lines of at most so many characters, between words where that is possible. */
+/** Wraps a text into lines of at most `columns` characters, between words if possible. */
 function wrap(text: string, columns: number, maxLines: number): string[] {
   const lines: string[] = [];
   if (columns < 1) return lines;
@@ -126,8 +129,8 @@ function writeLetter(
   for (const [column, bits] of glyphOf(letter).entries()) {
     for (let row = 0; row < GLYPH_ROWS; row++) {
       if ((bits & (1 << row)) === 0) continue;
-      const at = { left: left + column * scale, top: top + row * scale };
-      fill(picture, { ...at, width: scale, height: scale }, INK);
+      const position = { left: left + column * scale, top: top + row * scale };
+      fill(picture, { ...position, width: scale, height: scale }, INK);
     }
   }
 }
@@ -139,7 +142,7 @@ interface Rectangle {
   readonly height: number;
 }
 
-/** The part of it that lies in the picture. */
+/** Fills the part of a rectangle that lies inside the picture. */
 function fill(picture: Picture, { left, top, width, height }: Rectangle, colour: number): void {
   const right = Math.min(left + width, picture.width);
   const bottom = Math.min(top + height, picture.height);

@@ -1,16 +1,16 @@
-/** Writes numbers of any bits, the highest bit first. */
+/** Writes numbers of any bit length, highest bit first. */
 export class BitWriter {
   #bytes = new Uint8Array(1024);
   #length = 0;
   #pending = 0;
   #pendingBits = 0;
 
-  /** All bits so far. */
+  /** Number of bits so far. */
   get bitLength(): number {
     return this.#length * 8 + this.#pendingBits;
   }
 
-  /** The lowest `bits` of a value, at most 24. */
+  /** Writes the lowest `bits` bits of a value. At most 24. */
   write(value: number, bits: number): void {
     this.#pending = (this.#pending << bits) | (value & ((1 << bits) - 1));
     this.#pendingBits += bits;
@@ -21,28 +21,28 @@ export class BitWriter {
     }
   }
 
-  /** So many zeros and a one. */
+  /** Writes the given number of zeros and then a one. */
   writeUnary(zeros: number): void {
-    let left = zeros;
-    for (; left >= 16; left -= 16) this.write(0, 16);
-    this.write(1, left + 1);
+    let remaining = zeros;
+    for (; remaining >= 16; remaining -= 16) this.write(0, 16);
+    this.write(1, remaining + 1);
   }
 
-  /** Zeros to the end of the byte. */
+  /** Writes zeros to the end of the byte. */
   align(): void {
     if (this.#pendingBits > 0) this.write(0, 8 - this.#pendingBits);
   }
 
-  /** The whole bytes so far, copied. */
+  /** Returns a copy of the complete bytes so far. */
   bytes(): Uint8Array {
     return this.#bytes.slice(0, this.#length);
   }
 
   #append(byte: number): void {
     if (this.#length === this.#bytes.length) {
-      const grown = new Uint8Array(this.#length * 2);
-      grown.set(this.#bytes);
-      this.#bytes = grown;
+      const larger = new Uint8Array(this.#length * 2);
+      larger.set(this.#bytes);
+      this.#bytes = larger;
     }
     this.#bytes[this.#length++] = byte;
   }

@@ -5,10 +5,13 @@ import { vorbisComments } from "./spoken-text.ts";
 const BLOCK_SAMPLES = 4096;
 const SAMPLE_BITS = 16;
 const MAX_RICE_PARAMETER = 14;
-/** Of the fixed predictors; each sample is foretold from the two before it. */
+/** Order of the fixed predictor: it predicts each sample from the two before it. */
 const ORDER = 2;
 
-/** A FLAC file (RFC 9639): fixed prediction of the second order, its residue in Rice codes. */
+/**
+ * Returns an encoder of FLAC files (RFC 9639) with fixed prediction of the second order and a residue in Rice
+ * codes.
+ */
 export function flacEncoder({ totalSamples, comment }: SpeechFacts): SpeechEncoder {
   let block = 0;
   return {
@@ -24,7 +27,7 @@ function flacHead(totalSamples: number, comment: string): Uint8Array {
   const info = new BitWriter();
   info.write(BLOCK_SAMPLES, 16);
   info.write(BLOCK_SAMPLES, 16);
-  // The sizes of frames are not known.
+  // Frame sizes are unknown.
   info.write(0, 24);
   info.write(0, 24);
   info.write(SAMPLE_RATE, 20);
@@ -33,7 +36,7 @@ function flacHead(totalSamples: number, comment: string): Uint8Array {
   info.write(Math.floor(totalSamples / 2 ** 24), 12);
   info.write(totalSamples % 2 ** 24, 24);
   const streamInfo = Buffer.alloc(STREAM_INFO_BYTES);
-  // The rest is the checksum of the samples, which is not known yet: zeros.
+  // The rest is the checksum of the samples. It is still unknown: zeros.
   streamInfo.set(info.bytes());
   const comments = vorbisComments(comment);
   return Buffer.concat([
@@ -52,9 +55,9 @@ function blockHead(type: number, length: number): Buffer {
 function flacFrame(samples: Int16Array, block: number): Uint8Array {
   const bits = new BitWriter();
   const isWhole = samples.length === BLOCK_SAMPLES;
-  // Sync code, blocks of one size.
+  // Sync code, fixed block size.
   bits.write(0xfff8, 16);
-  // 4,096 samples, or a length of 16 bits below; 24 kHz.
+  // 4,096 samples, or a 16-bit length that follows. 24 kHz.
   bits.write(isWhole ? 0b1100 : 0b0111, 4);
   bits.write(0b0111, 4);
   // Mono, 16 bits, reserved.
@@ -69,9 +72,12 @@ function flacFrame(samples: Int16Array, block: number): Uint8Array {
   return bits.bytes();
 }
 
-/** Its number is coded as a character of UTF-8 is; surrogates come after 55,295 blocks, 2.6 hours. */
+/**
+ * Returns the number of a block for its coding as a UTF-8 character. Surrogates begin after 55,295 blocks, or
+ * 2.6 hours.
+ */
 function codedNumber(block: number): number {
-  if (block > 0xd7ff) throw new RangeError("a speech is never that long");
+  if (block > 0xd7ff) throw new RangeError("the speech is too long for FLAC");
   return block;
 }
 
@@ -79,9 +85,9 @@ function writeSubframe(bits: BitWriter, samples: Int16Array): void {
   const order = Math.min(ORDER, samples.length);
   const residue: number[] = [];
   let sum = 0;
-  for (let at = order; at < samples.length; at++) {
-    const value = samples[at]! - 2 * samples[at - 1]! + samples[at - 2]!;
-    // Zigzag: small numbers of both signs become small ones.
+  for (let index = order; index < samples.length; index++) {
+    const value = samples[index]! - 2 * samples[index - 1]! + samples[index - 2]!;
+    // Zigzag coding: small numbers of either sign become small numbers.
     const folded = value < 0 ? -2 * value - 1 : 2 * value;
     residue.push(folded);
     sum += folded;
@@ -90,7 +96,7 @@ function writeSubframe(bits: BitWriter, samples: Int16Array): void {
   // A fixed predictor; blocks of one or two samples have no residue.
   bits.write(0b001000 | order, 6);
   bits.write(0, 1);
-  for (let at = 0; at < order; at++) bits.write(samples[at]!, SAMPLE_BITS);
+  for (let index = 0; index < order; index++) bits.write(samples[index]!, SAMPLE_BITS);
   const mean = sum / Math.max(residue.length, 1);
   const parameter = Math.min(MAX_RICE_PARAMETER, Math.max(0, Math.floor(Math.log2(mean + 1))));
   // Rice codes with parameters of four bits, in one partition.
@@ -102,7 +108,7 @@ function writeSubframe(bits: BitWriter, samples: Int16Array): void {
   }
 }
 
-/** Without reflection, from zero. */
+/** Returns a CRC without reflection, with initial value 0. */
 function crc(bytes: Uint8Array, bits: 8 | 16, polynomial: number): number {
   const top = 1 << (bits - 1);
   const mask = (1 << bits) - 1;

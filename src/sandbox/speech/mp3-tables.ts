@@ -1,13 +1,13 @@
 import { PrefixCode } from "./prefix-code.ts";
 
-/** Codes of pairs of magnitudes: a symbol's upper four bits are the first of the pair. */
+/** Codes of pairs of magnitudes. The upper four bits of a symbol are the first of the pair. */
 export interface PairTable {
-  /** As the side information names it. */
+  /** Number of the table in the side information. */
   readonly number: number;
   readonly code: PrefixCode;
-  /** The largest magnitude that it has a symbol for. */
+  /** Largest magnitude that the table can code. */
   readonly max: number;
-  /** Of the largest symbol stands for more, so many bits follow with what is above it. */
+  /** Number of bits after the largest symbol. They add to its magnitude. */
   readonly extraBits: number;
 }
 
@@ -24,7 +24,7 @@ const ESCAPING = new PrefixCode(
     "840723732613631703730622512521602620411401410400",
 );
 
-/** Some of the tables of ISO 11172-3, annex B.7, those for small magnitudes first. */
+/** Some of the tables of ISO 11172-3, annex B.7, sorted by the largest magnitude. */
 export const PAIR_TABLES: readonly PairTable[] = [
   {
     number: 7,
@@ -61,7 +61,7 @@ export const PAIR_TABLES: readonly PairTable[] = [
         "840823832713731703730722612621602620411401310100",
     ),
   },
-  // They differ in how many bits follow the largest symbol.
+  // These tables differ in the number of bits after the largest symbol.
   ...[4, 6, 8, 13].map((extraBits) => ({
     number: { 4: 24, 6: 26, 8: 28, 13: 31 }[extraBits]!,
     max: LARGEST_SYMBOL + 2 ** extraBits - 1,
@@ -71,10 +71,10 @@ export const PAIR_TABLES: readonly PairTable[] = [
 ];
 
 /**
- * The first half, and the middle, of the low-pass filter that divides the sound into subbands (ISO 11172-3,
+ * The first half and the middle of the low-pass filter that divides the audio into subbands (ISO 11172-3,
  * table 3-C.1, without the signs of its odd blocks), in 1/65,536 of the decoder's values.
  */
-const HALF_WINDOW = [
+const WINDOW_TO_MIDDLE = [
   0, -1, -1, -1, -1, -1, -1, -2, -2, -2, -2, -3, -3, -4, -4, -5, -5, -6, -7, -7, -8, -9, -10, -11,
   -13, -14, -16, -17, -19, -21, -24, -26, -29, -31, -35, -38, -41, -45, -49, -53, -58, -63, -68,
   -73, -79, -85, -91, -97, -104, -111, -117, -125, -132, -139, -147, -154, -161, -169, -176, -183,
@@ -96,8 +96,8 @@ const HALF_WINDOW = [
 const WINDOW_LENGTH = 512;
 const BLOCK_LENGTH = 64;
 
-/** Of the encoder: 32 times weaker than the decoder's. */
-export const ANALYSIS_WINDOW = Float64Array.from({ length: WINDOW_LENGTH }, (_, at) => {
-  const value = HALF_WINDOW[Math.min(at, WINDOW_LENGTH - at)]! / 65_536 / 32;
-  return Math.floor(at / BLOCK_LENGTH) % 2 === 0 ? value : -value;
+/** The encoder's window: 1/32 of the decoder's values. */
+export const ANALYSIS_WINDOW = Float64Array.from({ length: WINDOW_LENGTH }, (_, index) => {
+  const value = WINDOW_TO_MIDDLE[Math.min(index, WINDOW_LENGTH - index)]! / 65_536 / 32;
+  return Math.floor(index / BLOCK_LENGTH) % 2 === 0 ? value : -value;
 });

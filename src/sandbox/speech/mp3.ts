@@ -5,48 +5,51 @@ import { id3Comment } from "./spoken-text.ts";
 
 const SUBBANDS = 32;
 const SLOTS = 18;
-/** A granule, and at this rate a frame. */
+/** Lines of a granule. At this sample rate a frame is one granule. */
 const LINES = SUBBANDS * SLOTS;
 /** MPEG-2, layer III, no checksum, 64 kbit/s, 24 kHz, mono (ISO 13818-3). */
 const FRAME_HEAD = [0xff, 0xf3, 0x84, 0xc0];
 const FRAME_BYTES = 192;
 const SIDE_INFO_BYTES = 9;
 const MAX_DATA_BITS = (FRAME_BYTES - FRAME_HEAD.length - SIDE_INFO_BYTES) * 8;
-/** Where the regions of a granule end that have a table each: bounds of scale factor bands at 24 kHz. */
+/** Ends of the regions of a granule, each with its own table: bounds of scale factor bands at 24 kHz. */
 const REGION_ENDS = [36, 96, LINES];
-/** How the side information states these bounds: numbers of bands, less one. */
+/** The region bounds in the side information: numbers of bands, minus one. */
 const REGION_COUNTS = { first: 5, second: 4 };
-/** Speech ends here, at 10 kHz; lines above it are zero. */
+/** First line above the speech, at 10 kHz. Higher lines are zero. */
 const TOP_LINE = 480;
 const MAX_GAIN = 255;
-/** The gain with which a quantised value stands for itself. */
+/** Gain at which a quantised value equals its line. */
 const UNIT_GAIN = 210;
-/** Fewer than 8,192 and what the largest symbol stands for. */
+/** Largest magnitude: 13 extra bits plus the largest symbol. */
 const MAX_MAGNITUDE = 8191 + 15;
 const ROUNDING = 0.4054;
 
-/** MP3 of constant rate, each frame by itself. */
+/** Returns an encoder of MP3 with constant bit rate and independent frames. */
 export function mp3Encoder({ comment }: SpeechFacts): SpeechEncoder {
   const filter = new HybridFilter();
   return {
     frameSamples: LINES,
-    // What filter bank and transform hold back, here and in the decoder.
+    // Delay of the filter bank and transform, here and in the decoder.
     trailingSamples: 1105,
     head: () => id3Comment(comment),
     encode: (samples) => frameOf(quantise(filter.lines(samples))),
   };
 }
 
-/** Divides sound into 32 subbands, and each of them into 18 lines, as the standard's encoder does. */
+/** Divides audio into 32 subbands with 18 lines each, like the encoder of the standard. */
 class HybridFilter {
-  /** The last 512 samples, the newest first. */
+  /** The last 512 samples, newest first. */
   readonly #history = new Float64Array(ANALYSIS_WINDOW.length);
   readonly #folded = new Float64Array(64);
-  /** By subband: the slots of the granule before and of this one. */
+  /** Slots by subband: those of the previous granule and of this one. */
   readonly #slots = Array.from({ length: SUBBANDS }, () => new Float64Array(2 * SLOTS));
   readonly #lines = new Float64Array(LINES);
 
-  /** Of one granule; the array is used again. Samples that lack are silence. */
+  /**
+   * Returns the lines of one granule. The next call overwrites the returned array. Missing samples count as
+   * silence.
+   */
   lines(samples: Int16Array): Float64Array {
     for (const slots of this.#slots) slots.copyWithin(0, SLOTS);
     for (let slot = 0; slot < SLOTS; slot++) this.#analyse(samples, slot);
@@ -73,9 +76,9 @@ class HybridFilter {
       let sum = 0;
       const row = band * folded.length;
       for (let at = 0; at < folded.length; at++) sum += SUBBAND_COSINES[row + at]! * folded[at]!;
-      // Odd subbands are upside down.
-      const isTurned = band % 2 === 1 && slot % 2 === 1;
-      this.#slots[band]![SLOTS + slot] = isTurned ? -sum : sum;
+      // Odd subbands have an inverted frequency order.
+      const isInverted = band % 2 === 1 && slot % 2 === 1;
+      this.#slots[band]![SLOTS + slot] = isInverted ? -sum : sum;
     }
   }
 
@@ -89,7 +92,7 @@ class HybridFilter {
     }
   }
 
-  /** Between the subbands on both sides of a line. */
+  /** Reduces the aliasing between the subbands on both sides of a line. */
   #reduceAliases(border: number): void {
     const lines = this.#lines;
     for (const [at, [same, other]] of BUTTERFLIES.entries()) {
@@ -105,7 +108,7 @@ const SUBBAND_COSINES = Float64Array.from({ length: SUBBANDS * 64 }, (_, at) =>
   Math.cos(((2 * Math.floor(at / 64) + 1) * ((at % 64) - 16) * Math.PI) / 64),
 );
 
-/** With the window of long blocks. */
+/** Cosines of the transform, multiplied by the window of long blocks. */
 const LINE_COSINES = Float64Array.from({ length: SLOTS * 2 * SLOTS }, (_, at) => {
   const slot = at % (2 * SLOTS);
   const line = Math.floor(at / (2 * SLOTS));
@@ -124,7 +127,7 @@ interface Granule {
   readonly coding: Coding;
 }
 
-/** With the finest steps whose code fits into a frame. */
+/** Quantises lines with the smallest gain whose code fits into a frame. */
 function quantise(lines: Float64Array): Granule {
   const powers = Float64Array.from(lines, (line) => Math.abs(line) ** 0.75);
   let coarse = MAX_GAIN;
@@ -132,9 +135,9 @@ function quantise(lines: Float64Array): Granule {
   let best = quantised(lines, powers, coarse);
   while (fine < coarse) {
     const gain = (fine + coarse) >> 1;
-    const tried = quantised(lines, powers, gain);
-    if (tried.coding.bits <= MAX_DATA_BITS) {
-      best = tried;
+    const granule = quantised(lines, powers, gain);
+    if (granule.coding.bits <= MAX_DATA_BITS) {
+      best = granule;
       coarse = gain;
     } else fine = gain + 1;
   }
@@ -152,12 +155,12 @@ function quantised(lines: Float64Array, powers: Float64Array, gain: number): Gra
   return { gain, lines: values, coding: codingOf(values) };
 }
 
-/** How the lines are coded: pairs, then groups of four of at most 1, then zeros. */
+/** The coding of lines: pairs, then groups of four with magnitudes of at most 1, then zeros. */
 interface Coding {
   readonly bits: number;
   readonly pairLines: number;
   readonly smallLines: number;
-  /** For each region; undefined where it is empty or zero. */
+  /** The table of each region. Undefined if the region is empty or zero. */
   readonly tables: readonly (PairTable | undefined)[];
 }
 
@@ -170,7 +173,7 @@ function codingOf(lines: Int32Array): Coding {
   while (pairLines > 0 && Math.abs(lines[pairLines - 1]!) <= 1) pairLines--;
   pairLines += pairLines % 2;
   const smallLines = Math.min(Math.ceil((end - pairLines) / 4) * 4, LINES - pairLines);
-  // At the very end there may be no room for four.
+  // The last lines can be fewer than four.
   if (smallLines % 4 !== 0) return { ...UNFIT };
   let bits = smallLines;
   for (let at = pairLines; at < end; at++) if (lines[at] !== 0) bits++;
@@ -221,17 +224,17 @@ function symbolOf(first: number, second: number): number {
 function frameOf({ gain, lines, coding }: Granule): Uint8Array {
   const bits = new BitWriter();
   for (const byte of FRAME_HEAD) bits.write(byte, 8);
-  // Its data begin in this frame; a private bit.
+  // The data begin in this frame. One private bit.
   bits.write(0, 9);
   bits.write(coding.bits, 12);
   bits.write(coding.pairLines / 2, 9);
   bits.write(gain, 8);
-  // Neither scale factors nor another window.
+  // No scale factors, default window.
   bits.write(0, 10);
   for (const table of coding.tables) bits.write(table?.number ?? 0, 5);
   bits.write(REGION_COUNTS.first, 4);
   bits.write(REGION_COUNTS.second, 3);
-  // Scale factors as usual; the plain table for groups of four.
+  // Default scale factor steps. Plain table for groups of four.
   bits.write(0b01, 2);
   for (const [region, [from, to]] of regionsOf(coding.pairLines).entries()) {
     writePairs(bits, lines.subarray(from, to), coding.tables[region]);
@@ -256,7 +259,7 @@ function writePairs(bits: BitWriter, lines: Int32Array, table: PairTable | undef
   }
 }
 
-/** Of magnitudes up to 1: a bit for each that is 0, then the signs. */
+/** Writes four magnitudes of at most 1: a bit for each zero, then the signs. */
 function writeFour(bits: BitWriter, lines: Int32Array): void {
   for (const line of lines) bits.write(line === 0 ? 1 : 0, 1);
   for (const line of lines) if (line !== 0) bits.write(line < 0 ? 1 : 0, 1);

@@ -1,26 +1,26 @@
 import { SAMPLE_RATE, type SpeechEncoder, type SpeechFacts } from "./speech-encoder.ts";
 import { vorbisComments } from "./spoken-text.ts";
 
-/** 20 ms. */
+/** Samples of a frame of 20 ms. */
 const FRAME_SAMPLES = 480;
-/** Opus counts in samples of 48 kHz, whatever it is given. */
+/** Opus counts samples at 48 kHz, whatever the input rate is. */
 const GRANULES_A_SAMPLE = 48_000 / SAMPLE_RATE;
-/** libopus looks so far ahead, in its granules. */
+/** Look-ahead of libopus, in samples at 48 kHz. */
 const PRE_SKIP = 312;
-/** The numbers of these settings in libopus. */
+/** Numbers of these settings in libopus. */
 const SET_BITRATE = 4002;
 const SET_COMPLEXITY = 4010;
-/** Of 0 to 10; the default costs three times the time. */
+/** From 0 to 10. The default takes three times the time. */
 const COMPLEXITY = 2;
 const BITS_A_SECOND = 32_000;
 const FIRST_PAGE = 2;
 const LAST_PAGE = 4;
 const PAGE_HEAD_BYTES = 27;
 
-/** An Ogg file with Opus (RFC 7845), a page for each frame. The encoder is libopus. */
+/** Returns an encoder of Ogg files with Opus (RFC 7845), with one page per frame. It uses libopus. */
 export async function opusEncoder(facts: SpeechFacts): Promise<SpeechEncoder> {
   const { totalSamples, comment } = facts;
-  // Its module is compiled when it is loaded, which only speech in this format is to wait for.
+  // Importing compiles the module, so only speech in this format waits for it.
   const { Encoder } = await import("@evan/opus/wasm/index.mjs");
   const opus = new Encoder({ channels: 1, sample_rate: SAMPLE_RATE, application: "voip" });
   opus.ctl(SET_BITRATE, BITS_A_SECOND);
@@ -66,12 +66,12 @@ function opusTags(comment: string): Buffer {
 
 interface Page {
   readonly number: number;
-  /** Of its last sample. */
+  /** Granule position of its last sample. */
   readonly granule: number;
   readonly flags: number;
 }
 
-/** A page with one whole packet, of at most 65,024 bytes (RFC 3533). There is one stream, number 1. */
+/** Returns a page with one whole packet of at most 65,024 bytes (RFC 3533). There is one stream, number 1. */
 function oggPage(packet: Uint8Array, { number, granule, flags }: Page): Buffer {
   const segments = Math.floor(packet.length / 255) + 1;
   const page = Buffer.alloc(PAGE_HEAD_BYTES + segments + packet.length);
@@ -88,7 +88,7 @@ function oggPage(packet: Uint8Array, { number, granule, flags }: Page): Buffer {
   return page;
 }
 
-/** The sum of zlib without its reflection, from zero. */
+/** Returns zlib's CRC without reflection, with initial value 0. */
 function oggSum(page: Uint8Array): number {
   let sum = 0;
   for (const byte of page) sum = ((sum << 8) ^ SUMS[(sum >>> 24) ^ byte]!) >>> 0;

@@ -1,15 +1,15 @@
-/** A sound of speech: what its source is and how throat and mouth shape it. Frequencies in Hz. */
+/** A sound of speech: its source, and the resonances of throat and mouth. Frequencies in Hz. */
 export interface Phone {
   /** The first three formants. */
   readonly formants: readonly [number, number, number];
-  /** Strength of the voice, and of breath through the formants, from 0 to 1. */
+  /** Strength of the voice, and of breath through the formants. Each from 0 to 1. */
   readonly voice: number;
   readonly breath: number;
-  /** Noise at the teeth or lips: its strength, centre and width. */
+  /** Noise at the teeth or lips: strength from 0 to 1, centre and width in Hz. */
   readonly noise: number;
   readonly noiseHz: number;
   readonly noiseWidthHz: number;
-  /** At normal speed. */
+  /** Duration at normal speed. */
   readonly durationMs: number;
 }
 
@@ -54,7 +54,7 @@ function stop(closed: Phone, noise: number, noiseHz: number, breath: number): re
   return [closed, burst];
 }
 
-/** Average values of formants as textbooks of phonetics state them, for a low voice. */
+/** Average formants of a low voice, as in textbooks of phonetics. */
 const VOWELS = {
   iy: vowel(280, 2250, 2900),
   ih: vowel(400, 1950, 2550),
@@ -97,7 +97,7 @@ const PHONES: Readonly<Record<string, readonly Phone[]>> = {
   g: stop(VOICED_CLOSED, 0.35, 2000, 0),
 };
 
-/** Letters and what they sound like, roughly, in English. At each place the longest rule that fits holds. */
+/** Rough English pronunciation of letters. The longest matching rule applies. */
 const SPELLINGS: ReadonlyMap<string, string> = new Map([
   ["tion", "sh ah n"],
   ["ough", "ao"],
@@ -175,35 +175,35 @@ const DIGITS = [
   "ey t",
   "n ay n",
 ];
-/** For characters that are no letters of English: a consonant and a vowel, by their number. */
+/** Sounds of characters other than English letters: a consonant and a vowel, chosen by character code. */
 const OTHER_CONSONANTS = ["m", "n", "l", "w", "y", "k", "t", "s", "h", "b"];
 const OTHER_VOWELS = ["aa", "iy", "uw", "eh", "ow", "ay"];
 
-/** How a word sounds. Empty where it has neither letters nor digits nor symbols. */
+/** Returns the sounds of a word. Returns an empty list if it has no letters, digits or symbols. */
 export function phonesOfWord(word: string): Phone[] {
   const letters = word.normalize("NFD").toLowerCase().replace(/\p{M}/gu, "");
-  // An e at the end of a longer word is silent.
+  // A final e of a longer word is silent.
   const spelled = letters.replace(/(?<=[a-z]{2})e(?![a-z])/g, "").replace(/([a-z])\1/g, doubled);
   const phones: Phone[] = [];
-  for (let at = 0; at < spelled.length; ) {
-    const [length, names] = soundAt(spelled, at);
+  for (let index = 0; index < spelled.length; ) {
+    const [length, names] = soundAt(spelled, index);
     for (const name of names.split(" ")) phones.push(...(PHONES[name] ?? []));
-    at += length;
+    index += length;
   }
   return phones;
 }
 
-/** Double consonants sound once. */
+/** Replaces double consonants by single ones. */
 function doubled(pair: string, letter: string): string {
   return "aeo".includes(letter) ? pair : letter;
 }
 
-function soundAt(text: string, at: number): readonly [length: number, phones: string] {
+function soundAt(text: string, index: number): readonly [length: number, phones: string] {
   for (let length = LONGEST_SPELLING; length > 0; length--) {
-    const phones = SPELLINGS.get(text.slice(at, at + length));
-    if (phones !== undefined) return [Math.min(length, text.length - at), phones];
+    const phones = SPELLINGS.get(text.slice(index, index + length));
+    if (phones !== undefined) return [Math.min(length, text.length - index), phones];
   }
-  const character = String.fromCodePoint(text.codePointAt(at)!);
+  const character = String.fromCodePoint(text.codePointAt(index)!);
   const { length } = character;
   if (/[0-9]/.test(character)) return [length, DIGITS[Number(character)]!];
   if (!/[\p{L}\p{N}\p{S}]/u.test(character)) return [length, ""];

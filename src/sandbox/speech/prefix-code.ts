@@ -1,13 +1,13 @@
 import type { BitWriter } from "./bit-writer.ts";
 
-/** A prefix code by its symbols, from 0 to 255. */
+/** A prefix code for the symbols 0 to 255. */
 export class PrefixCode {
   readonly #codes = new Uint32Array(256);
   readonly #lengths = new Uint8Array(256);
 
   /**
-   * `leaves` states the code words in their order, which determines them: for each its length in base 36 and
-   * its symbol in two hexadecimal digits.
+   * @param leaves the code words in their order, which determines them: for each its length in base 36 and
+   * its symbol in two hexadecimal digits
    */
   constructor(leaves: string) {
     let code = 0;
@@ -24,7 +24,7 @@ export class PrefixCode {
     }
   }
 
-  /** In bits. */
+  /** Returns the length of a symbol's code, in bits. */
   lengthOf(symbol: number): number {
     return this.#lengths[symbol]!;
   }

@@ -1,23 +1,23 @@
-/** All speech is mono at this rate, with samples of 16 bits. */
+/** Sample rate in Hz. All speech is mono with 16-bit samples. */
 export const SAMPLE_RATE = 24_000;
 
-/** Makes a file of samples, piece by piece. */
+/** Encodes samples as a file, piece by piece. */
 export interface SpeechEncoder {
-  /** Samples of a frame; the last one may have fewer. */
+  /** Samples of a frame. The last frame can have fewer. */
   readonly frameSamples: number;
-  /** Silent samples to add at the end, until the decoder has given out all of the speech. */
+  /** Number of silent samples to add at the end, so that the decoder outputs all of the speech. */
   readonly trailingSamples: number;
-  /** What comes before the first frame. */
+  /** Returns the bytes before the first frame. */
   head(): Uint8Array;
-  /** Bytes of one more frame, or none yet. The array is used again by the caller. */
+  /** Returns the bytes of one more frame, possibly none. The caller reuses the array of samples. */
   encode(samples: Int16Array, isLast: boolean): Uint8Array;
-  /** Frees what the encoder holds. */
+  /** Frees the memory of the encoder. */
   close?(): void;
 }
 
 export interface SpeechFacts {
-  /** Of the whole speech, in samples. */
+  /** Length of the whole speech, in samples. */
   readonly totalSamples: number;
-  /** To be kept in a tag: see `spoken-text.ts`. */
+  /** Content of the file's comment tag: see `spoken-text.ts`. */
   readonly comment: string;
 }

@@ -16,7 +16,7 @@ import { type Utterance, utter } from "./utterance.ts";
 import { pcmEncoder, waveEncoder } from "./wave.ts";
 
 interface SpeechPace {
-  /** Before each piece. */
+  /** Delay before each piece. */
   readonly delayMs: number;
   readonly breaksAfterPieces: number;
 }
@@ -43,12 +43,13 @@ const ENCODERS: Readonly<
 const MAX_CHARACTERS = 4096;
 const MIN_SPEED = 0.25;
 const MAX_SPEED = 4;
-/** A piece is at least a fifth of a second of sound, which takes some milliseconds to make. */
+/** Minimum samples of a piece: a fifth of a second of audio, which takes some milliseconds to create. */
 const PIECE_SAMPLES = 4_800;
 
 /**
- * Speech of a text by formant synthesis, made while it is read. The same call gets the same bytes. The text
- * travels in a tag of the file (see `spoken-text.ts`), but for `pcm`, which has none. Throws ProviderFailure.
+ * Returns speech by formant synthesis, created while it is read. The same call gets the same bytes. The file
+ * contains the text in a tag (see `spoken-text.ts`), except for `pcm`, which has no tags. Throws
+ * ProviderFailure.
  */
 export async function sandboxSpeak(call: SpeechCall, clock: Clock): Promise<Speech> {
   if (call.signal.aborted) throw aborted(call.signal);
@@ -57,10 +58,10 @@ export async function sandboxSpeak(call: SpeechCall, clock: Clock): Promise<Spee
   if (pace === undefined) throw unknownModel(model, "speech");
   const { input, speed = 1 } = call;
   if (Array.from(input).length > MAX_CHARACTERS) {
-    throw refused("input", `the input has more than ${MAX_CHARACTERS} characters`);
+    throw rejected("input", `the input has more than ${MAX_CHARACTERS} characters`);
   }
   if (!(speed >= MIN_SPEED && speed <= MAX_SPEED)) {
-    throw refused("speed", `the speed must be from ${MIN_SPEED} to ${MAX_SPEED}`);
+    throw rejected("speed", `the speed must be from ${MIN_SPEED} to ${MAX_SPEED}`);
   }
   const utterance = utter(input, speed);
   const facts = { totalSamples: utterance.totalSamples, comment: spokenTextMark(input) };
@@ -88,7 +89,7 @@ async function* paced(
   let sent = 0;
   for (const piece of pieces) {
     if (sent >= breaksAfterPieces) {
-      throw new ProviderFailure("unavailable", "the speech broke off");
+      throw new ProviderFailure("unavailable", "the speech was cut off");
     }
     if (delayMs > 0) await waitOn(clock, delayMs, stop);
     yield piece;
@@ -107,10 +108,10 @@ function* piecesOf(
   const samples = new Int16Array(frameSamples);
   let parts = [encoder.head()];
   let samplesInPiece = 0;
-  for (let at = 0; at < totalSamples; at += frameSamples) {
-    const frame = samples.subarray(0, Math.min(frameSamples, totalSamples - at));
+  for (let offset = 0; offset < totalSamples; offset += frameSamples) {
+    const frame = samples.subarray(0, Math.min(frameSamples, totalSamples - offset));
     synthesiser.fill(frame);
-    parts.push(encoder.encode(frame, at + frameSamples >= totalSamples));
+    parts.push(encoder.encode(frame, offset + frameSamples >= totalSamples));
     samplesInPiece += frame.length;
     if (samplesInPiece < PIECE_SAMPLES) continue;
     yield Buffer.concat(parts);
@@ -120,6 +121,6 @@ function* piecesOf(
   if (parts.length > 0) yield Buffer.concat(parts);
 }
 
-function refused(param: string, what: string): ProviderFailure {
+function rejected(param: string, what: string): ProviderFailure {
   return new ProviderFailure("rejected", what, { status: 400, param });
 }

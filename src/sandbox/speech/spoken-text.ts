@@ -1,21 +1,24 @@
 /**
- * The text of a speech travels in a tag of its file as `sandbox-speech:<base64url of UTF-8>;`, whatever the
- * container: readers look for that mark alone, so nothing of a hostile file is parsed, and the mark outlives
- * being copied into another container.
+ * Mark in front of the text of a speech. The text is in a tag of the file as `sandbox-speech:<base64url of
+ * UTF-8>;`, in every container. Readers search for the mark only, so they parse nothing of a hostile file.
+ * The mark also survives copying into another container.
  */
 const MARK = "sandbox-speech:";
 const END = ";";
-/** Tags stand at the beginning; 4,096 characters are at most 16 KB of base64. */
+/** Bytes that are searched. Tags are at the beginning, and 4,096 characters are at most 22 KB of base64. */
 const SEARCHED_BYTES = 64 * 1024;
 const MAX_CHARACTERS = 4096;
 const MAX_TEXT_BYTES = MAX_CHARACTERS * 4;
 
-/** ASCII, without line breaks. */
+/** Returns the tag content of a text: ASCII without line breaks. */
 export function spokenTextMark(text: string): string {
   return `${MARK}${Buffer.from(text, "utf8").toString("base64url")}${END}`;
 }
 
-/** What the sandbox spoke in a file; undefined where the file's beginning does not tell. Reads no further. */
+/**
+ * Returns the text that the sandbox spoke in a file. Returns undefined if the beginning of the file does not
+ * contain it. Reads no further than SEARCHED_BYTES.
+ */
 export async function findSpokenText(
   file: ReadableStream<Uint8Array>,
 ): Promise<string | undefined> {
@@ -27,9 +30,9 @@ export async function findSpokenText(
     if (length >= SEARCHED_BYTES) break;
   }
   const beginning = Buffer.concat(pieces).subarray(0, SEARCHED_BYTES);
-  const at = beginning.indexOf(MARK, 0, "latin1");
-  if (at < 0) return undefined;
-  const from = at + MARK.length;
+  const index = beginning.indexOf(MARK, 0, "latin1");
+  if (index < 0) return undefined;
+  const from = index + MARK.length;
   const to = beginning.indexOf(END, from, "latin1");
   if (to < 0) return undefined;
   const decoded = Buffer.from(beginning.toString("latin1", from, to), "base64url");
@@ -38,7 +41,7 @@ export async function findSpokenText(
   return Array.from(text).length > MAX_CHARACTERS ? undefined : text;
 }
 
-/** An ID3v2.4 tag with a comment, as players of MP3 and AAC skip it. */
+/** Returns an ID3v2.4 tag with a comment. Players of MP3 and AAC skip it. */
 export function id3Comment(comment: string): Uint8Array {
   const UTF_8 = 3;
   const body = Buffer.concat([
@@ -62,12 +65,12 @@ export function id3Comment(comment: string): Uint8Array {
   ]);
 }
 
-/** Seven bits in each of four bytes. */
+/** Returns a length in four bytes of seven bits. */
 function synchsafe(length: number): Buffer {
   return Buffer.from([21, 14, 7, 0].map((shift) => (length >> shift) & 0x7f));
 }
 
-/** The comments of FLAC and Opus files: who wrote it, and one comment. */
+/** Returns the comment block of FLAC and Opus files: the vendor and one comment. */
 export function vorbisComments(comment: string): Buffer {
   const texts = ["model gateway sandbox", `COMMENT=${comment}`].map((text) => Buffer.from(text));
   const [vendor, entry] = texts as [Buffer, Buffer];

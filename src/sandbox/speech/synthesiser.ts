@@ -4,7 +4,7 @@ import type { SpokenPhone, Utterance } from "./utterance.ts";
 
 interface Voice {
   readonly pitchHz: number;
-  /** Of the formants: a shorter throat has higher ones. */
+  /** Factor of the formants. A shorter throat has higher formants. */
   readonly scale: number;
 }
 
@@ -20,35 +20,35 @@ const VOICES: Readonly<Record<string, Voice>> = {
 const LOWEST_HZ = 90;
 const HIGHEST_HZ = 230;
 
-/** Any other name has a pitch of its own. */
+/** Returns a voice by name. Names other than those above get a pitch derived from the name. */
 function voiceOf(name: string): Voice {
-  const known = Object.hasOwn(VOICES, name) ? VOICES[name] : undefined;
-  if (known !== undefined) return known;
+  const preset = Object.hasOwn(VOICES, name) ? VOICES[name] : undefined;
+  if (preset !== undefined) return preset;
   const share = (Bun.hash.xxHash32(name) % 1000) / 1000;
   return { pitchHz: LOWEST_HZ + (HIGHEST_HZ - LOWEST_HZ) * share, scale: 0.95 + 0.22 * share };
 }
 
-/** Samples between two steps of the mouth. */
+/** Samples between two movements of the mouth. */
 const STEP_SAMPLES = 120;
-/** How far it gets in a step. */
+/** Share of the way to the next sound that one movement covers. */
 const STEP_SHARE = 0.35;
 const FORMANT_WIDTHS_HZ = [70, 100, 150, 250] as const;
 const FOURTH_FORMANT_HZ = 3500;
 const LOUDNESS = 9_000;
-/** Lips send higher tones out better. */
+/** Lips radiate higher tones better: the share of the previous sample that is subtracted. */
 const LIPS = 0.6;
 const MAX_SAMPLE = 32_000;
 
 /**
- * Speech from an utterance, by formants: pulses of a voice and noise, shaped by resonators that stand for
- * throat and mouth. The same utterance and voice give the same samples.
+ * Creates the samples of an utterance by formant synthesis. Resonators, which model throat and mouth, shape
+ * the pulses of a voice and noise. The same utterance and voice give the same samples.
  */
 export class Synthesiser {
   readonly #phones: readonly SpokenPhone[];
   readonly #voice: Voice;
   readonly #formants = FORMANT_WIDTHS_HZ.map(() => new Resonator());
   readonly #mouth = new Resonator();
-  #at = 0;
+  #index = 0;
   #samplesInPhone = 0;
   #samplesToStep = 0;
   #phase = 0;
@@ -62,15 +62,15 @@ export class Synthesiser {
     this.#voice = voiceOf(voice);
   }
 
-  /** The next samples; silence where the utterance is over. */
+  /** Fills the array with the next samples, or with silence after the end of the utterance. */
   fill(samples: Int16Array): void {
-    for (let at = 0; at < samples.length; at++) samples[at] = this.#next();
+    for (let index = 0; index < samples.length; index++) samples[index] = this.#next();
   }
 
   #next(): number {
-    let current = this.#phones[this.#at];
+    let current = this.#phones[this.#index];
     while (current !== undefined && this.#samplesInPhone >= current.samples) {
-      current = this.#phones[++this.#at];
+      current = this.#phones[++this.#index];
       this.#samplesInPhone = 0;
     }
     this.#samplesInPhone++;
@@ -92,7 +92,9 @@ export class Synthesiser {
   #step(to: Phone, pitch: number): void {
     const from = this.#now;
     const towards = (before: number, after: number) => before + (after - before) * STEP_SHARE;
-    const [first, second, third] = from.formants.map((hz, at) => towards(hz, to.formants[at]!));
+    const [first, second, third] = from.formants.map((hz, index) =>
+      towards(hz, to.formants[index]!),
+    );
     this.#now = {
       ...to,
       formants: [first!, second!, third!],
@@ -102,14 +104,14 @@ export class Synthesiser {
     };
     this.#pitch = towards(this.#pitch, pitch);
     const { scale } = this.#voice;
-    for (const [at, formant] of this.#formants.entries()) {
-      const hz = this.#now.formants[at] ?? FOURTH_FORMANT_HZ;
-      formant.tune(hz * scale, FORMANT_WIDTHS_HZ[at]!);
+    for (const [index, formant] of this.#formants.entries()) {
+      const hz = this.#now.formants[index] ?? FOURTH_FORMANT_HZ;
+      formant.tune(hz * scale, FORMANT_WIDTHS_HZ[index]!);
     }
     this.#mouth.tune(to.noiseHz, to.noiseWidthHz);
   }
 
-  /** The stream of air through the glottis, as its changes: opens slowly, closes fast, rests. */
+  /** Returns the change of the air flow through the glottis, which opens slowly, closes fast and rests. */
   #pulse(): number {
     this.#phase += (this.#voice.pitchHz * this.#pitch) / SAMPLE_RATE;
     if (this.#phase >= 1) this.#phase -= 1;
@@ -118,7 +120,7 @@ export class Synthesiser {
     return phase < 0.56 ? -1.25 * Math.sin((Math.PI * (phase - 0.4)) / 0.32) : 0;
   }
 
-  /** Between -1 and 1, always the same course. */
+  /** Returns noise between -1 and 1. The sequence is always the same. */
   #noise(): number {
     let state = this.#noiseState;
     state ^= state << 13;
@@ -129,7 +131,7 @@ export class Synthesiser {
   }
 }
 
-/** A filter of the second order that lets one frequency pass best. */
+/** A second-order filter that passes one frequency best. */
 class Resonator {
   #gain = 1;
   #first = 0;
@@ -146,9 +148,9 @@ class Resonator {
   }
 
   pass(sample: number): number {
-    const passed = this.#gain * sample + this.#first * this.#last + this.#second * this.#beforeLast;
+    const output = this.#gain * sample + this.#first * this.#last + this.#second * this.#beforeLast;
     this.#beforeLast = this.#last;
-    this.#last = passed;
-    return passed;
+    this.#last = output;
+    return output;
   }
 }

@@ -18,8 +18,9 @@ const ENGLISH = "en";
 const NORMAL_SPEED = 1;
 
 /**
- * The text of what the sandbox itself spoke, as its file tells; of other sounds, what they are. Times are those
- * at which the sandbox would speak the words, stretched to the measured duration. Throws ProviderFailure.
+ * Transcribes a file. For the sandbox's own speech it returns the text in the file's tag, for other audio a
+ * description of the file. Word times are those of the sandbox's speech, stretched to the measured duration.
+ * Throws ProviderFailure.
  */
 export async function sandboxTranscribe(
   call: TranscriptionCall,
@@ -27,9 +28,9 @@ export async function sandboxTranscribe(
   if (call.signal.aborted) throw aborted(call.signal);
   const model = call.model.replace(/^sandbox\//, "");
   if (model !== MODEL) throw unknownModel(model, "transcription");
-  const heard = (await findSpokenText(call.file.stream())) ?? descriptionOf(call);
+  const original = (await findSpokenText(call.file.stream())) ?? descriptionOf(call);
   const isTranslation = call.task === "translate";
-  const text = isTranslation ? `Translated into English: ${heard}` : heard;
+  const text = isTranslation ? `Translated into English: ${original}` : original;
   const transcript = transcriptOf(text, call, isTranslation ? ENGLISH : (call.language ?? ENGLISH));
   if (!call.stream) return transcript;
   return {
@@ -41,7 +42,7 @@ export async function sandboxTranscribe(
 function descriptionOf({ file, durationMs }: TranscriptionCall): string {
   const format = file.contentType.replace(/^(audio|video)\//, "");
   const seconds = (durationMs / 1000).toFixed(1);
-  return `This is a sound of ${seconds} seconds in the format ${format}.`;
+  return `This is audio of ${seconds} seconds in the format ${format}.`;
 }
 
 function transcriptOf(text: string, call: TranscriptionCall, language: string): Transcript {
@@ -52,15 +53,15 @@ function transcriptOf(text: string, call: TranscriptionCall, language: string): 
   };
   const segments: TranscriptSegment[] = [];
   const speaker = call.needs.speakers ? { speaker: SPEAKER } : {};
-  let said: string[] = [];
+  let sentenceWords: string[] = [];
   let start = 0;
   for (const { word, start: from, end, endsSentence } of words) {
-    if (said.length === 0) start = from;
-    said.push(word);
+    if (sentenceWords.length === 0) start = from;
+    sentenceWords.push(word);
     if (!endsSentence) continue;
     const times = { start: secondsOf(start), end: secondsOf(end) };
-    segments.push({ id: segments.length, text: said.join(" "), ...times, ...speaker });
-    said = [];
+    segments.push({ id: segments.length, text: sentenceWords.join(" "), ...times, ...speaker });
+    sentenceWords = [];
   }
   const timedWords = words.map(({ word, start: from, end }) => {
     return { word, start: secondsOf(from), end: secondsOf(end), ...speaker };
@@ -76,7 +77,7 @@ function transcriptOf(text: string, call: TranscriptionCall, language: string): 
   };
 }
 
-/** As OpenAI's first model names them: in English, in small letters. */
+/** Returns a language name in English and lower case, as OpenAI's first model reports it. */
 function languageName(code: string): string {
   try {
     return new Intl.DisplayNames("en", { type: "language" }).of(code)?.toLowerCase() ?? code;
@@ -85,7 +86,7 @@ function languageName(code: string): string {
   }
 }
 
-/** A piece for each word; the pieces of text make up the whole. */
+/** Yields a piece for each word. The concatenated pieces are the text. */
 async function* eventsOf(
   transcript: Transcript,
   { needs }: TranscriptionCall,

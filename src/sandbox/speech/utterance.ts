@@ -1,31 +1,31 @@
 import { PAUSE, type Phone, phonesOfWord } from "./phones.ts";
 import { SAMPLE_RATE } from "./speech-encoder.ts";
 
-/** A phone in its place. */
+/** A phone with its duration and pitch. */
 export interface SpokenPhone {
   readonly phone: Phone;
   readonly samples: number;
-  /** Of the voice's own pitch. */
+  /** Factor of the voice's pitch. */
   readonly pitch: number;
 }
 
-/** Where a word is in the speech, in samples. */
+/** The position of a word in the speech, in samples. */
 interface SpokenWord {
   readonly word: string;
   readonly start: number;
   readonly end: number;
-  /** The last one of its sentence. */
+  /** True for the last word of its sentence. */
   readonly endsSentence: boolean;
 }
 
-/** What is to be spoken. Its length is known before a sample is made. */
+/** The sounds and words of a text. The length is known before the first sample is created. */
 export interface Utterance {
   readonly phones: readonly SpokenPhone[];
   readonly words: readonly SpokenWord[];
   readonly totalSamples: number;
 }
 
-/** Text whose sounds would take longer is spoken faster: long numbers, mostly. */
+/** Longest speech, in seconds. Longer texts, mostly long numbers, are spoken faster. */
 const MAX_SECONDS = 1_200;
 const WORD_GAP_MS = 35;
 const COMMA_MS = 160;
@@ -41,10 +41,10 @@ interface Sound {
   readonly pitch: number;
 }
 
-/** Speed 1 is normal, 2 is twice as fast. */
+/** Returns the utterance of a text. @param speed 1 is normal, 2 is twice as fast */
 export function utter(text: string, speed: number): Utterance {
   const sounds: Sound[] = [pause(EDGE_MS)];
-  const places: { word: string; from: number; to: number; endsSentence: boolean }[] = [];
+  const positions: { word: string; from: number; to: number; endsSentence: boolean }[] = [];
   for (const sentence of text.match(/[^.!?。！？\n]+[.!?。！？\n]*|[.!?。！？\n]+/gu) ?? []) {
     const words = sentence.match(/\S+/gu) ?? [];
     const isQuestion = /[?？]/u.test(sentence);
@@ -56,20 +56,20 @@ export function utter(text: string, speed: number): Utterance {
       for (const phone of phonesOfWord(word)) {
         sounds.push({ phone, durationMs: phone.durationMs, pitch });
       }
-      places.push({ word, from, to: sounds.length, endsSentence });
+      positions.push({ word, from, to: sounds.length, endsSentence });
       const isComma = /[,;:、，]$/u.test(word);
       sounds.push(pause(endsSentence ? SENTENCE_MS : isComma ? COMMA_MS : WORD_GAP_MS));
     }
   }
   const totalMs = sounds.reduce((sum, { durationMs }) => sum + durationMs, 0) / speed;
-  const haste = speed * Math.max(1, totalMs / 1000 / MAX_SECONDS);
+  const effectiveSpeed = speed * Math.max(1, totalMs / 1000 / MAX_SECONDS);
   const ends = [0];
   const phones = sounds.map(({ phone, durationMs, pitch }): SpokenPhone => {
-    const samples = Math.round((durationMs / haste / 1000) * SAMPLE_RATE);
+    const samples = Math.round((durationMs / effectiveSpeed / 1000) * SAMPLE_RATE);
     ends.push(ends.at(-1)! + samples);
     return { phone, samples, pitch };
   });
-  const words = places.map(({ word, from, to, endsSentence }) => {
+  const words = positions.map(({ word, from, to, endsSentence }) => {
     return { word, start: ends[from]!, end: ends[to]!, endsSentence };
   });
   return { phones, words, totalSamples: ends.at(-1)! };
@@ -79,7 +79,7 @@ function pause(durationMs: number): Sound {
   return { phone: PAUSE, durationMs, pitch: 1 };
 }
 
-/** The voice falls in the course of a sentence. */
+/** Returns the pitch factor at a share of a sentence. The voice falls in the course of a sentence. */
 function pitchAt(share: number): number {
   return FIRST_PITCH + (LAST_PITCH - FIRST_PITCH) * share;
 }

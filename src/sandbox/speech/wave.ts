@@ -4,7 +4,7 @@ const FRAME_SAMPLES = 480;
 const SAMPLE_BYTES = 2;
 const PCM = 1;
 
-/** Samples of 16 bits, little-endian, without a container. */
+/** Returns an encoder of raw samples: 16 bits, little-endian, without a container. */
 export function pcmEncoder(): SpeechEncoder {
   return {
     frameSamples: FRAME_SAMPLES,
@@ -14,7 +14,7 @@ export function pcmEncoder(): SpeechEncoder {
   };
 }
 
-/** A WAV file that states its length at the start, since it is known, with a comment in its LIST chunk. */
+/** Returns an encoder of WAV files. The header contains the length and, in its LIST chunk, a comment. */
 export function waveEncoder({ totalSamples, comment }: SpeechFacts): SpeechEncoder {
   return { ...pcmEncoder(), head: () => waveHead(totalSamples, comment) };
 }
@@ -49,7 +49,7 @@ function waveHead(totalSamples: number, comment: string): Uint8Array {
   return Buffer.concat([chunk("RIFF", rest.length + dataBytes), rest]);
 }
 
-/** The head of a chunk. */
+/** Returns the head of a chunk. */
 function chunk(name: string, length: number): Buffer {
   const head = Buffer.alloc(8);
   head.write(name, "latin1");

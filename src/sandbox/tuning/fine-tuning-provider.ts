@@ -24,27 +24,27 @@ import { countTokens } from "../tokens.ts";
 import { learn } from "./learned-answers.ts";
 import { partsOfTunedName, type SandboxTunedModels, tunedModelName } from "./tuned-models.ts";
 
-/** The apparent length of a training, which starts with the time of waiting. */
+/** Apparent duration of a training, including the waiting time, in milliseconds. */
 export const SANDBOX_TRAINING_MS = 2_000;
 const WAITING_MS = 200;
 const STEPS = 4;
 const FIRST_LOSS = 2;
-/** Far above what a model's context holds. */
+/** Longest line of a training file, in bytes: far above any model's context. */
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
-/** A training with this suffix fails, for drills. */
+/** Suffix with which a training fails, for drills. */
 export const FAILING_SUFFIX = "fail";
 
 export interface SandboxTuningDependencies {
   readonly sql: Database;
-  /** Learns from long lines. */
+  /** Worker thread that learns from long lines. */
   readonly workThread: Pick<FairWorkThread, "call">;
   readonly clock: Clock;
   readonly tunedModels: SandboxTunedModels;
 }
 
 /**
- * The sandbox as a provider that trains: the tuned model answers with the answers of the file. Files and jobs
- * are rows in the database, so all instances see them and restarts keep them. The progress of a job follows
+ * The sandbox's fine-tuning. A tuned model answers with the answers of its training file. Files and jobs are
+ * rows in the database, so all instances see them and they survive restarts. The progress of a job follows
  * from its age.
  */
 export class SandboxFineTuning implements FineTuningProvider {
@@ -82,7 +82,7 @@ export class SandboxFineTuning implements FineTuningProvider {
       startedAtMs: this.#dependencies.clock.nowMs(),
     });
     if (!isStarted) {
-      throw new ProviderFailure("rejected", "the training file is not there, or in use", {
+      throw new ProviderFailure("rejected", "the training file does not exist or is in use", {
         status: 400,
         param: "training_file",
       });
@@ -91,25 +91,25 @@ export class SandboxFineTuning implements FineTuningProvider {
   }
 
   async findJobs(tag: string): Promise<ProviderJob[]> {
-    const found = await findSandboxTuning(this.#dependencies.sql, { tag });
-    return found === undefined ? [] : [this.#jobOf(found)];
+    const tuning = await findSandboxTuning(this.#dependencies.sql, { tag });
+    return tuning === undefined ? [] : [this.#jobOf(tuning)];
   }
 
   async readJob(jobId: string): Promise<ProviderJob> {
-    const found = await findSandboxTuning(this.#dependencies.sql, { id: jobId });
-    if (found?.job === undefined) throw noSuchJob(jobId);
-    return this.#jobOf(found);
+    const tuning = await findSandboxTuning(this.#dependencies.sql, { id: jobId });
+    if (tuning?.job === undefined) throw noSuchJob(jobId);
+    return this.#jobOf(tuning);
   }
 
   async readEvents(jobId: string): Promise<ProviderJobEvent[]> {
-    const found = await findSandboxTuning(this.#dependencies.sql, { id: jobId });
-    if (found?.job === undefined) throw noSuchJob(jobId);
-    const { startedAtMs, cancelledAtMs, model } = found.job;
+    const tuning = await findSandboxTuning(this.#dependencies.sql, { id: jobId });
+    if (tuning?.job === undefined) throw noSuchJob(jobId);
+    const { startedAtMs, cancelledAtMs, model } = tuning.job;
     const ageMs = (cancelledAtMs ?? this.#dependencies.clock.nowMs()) - startedAtMs;
     const steps = model === FAILING_SUFFIX ? STEPS / 2 : STEPS;
     return Array.from({ length: steps }, (_, index) => index + 1)
       .filter((step) => ageMs >= (SANDBOX_TRAINING_MS * step) / STEPS)
-      .map((step) => stepEvent(found.id, startedAtMs, step));
+      .map((step) => stepEvent(tuning.id, startedAtMs, step));
   }
 
   async cancelJob(jobId: string): Promise<void> {

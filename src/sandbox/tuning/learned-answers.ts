@@ -14,15 +14,15 @@ export interface LearnedAnswer {
   readonly answer: string;
 }
 
-/** Bounds of what is learned from one file, which is held in the database and in memory. */
+/** Limits for the answers of one file, which are stored in the database and in memory. */
 export const MAX_LEARNED_ANSWERS = 2_000;
 export const MAX_LEARNED_CHARACTERS = 1_000_000;
 
 const WORD = /[\p{L}\p{M}\p{N}]{1,64}/gu;
 
 /**
- * Answers a prompt of the training file with its answer, and any other with the answer of the prompt that
- * shares the largest part of its words; undefined if none shares a word.
+ * Answers to prompts. A prompt of the training file gets its answer. Any other prompt gets the answer of the
+ * prompt with the largest share of common words, or undefined if no prompt shares a word.
  */
 export class LearnedAnswers {
   readonly #learned: readonly LearnedAnswer[];
@@ -31,7 +31,7 @@ export class LearnedAnswers {
 
   constructor(learned: readonly LearnedAnswer[]) {
     this.#learned = learned;
-    // Of two answers to one prompt the later one counts, as it would after a training.
+    // If a prompt has two answers, the later one wins, as in a real training.
     this.#byPrompt = new Map(learned.map(({ prompt, answer }) => [normal(prompt), answer]));
   }
 
@@ -40,12 +40,12 @@ export class LearnedAnswers {
   }
 
   #nearest(prompt: string): string | undefined {
-    this.#wordSets ??= this.#learned.map((known) => wordsOf(known.prompt));
-    const asked = wordsOf(prompt);
+    this.#wordSets ??= this.#learned.map(({ prompt }) => wordsOf(prompt));
+    const promptWords = wordsOf(prompt);
     let best: string | undefined;
     let bestShare = 0;
-    for (const [index, known] of this.#wordSets.entries()) {
-      const share = sharedPart(asked, known);
+    for (const [index, learnedWords] of this.#wordSets.entries()) {
+      const share = sharedPart(promptWords, learnedWords);
       if (share <= bestShare) continue;
       bestShare = share;
       best = this.#byPrompt.get(normal(this.#learned[index]!.prompt));
@@ -54,11 +54,11 @@ export class LearnedAnswers {
   }
 }
 
-/** The share of words in both among those in either (Jaccard index). */
-function sharedPart(asked: ReadonlySet<string>, known: ReadonlySet<string>): number {
+/** Returns the share of common words among all words of both sets (Jaccard index). */
+function sharedPart(left: ReadonlySet<string>, right: ReadonlySet<string>): number {
   let shared = 0;
-  for (const word of known) if (asked.has(word)) shared++;
-  return shared === 0 ? 0 : shared / (asked.size + known.size - shared);
+  for (const word of right) if (left.has(word)) shared++;
+  return shared === 0 ? 0 : shared / (left.size + right.size - shared);
 }
 
 function wordsOf(text: string): Set<string> {
@@ -75,7 +75,7 @@ export interface Lesson {
   readonly tokens: number;
 }
 
-/** What a work thread is asked about a line that would hold the event loop. */
+/** A message to a worker thread: a line that would block the event loop. */
 export interface LearnLineCall {
   readonly kind: "sandbox.learn-line";
   readonly line: number;
@@ -84,9 +84,9 @@ export interface LearnLineCall {
 
 /**
  * Learns each assistant message of a training file as the answer to the user message before it. Throws
- * JsonLineError for what is no JSON.
+ * JsonLineError for a line that is not JSON.
  *
- * @param learnLong has a work thread learn from a long line
+ * @param learnLong lets a worker thread learn from a long line
  */
 export async function learn(
   lines: AsyncIterable<RawLine>,
@@ -119,7 +119,7 @@ function learnLine(line: number, decode: () => string): Lesson {
   for (const message of readMessages(value?.messages)) {
     lesson.tokens += countTokens(message.text);
     if (message.role === "user") prompt = message.text;
-    else if (message.role === "assistant") lesson.keep({ prompt, answer: message.text });
+    else if (message.role === "assistant") lesson.addAnswer({ prompt, answer: message.text });
   }
   return lesson;
 }
@@ -131,16 +131,16 @@ class GrowingLesson implements Lesson {
 
   add({ learned, tokens }: Lesson): void {
     this.tokens += tokens;
-    for (const one of learned) this.keep(one);
+    for (const answer of learned) this.addAnswer(answer);
   }
 
-  /** Keeps an answer that fits the bounds and is one. */
-  keep(one: LearnedAnswer): void {
-    const { prompt, answer } = one;
+  /** Adds an answer unless it is empty or exceeds the limits. */
+  addAnswer(learned: LearnedAnswer): void {
+    const { prompt, answer } = learned;
     const characters = this.#characters + prompt.length + answer.length;
     const fits = this.learned.length < MAX_LEARNED_ANSWERS && characters <= MAX_LEARNED_CHARACTERS;
     if (answer === "" || prompt === "" || !fits) return;
     this.#characters = characters;
-    this.learned.push(one);
+    this.learned.push(learned);
   }
 }

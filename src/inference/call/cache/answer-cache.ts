@@ -12,27 +12,30 @@ import type { Clock } from "../../../lib/clock.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import type { Usage } from "../../../lib/usage.ts";
 
-/** Longer answers are not kept, in UTF-8 bytes. */
+/** The largest answer that is stored, in UTF-8 bytes. A larger answer is not stored. */
 export const MAX_KEPT_BYTES = 1_048_576;
-/** How long a request waits for the cache: one that is slow is a miss. */
+/** The longest wait of a request for the cache. A slow cache counts as a miss. */
 const MAX_WAIT_MS = 500;
-/** Places that are looked at in one query: their answers are in memory together. */
+/** Keys that one query looks up. Their answers are in memory together. */
 const MAX_PLACES = 16;
-/** Uses are written together. */
+/** Last uses are written in batches, after this delay. */
 const WRITE_USES_MS = 1_000;
 const MAX_NOTED_USES = 10_000;
 
-/** An answer that equal requests get. */
+/** A stored answer, which equal requests get. */
 export interface CachedAnswer extends AnswerNote {
   readonly usage: Usage & Readonly<Record<string, unknown>>;
-  /** In the form that its endpoint keeps. */
+  /** The answer in the endpoint's cache format. */
   readonly text: string;
 }
 
-/** What a look for an answer found. */
+/** The result of a look-up. */
 export interface Found {
   readonly answer: CachedAnswer | undefined;
-  /** Undefined where the cache did not say: then nothing can be kept either. */
+  /**
+   * The generation of the organization's cache. Undefined if the cache did not answer; then nothing can be
+   * stored either.
+   */
   readonly generation: number | undefined;
 }
 
@@ -40,19 +43,22 @@ export interface AnswerCacheDependencies {
   readonly sql: Database;
   readonly keyring: Keyring;
   readonly clock: Clock;
-  /** Time that no one sets, for waits. */
+  /** A monotonic clock for timeouts. */
   readonly steadyClock: Clock;
   readonly bounds: CacheBounds;
   onError(error: unknown): void;
 }
 
-/** The response cache of all organizations. Where it cannot be reached in time, nothing is in it. Never rejects. */
+/**
+ * The response cache of all organizations. If the cache cannot be reached in time, a look-up finds nothing
+ * and nothing is stored. Never rejects.
+ */
 export class AnswerCache {
   readonly #dependencies: AnswerCacheDependencies;
-  /** When each was used last, by place. */
+  /** The last use of each answer, by key. */
   readonly #uses = new Map<string, AnswerPlace & { readonly usedAtMs: number }>();
   #isWriting = false;
-  /** Places that the next query looks at, by name: one runs at a time, however many ask. */
+  /** The look-ups for the next query, by key. One query runs at a time, whatever the number of look-ups. */
   readonly #asked = new Map<string, Look>();
   #isLooking = false;
 
@@ -64,7 +70,10 @@ export class AnswerCache {
     return this.#inTime(this.#find(place), NOTHING);
   }
 
-  /** Whether it can be found from now on. False where the cache was purged since it was asked for. */
+  /**
+   * Stores an answer. Returns true if the answer can be found from now on. Returns false if the cache was
+   * purged since the look-up.
+   */
   keep(
     place: AnswerPlace,
     generation: number,
@@ -109,7 +118,7 @@ export class AnswerCache {
     }
   }
 
-  /** What no known key opens any more is not there. */
+  /** Decrypts an answer. Returns undefined if no configured key can decrypt it. */
   #opened({ sealed, usage, ...note }: SealedAnswer): CachedAnswer | undefined {
     const opened = this.#dependencies.keyring.tryOpen(sealed);
     if (opened === undefined) return undefined;
@@ -126,7 +135,7 @@ export class AnswerCache {
     const plain = new TextEncoder().encode(text);
     if (plain.length > MAX_KEPT_BYTES) return false;
     const { sql, keyring, clock, bounds } = this.#dependencies;
-    // Else a full cache would remove what was used a moment ago.
+    // Otherwise a full cache would remove answers that were used a moment ago.
     await this.#writeUses();
     const nowMs = clock.nowMs();
     const seal = (keyId: string) => keyring.sealUnder(keyId, plain);
@@ -146,7 +155,7 @@ export class AnswerCache {
     });
   }
 
-  /** What the database does not take is lost: the order of removal is then less exact. */
+  /** Writes the last uses. If the write fails they are lost, and the order of removal is less exact. */
   async #writeUses(): Promise<void> {
     if (this.#uses.size === 0) return;
     const uses = [...this.#uses.values()];

@@ -29,7 +29,7 @@ export interface CachedCallDependencies extends ChargeDependencies {
   readonly clock: Clock;
 }
 
-/** A call that asks for the cache, routed and within its rate. */
+/** A call that uses the response cache, after routing and rate limit. */
 export interface CachedCall<Request extends AcceptedRequest> {
   readonly order: CacheOrder;
   readonly endpoint: Pick<PaidEndpoint<Request, unknown>, "route" | "title" | "stream">;
@@ -37,9 +37,11 @@ export interface CachedCall<Request extends AcceptedRequest> {
   readonly call: IncomingCall<Request>;
   readonly plan: RoutePlan;
   readonly claim: IdempotencyClaim | undefined;
-  /** The same as it stands now, after a wait. Rejects where its key may not make it any more. */
+  /**
+   * Checks the key and plans the route again after a wait. Rejects if the key can no longer make the call.
+   */
   readmit(): Promise<Pick<CachedCall<Request>, "call" | "plan">>;
-  /** Has it paid. */
+  /** Calls a provider and charges for the answer. */
   pay(
     current: Pick<CachedCall<Request>, "call" | "plan">,
     keeping: CacheWriter | undefined,
@@ -50,8 +52,8 @@ const NO_FEES: Fees = { of: () => 0n, highest: 0n };
 const NOTHING = { fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
 
 /**
- * The step of the paid call that looks for the answer of an equal request before money is held. An answer that is
- * found costs nothing: it is charged 0, recorded and reported as any other call.
+ * The step of the paid call that looks for the answer of an equal request before money is held. An answer
+ * from the cache costs nothing. It is charged 0, recorded and reported like any other call.
  */
 export class CachedCalls {
   readonly #dependencies: CachedCallDependencies;
@@ -70,11 +72,13 @@ export class CachedCalls {
     return this.#misses;
   }
 
-  async serve<Request extends AcceptedRequest>(asked: CachedCall<Request>): Promise<CallOutcome> {
+  async serve<Request extends AcceptedRequest>(
+    cachedCall: CachedCall<Request>,
+  ): Promise<CallOutcome> {
     const { answers } = this.#dependencies;
-    const { order, endpoint, form, call, plan } = asked;
+    const { order, endpoint, form, call, plan } = cachedCall;
     const identity = form.identity(call.request);
-    if (identity === undefined) return asked.pay(asked, undefined);
+    if (identity === undefined) return cachedCall.pay(cachedCall, undefined);
     const { organizationId } = call.caller.key;
     const models = plan.models.map(({ id }) => id);
     const { guard } = call;
@@ -87,19 +91,19 @@ export class CachedCalls {
     });
     const place = { organizationId, keyHash };
     const found = await answers.find(place);
-    if (found.answer !== undefined) return this.#hit(asked, keyHash, found.answer);
+    if (found.answer !== undefined) return this.#hit(cachedCall, keyHash, found.answer);
     return order.isSingleFlight
-      ? this.#board(asked, place)
-      : this.#miss(asked, asked, { place, generation: found.generation });
+      ? this.#board(cachedCall, place)
+      : this.#miss(cachedCall, cachedCall, { place, generation: found.generation });
   }
 
-  /** Gets the answer of an equal request that runs, or makes it. */
+  /** Waits for the answer of an equal running request, or makes the answer itself. */
   async #board<Request extends AcceptedRequest>(
-    asked: CachedCall<Request>,
+    cachedCall: CachedCall<Request>,
     place: AnswerPlace,
   ): Promise<CallOutcome> {
     const { answers, flights } = this.#dependencies;
-    const { requestId, clientSignal } = asked.call;
+    const { requestId, clientSignal } = cachedCall.call;
     let generation: number | undefined;
     const boarded = await flights.board({
       place,
@@ -113,12 +117,12 @@ export class CachedCalls {
     });
     const flight = boarded.kind === "leads" ? boarded.flight : undefined;
     try {
-      // The wait may have been long, and the key may have changed meanwhile.
-      const current = await asked.readmit();
+      // After a long wait the key can have changed.
+      const current = await cachedCall.readmit();
       if (boarded.kind === "leads") {
         return await this.#miss(asked, current, { place, generation, flight });
       }
-      return await this.#hit({ ...asked, ...current }, place.keyHash, boarded.answer);
+      return await this.#hit({ ...cachedCall, ...current }, place.keyHash, boarded.answer);
     } catch (error) {
       flight?.end(undefined);
       throw error;
@@ -144,7 +148,7 @@ export class CachedCalls {
       const outcome = await pay(current, keeping);
       keeping.noteHeaders(outcome.headers);
       if (outcome.kind === "whole") await keeping.whole(outcome.body);
-      // A stream ends it when it ends.
+      // The end of a stream ends the writer.
       if (outcome.kind !== "stream") keeping.end();
       return outcome;
     } catch (error) {
@@ -212,7 +216,7 @@ export class CachedCalls {
 interface MissedPlace {
   readonly place: AnswerPlace;
   readonly generation: number | undefined;
-  /** Where equal requests wait for its answer. */
+  /** The entry for which equal requests wait. */
   readonly flight?: Flight | undefined;
 }
 
@@ -223,8 +227,8 @@ function cacheHeaders(outcome: "hit" | "miss", keyHash: string): Record<string, 
 }
 
 /**
- * An answer of the cache is charged nothing, and no provider used a token for it; what it was charged when it was
- * made is recorded with it.
+ * Returns the figures of a cache hit: no charge and no tokens, because no provider was called. The details
+ * contain the original charge as savings.
  */
 function hitFigures(
   { startedMs, title, details }: AdmittedCall<AcceptedRequest>,

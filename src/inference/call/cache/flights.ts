@@ -10,9 +10,9 @@ import type { DeadlineQueue } from "../../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../../lib/errors.ts";
 import type { CachedAnswer } from "./answer-cache.ts";
 
-/** Well within the lease of a flight. */
+/** Well within the lease of a claim. */
 const RENEW_MS = 2_500;
-/** How often a flight of another instance is looked at. */
+/** The interval for checking a leader on another instance. */
 const POLL_MS = 50;
 
 export interface FlightDependencies {
@@ -24,30 +24,31 @@ export interface FlightDependencies {
   onError(error: unknown): void;
 }
 
-/** A request that may wait for an equal one. */
+/** A request that can wait for an equal request. */
 export interface Waiting {
   readonly place: AnswerPlace;
   readonly requestId: string;
   readonly clientSignal: AbortSignal;
-  /** Looks into the cache. */
+  /** Looks for the answer in the cache. */
   find(): Promise<CachedAnswer | undefined>;
 }
 
-/** What a request that asked for one flight does: it gets the answer of another one, or makes it. */
+/** The result of joining: the answer of an equal request, or the task of leading. */
 export type JoinResult =
   | { readonly kind: "answered"; readonly answer: CachedAnswer }
   | { readonly kind: "leads"; readonly flight: Flight };
 
 /**
- * Equal requests that run at once: one of them leads, here or on another instance, and the others wait for its
- * answer. Where it brings none that is kept, the next one leads. A claim in the database, which its instance
- * renews, keeps other instances waiting; where the database cannot be reached, each instance has a leader.
+ * Single-flight deduplication of equal requests that run at the same time. One of them leads, on this or
+ * another instance, and the others wait for its answer. If the leader stores no answer, the next request
+ * leads. A claim in the database makes other instances wait; its instance renews it. If the database cannot
+ * be reached, each instance has its own leader.
  */
 export class InFlightDeduplication {
   readonly #dependencies: FlightDependencies;
-  /** By place. */
+  /** Running leaders, by cache key. */
   readonly #flights = new Map<string, Flight>();
-  /** Those that are claimed. */
+  /** Leaders with a claim in the database. */
   readonly #claimed = new Set<Flight>();
   #isRenewing = false;
 
@@ -55,7 +56,10 @@ export class InFlightDeduplication {
     this.#dependencies = dependencies;
   }
 
-  /** Rejects where the client goes, the gateway stops, or the wait takes longer than a call may. */
+  /**
+   * Waits for the answer of an equal request, or makes this request the leader. Rejects if the client
+   * disconnects, the gateway stops, or the wait exceeds the total timeout of calls.
+   */
   async board(waiting: Waiting): Promise<JoinResult> {
     const { deadlines, isAborting } = this.#dependencies;
     const { clientSignal } = waiting;
@@ -97,7 +101,7 @@ export class InFlightDeduplication {
     }
   }
 
-  /** Resolves with the answer of another instance, or undefined where the flight is this one's. */
+  /** Resolves with the answer of another instance, or with undefined if this request leads. */
   async #claim(
     flight: Flight,
     { place, requestId, find }: Waiting,
@@ -111,20 +115,20 @@ export class InFlightDeduplication {
       });
       const isClaimed = await Promise.race([flight.claiming, over]);
       if (isClaimed) this.#renew(flight);
-      // What another instance led may have ended between the look before and the claim.
+      // A leader on another instance can have ended between the previous look-up and the claim.
       const answer = await Promise.race([find(), over]);
       if (answer !== undefined || isClaimed) return answer;
       await Promise.race([sleep(steadyClock, POLL_MS), over]);
     }
   }
 
-  /** Resolves when another request can lead. */
+  /** Ends a leader. Resolves when another request can lead. */
   async #end(name: string, flight: Flight, answer: CachedAnswer | undefined): Promise<void> {
     this.#claimed.delete(flight);
-    // Who comes from now on finds it in the cache, unless that was purged.
+    // Later requests find the answer in the cache, unless the cache was purged.
     if (answer !== undefined) this.#flights.delete(name);
     const { sql, onError } = this.#dependencies;
-    // A claim that its request no longer waits for may still be written.
+    // The claim can still be written after its request has stopped waiting for it.
     if (await flight.claiming) {
       await endFlight(sql, flight.place, flight.requestId).catch(onError);
     }
@@ -148,16 +152,16 @@ export class InFlightDeduplication {
   }
 }
 
-/** Resolves when another request can lead. */
+/** Ends a leader. Resolves when another request can lead. */
 type FlightEnd = (flight: Flight, answer: CachedAnswer | undefined) => Promise<void>;
 
-/** A request whose answer others wait for. */
+/** A request for whose answer other requests wait. */
 export class Flight {
   readonly place: AnswerPlace;
   readonly requestId: string;
-  /** Resolves with its answer; undefined where it brings none that is kept. */
+  /** Resolves with the stored answer, or with undefined if none was stored. */
   readonly ended: Promise<CachedAnswer | undefined>;
-  /** Whether the database has noted that it runs. */
+  /** Resolves with true if the database has recorded the claim. */
   claiming: Promise<boolean> | undefined;
   readonly #resolve: (answer: CachedAnswer | undefined) => void;
   #onEnd: FlightEnd | undefined;
@@ -171,7 +175,7 @@ export class Flight {
     this.#onEnd = onEnd;
   }
 
-  /** The first end stands. */
+  /** Ends the leader. Only the first call has an effect. */
   end(answer: CachedAnswer | undefined): void {
     const onEnd = this.#onEnd;
     if (onEnd === undefined) return;

@@ -11,20 +11,23 @@ interface KeepingParts {
   readonly answers: AnswerCache;
   readonly form: CacheFormat<AcceptedRequest>;
   readonly place: AnswerPlace;
-  /** Undefined where nothing can be kept. */
+  /** Undefined if nothing can be stored. */
   readonly generation: number | undefined;
   readonly order: CacheOrder;
-  /** Whether the client gets a stream; what is gathered from one for it comes whole. */
+  /**
+   * True if the client gets a stream. An answer that the gateway gathered from a provider's stream counts as
+   * whole.
+   */
   readonly isStream: boolean;
-  /** Called once: with the answer where it is kept. */
+  /** Called once, with the answer if it was stored. */
   onEnd(answer: CachedAnswer | undefined): void;
 }
 
 type Metered = Pick<MeteredFigures, "model" | "provider" | "chargeNano">;
 
 /**
- * Keeps the answer of a call that missed the cache, as its client gets it. One that is cut, abandoned or fails ends
- * without having been whole, and is not kept.
+ * Stores the answer of a call that missed the cache, as its client gets it. Does not store an answer that was
+ * cut off, abandoned or failed.
  */
 export class CacheWriter {
   readonly #parts: KeepingParts;
@@ -37,7 +40,10 @@ export class CacheWriter {
     this.#parts = parts;
   }
 
-  /** What the answer costs as it stands; the last word holds. An answer shorter than was asked for is not kept. */
+  /**
+   * Records the current charge of the answer; the last call counts. An answer with a lowered output limit is
+   * not stored.
+   */
   note({ isLowered }: Hold, { model, provider, chargeNano }: Metered, usage: Usage): void {
     this.#metered = isLowered ? undefined : { model, provider, chargeNano, usage };
   }
@@ -46,31 +52,34 @@ export class CacheWriter {
     this.#headers = headersOfAsking(headers);
   }
 
-  /** Bytes of a stream, as they are delivered. */
+  /** Adds bytes of a stream as they are delivered. */
   push(bytes: Uint8Array): void {
     if (this.#hasEnded || !this.#parts.isStream) return;
     this.#gatherer ??= this.#parts.form.gather?.();
     this.#gatherer?.push(bytes);
   }
 
-  /** The stream is whole and charged, and ends with these bytes. Resolves when its answer is kept, or never will be. */
+  /**
+   * Stores a stream that is complete and charged, after adding its last bytes. Resolves when the answer is
+   * stored, or when it is clear that it will not be.
+   */
   async wholeStream(ending: Uint8Array): Promise<void> {
     if (!this.#parts.isStream) return;
     this.push(ending);
     await this.#keep(this.#gatherer?.end());
   }
 
-  /** The same of an answer in one piece. */
+  /** Stores a whole answer. Resolves as `wholeStream` does. */
   async whole(body: string | Uint8Array): Promise<void> {
     await this.#keep(this.#parts.form.ofWhole(body));
   }
 
-  /** The stream has ended, as a whole or not. */
+  /** Ends the writer after a stream, whether complete or not. */
   endStream(): void {
     if (this.#parts.isStream) this.end();
   }
 
-  /** Nothing more comes. May be repeated. */
+  /** Ends the writer. Can be called again without effect. */
   end(answer?: CachedAnswer): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { GatewayError } from "../../../lib/errors.ts";
 
-/** What a request asks of the response cache. */
+/** The cache options of a request. */
 export interface CacheOrder {
-  /** How long its answer is kept. */
+  /** The time that the answer is stored. */
   readonly lifetimeMs: number;
-  /** Equal requests that run at once wait for one of them. */
+  /** True if equal requests that run at the same time wait for one of them. */
   readonly isSingleFlight: boolean;
 }
 
@@ -17,7 +17,7 @@ const DEFAULT_LIFETIME_SECONDS = 3_600;
 const MAX_LIFETIME_SECONDS = 86_400;
 const WHOLE_NUMBER = /^[0-9]{1,5}$/;
 
-/** Undefined where the request does not ask for the cache. Throws 400. */
+/** Returns undefined if the request does not use the cache. Throws 400. */
 export function cacheOrderOf(headers: Headers): CacheOrder | undefined {
   if (!isOn(headers, CACHE)) return undefined;
   return {
@@ -46,17 +46,20 @@ function lifetimeSeconds(value: string | null): number {
   );
 }
 
-/** What names a request in the cache of its organization. */
+/** The parts that identify a request in the cache of its organization. */
 interface AskedAnswer {
   readonly organizationId: string;
   readonly route: string;
-  /** The resolved models, in their order. */
+  /** The resolved models, in the request's order. */
   readonly models: readonly string[];
-  /** What else decides about its answer: JSON. */
+  /** All other parts that affect the answer, as JSON. */
   readonly identity: Readonly<Record<string, unknown>>;
 }
 
-/** SHA-256 in hex: equal where nothing differs but the order of members, and members that are null. */
+/**
+ * Returns a SHA-256 hash in hex. Requests that differ only in the order of members, or in members that are
+ * null, have the same hash.
+ */
 export function answerKey({ organizationId, route, models, identity }: AskedAnswer): string {
   const hash = createHash("sha256");
   hash.update(JSON.stringify([organizationId, route, models]));
@@ -70,7 +73,7 @@ function withoutNulls(fields: Readonly<Record<string, unknown>>): Record<string,
   );
 }
 
-/** JSON with the members of each object in the order of their names. */
+/** Returns JSON with the members of each object sorted by name. */
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, member: unknown) =>
     typeof member === "object" && member !== null && !Array.isArray(member)
@@ -79,7 +82,9 @@ function canonicalJson(value: unknown): string {
   );
 }
 
-/** Pairs, since an object would put names that are numbers first, and `__proto__` nowhere. */
+/**
+ * Returns the members as pairs, because an object would move numeric names to the front and drop `__proto__`.
+ */
 function sorted(members: Record<string, unknown>): unknown {
   const names = Object.keys(members).sort();
   return { members: names.map((name) => [name, members[name]]) };

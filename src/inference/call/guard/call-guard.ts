@@ -20,7 +20,7 @@ import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
 import { GuardedEvents } from "./guarded-events.ts";
 import { type ScreenedCompletion, screenCompletion, screenLong } from "./screen-completion.ts";
 
-/** A work thread is asked to look through JSON that would hold the event loop. */
+/** A request to a work thread: screen a JSON value that is too long for the event loop. */
 export interface ScreenCall {
   readonly kind: "screen.json";
   readonly value: unknown;
@@ -28,9 +28,9 @@ export interface ScreenCall {
   readonly on: Direction;
 }
 
-/** What decides about texts by a model. */
+/** Decides with a model whether a text is allowed. */
 export interface Moderation {
-  /** False where the text is not to pass. Rejects with 503 where that cannot be decided. */
+  /** Resolves with false if the text must be blocked. Rejects with 503 if the model gives no decision. */
   passes(organizationId: string, text: string, signal: AbortSignal): Promise<boolean>;
 }
 
@@ -46,13 +46,16 @@ interface GuardParts extends GuardDependencies {
   readonly log: RequestFacts;
 }
 
-/** Characters times the cost of all rules that are looked through on the event loop: some milliseconds. */
+/**
+ * The limit for screening on the event loop: characters times the cost of all rules. It takes a few
+ * milliseconds.
+ */
 const MAX_WORK_ON_LOOP = 16_384;
 
-/** The guardrails of one call, and what they have found. */
+/** The guardrails of one call, and the rules that have matched. */
 export class CallGuard {
   readonly guardrails: readonly Guardrail[];
-  /** Set where the output is blocked, or a stream's could not be decided about. */
+  /** Set if the output is blocked, or if the moderation of a stream gave no decision. */
   block: GatewayError | undefined;
   readonly #parts: GuardParts;
   readonly #output: readonly ScreeningRule[];
@@ -63,17 +66,17 @@ export class CallGuard {
     this.#output = rulesFor(parts.guardrails, "output");
   }
 
-  /** Whether an answer has to be looked through. */
+  /** Returns true if answers must be screened. */
   get screensOutput(): boolean {
     return this.#output.length > 0 || this.#moderated("output") !== undefined;
   }
 
-  /** Whether a request has to be looked through. */
+  /** Returns true if requests must be screened. */
   get screensInput(): boolean {
     return rulesFor(this.guardrails, "input").length > 0 || this.#moderated("input") !== undefined;
   }
 
-  /** A body with what is redacted in it. Rejects with 400 where it is blocked. */
+  /** Returns the body with its redactions. Rejects with 400 if the body is blocked. */
   async input(body: unknown): Promise<unknown> {
     const screened = await this.#json(body, "input");
     this.noteInput(screened);
@@ -81,20 +84,20 @@ export class CallGuard {
     return screened.value;
   }
 
-  /** Rejects with 400 where a model decides against the texts of a request. */
+  /** Rejects with 400 if the moderation model blocks the texts of a request. */
   async moderateInput(texts: string): Promise<void> {
     const rule = this.#moderated("input");
     if (rule === undefined || (await this.#passes(texts))) return;
     this.noteInput({ isBlocked: true, hits: [rule] });
   }
 
-  /** What a thread has found in a body. Throws 400 where it is blocked. */
+  /** Records the rules that a thread has matched in a body. Throws 400 if the body is blocked. */
   noteInput({ isBlocked, hits }: Pick<Screened<unknown>, "isBlocked" | "hits">): void {
     this.#note(hits, "input");
     if (isBlocked) throw blockedBy(hits, "request");
   }
 
-  /** A streamed answer as its client may have it. */
+  /** Returns a reader of the screened answer. */
   events(reader: PieceReader<readonly ChatEvent[]>): PieceReader<readonly ChatEvent[]> {
     if (!this.screensOutput) return reader;
     const rule = this.#moderated("output");
@@ -114,7 +117,7 @@ export class CallGuard {
     });
   }
 
-  /** An answer that has begun ends with it, as a blocked one does. */
+  /** Ends an answer that has begun with the error, as a blocked answer ends. */
   #undecided(error: unknown): never {
     if (error instanceof GatewayError && error.code === "moderation_unavailable") {
       this.block = error;
@@ -123,8 +126,8 @@ export class CallGuard {
   }
 
   /**
-   * A whole answer. One that is blocked stays as it is, so that its usage is known, and `block` is set: nothing of it
-   * may leave.
+   * Returns the screened answer of a whole answer. A blocked answer is returned unchanged, so that its usage
+   * is known, and `block` is set: nothing of it may be sent.
    */
   async answer(answer: ChatAnswer): Promise<ChatAnswer> {
     if (!this.screensOutput || answer.kind === "events" || answer.kind === "stream") return answer;
@@ -144,14 +147,16 @@ export class CallGuard {
     return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
   }
 
-  /** What is added to a whole answer; `block` is set where it must not leave. */
+  /** Returns screened additions to a whole answer. Sets `block` if they must not be sent. */
   async added(value: unknown): Promise<unknown> {
     const { value: screened, ...found } = await this.#json(value, "output");
     this.#noteOutput(found);
     return screened;
   }
 
-  /** Texts that answer a request in another form; `block` is set where they must not leave. */
+  /**
+   * Screens and moderates texts that answer a request in another form. Sets `block` if they must not be sent.
+   */
   async output<Value>(value: Value): Promise<Value> {
     const screened = await this.added(value);
     await this.#moderateOutput(screened);
@@ -216,10 +221,11 @@ export class CallGuard {
     const { moderation, organizationId, signal } = this.#parts;
     if (text.trim() === "") return true;
     if (moderation !== undefined) {
-      // A model that moderates may read styled letters as something else than the one that answers.
+      // Plain text, because a moderation model could read styled letters differently from the answering
+      // model.
       return moderation.passes(organizationId, plainText(text)?.text ?? text, signal);
     }
-    const message = "A guardrail asks for moderation, and no model is configured for it.";
+    const message = "A guardrail requires moderation, but no moderation model is configured.";
     throw new GatewayError("moderation_unavailable", message);
   }
 
@@ -247,7 +253,9 @@ function blockedBy(hits: readonly FoundRule[], what: string): GatewayError {
   return new GatewayError("content_policy_violation", message, { param: null });
 }
 
-/** What is left of so many characters behind all texts of a value; below 0 where they are more. */
+/**
+ * Returns the characters that remain of `most` after all texts of a value. Negative if the texts are longer.
+ */
 function isShorterThan(value: unknown, most: number): number {
   let left = most;
   if (typeof value === "string") return left - value.length;

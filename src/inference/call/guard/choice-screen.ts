@@ -10,7 +10,7 @@ type TextEvent = Extract<ChatEvent, { readonly type: "text" | "reasoning" | "ref
 type CallEvent = Extract<ChatEvent, { readonly type: "tool_call" }>;
 type TextKind = TextEvent["type"];
 
-/** What was pushed of one event, as long as something of it is held. */
+/** The text of one event, while part of it is withheld. */
 interface Segment {
   readonly event: TextEvent;
   left: number;
@@ -22,8 +22,8 @@ interface HeldCall {
 }
 
 /**
- * One choice of an answer in events: texts leave when no rule can match in them any more, calls of tools and what
- * continues reasoning when they are whole.
+ * Screens one choice of a streamed answer. Texts are released when no rule can match in them any longer. Tool
+ * calls and reasoning details are released when they are complete.
  */
 export class ChoiceScreen {
   readonly #choice: number;
@@ -34,17 +34,17 @@ export class ChoiceScreen {
   #segments: Segment[] = [];
   #details: ReasoningDetail[] = [];
   #isReasoningRedacted = false;
-  /** By their index, in the order in which they began. */
+  /** Tool calls by index, in the order in which they began. */
   readonly #calls = new Map<number, HeldCall>();
 
-  /** @param json notes what is found */
+  /** @param json collects the matches */
   constructor(choice: number, rules: readonly ScreeningRule[], json: JsonScreen) {
     this.#choice = choice;
     this.#rules = rules;
     this.#json = json;
   }
 
-  /** What of the answer may leave now. */
+  /** Adds an event. Returns the events that can be released now. */
   take(event: TextEvent): ChatEvent[] {
     const before = this.#kind === event.type ? [] : this.flush();
     this.#kind = event.type;
@@ -61,7 +61,7 @@ export class ChoiceScreen {
     } else held.json += event.arguments ?? "";
   }
 
-  /** Nothing follows what came: of this kind, or at all. */
+  /** Returns the remaining events of the current kind, because the kind or the answer has ended. */
   flush(): ChatEvent[] {
     const kind = this.#kind;
     this.#kind = undefined;
@@ -75,7 +75,7 @@ export class ChoiceScreen {
     return this.#json.isBlocked ? [] : events;
   }
 
-  /** The same, with the calls of the choice. */
+  /** Returns the remaining events and the tool calls of the choice. */
   end(): ChatEvent[] {
     const events = [...this.flush(), ...this.#takeCalls()];
     return this.#json.isBlocked ? [] : events;
@@ -117,13 +117,16 @@ export class ChoiceScreen {
 
   #annotate(event: TextEvent, events: ChatEvent[]): void {
     if (event.type !== "text" || event.annotations === undefined) return;
-    const annotations = event.annotations.map((one) => this.#json.walk(one, false));
+    const annotations = event.annotations.map((annotation) => this.#json.walk(annotation, false));
     const { choice, item } = event;
-    const place = item === undefined ? { choice } : { choice, item };
-    events.push({ type: "text", ...place, text: "", annotations });
+    const position = item === undefined ? { choice } : { choice, item };
+    events.push({ type: "text", ...position, text: "", annotations });
   }
 
-  /** They would bring back what was taken out of the reasoning, and their signatures are of all of it. */
+  /**
+   * Returns the reasoning details, or none if the reasoning was redacted. The details would restore the
+   * redacted text, and their signatures cover the whole text.
+   */
   #takeDetails(): ChatEvent[] {
     const details = this.#details;
     this.#details = [];
@@ -131,8 +134,8 @@ export class ChoiceScreen {
     this.#isReasoningRedacted = false;
     const [first] = details;
     if (first === undefined || isRedacted) return [];
-    const joined = details.map((one) =>
-      "text" in one ? one.text : "summary" in one ? one.summary : "",
+    const joined = details.map((detail) =>
+      "text" in detail ? detail.text : "summary" in detail ? detail.summary : "",
     );
     const screened = screenJson(joined.join(""), this.#rules);
     for (const hit of screened.hits) this.#json.add(hit);

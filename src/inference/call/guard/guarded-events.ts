@@ -12,33 +12,33 @@ import { ChoiceScreen } from "./choice-screen.ts";
 
 type Batch = readonly ChatEvent[];
 
-/** Looked through in one go; the event loop has its turn before more is. */
+/** Characters that are screened without a pause. The event loop runs between two pieces. */
 const MAX_PIECE_CHARACTERS = 8_192;
 
 export interface EventsGuard {
   readonly rules: readonly ScreeningRule[];
-  /** Whether a model decides about the text as a whole, at its end. */
+  /** True if a model decides about the whole text at its end. */
   readonly holdsAll: boolean;
-  /** Resolves with false where the text must not leave. */
+  /** Resolves with false if the text must not be sent. */
   moderate(text: string): Promise<boolean>;
   found(hits: readonly FoundRule[]): void;
-  /** What an answer fails with that is blocked. */
+  /** Returns the failure of a blocked answer. */
   blocked(): ProviderFailure;
 }
 
 /**
- * An answer in events as its client may have it. It ends with an error where it is blocked; the provider is stopped
- * then. What is held back is counted when it comes: the provider has produced it.
+ * A reader of a screened answer. A blocked answer ends with an error, and the provider is then stopped.
+ * Withheld text is counted when it arrives, because the provider has produced it.
  */
 export class GuardedEvents implements PieceReader<Batch> {
   readonly #inner: PieceReader<Batch>;
   readonly #guard: EventsGuard;
   readonly #json: JsonScreen;
   readonly #choices = new Map<number, ChoiceScreen>();
-  /** By choice, what waits for a model's decision. */
+  /** Events by choice that wait for the decision of a model. */
   readonly #waiting = new Map<number, ChatEvent[]>();
   #isOver = false;
-  /** What comes last. */
+  /** The last batch. */
   #end: Batch | undefined;
 
   constructor(inner: PieceReader<Batch>, guard: EventsGuard) {
@@ -91,7 +91,9 @@ export class GuardedEvents implements PieceReader<Batch> {
     return shown;
   }
 
-  /** The error comes by itself, behind what has come: with that the answer has begun, so that it is charged. */
+  /**
+   * Prepares the error as the next batch. The answer has then begun before the error, so that it is charged.
+   */
   #block(): void {
     this.#isOver = true;
     this.#guard.found(this.#json.hits);
@@ -112,7 +114,7 @@ export class GuardedEvents implements PieceReader<Batch> {
     }
     if (event.type === "foreign_item") {
       const bytes = answerBytes(event);
-      // A piece of a text, which comes whole at the end of its item.
+      // A piece of a text that is also complete at the end of its item.
       if (bytes > 0) return [{ type: "withheld", choice: event.choice, bytes }];
       const fields = this.#json.walk(event.fields, false) as typeof event.fields;
       return [...choice.flush(), { ...event, fields }];
@@ -136,7 +138,10 @@ export class GuardedEvents implements PieceReader<Batch> {
     return choice;
   }
 
-  /** What leaves of one choice's events: at its end all of them, or none. What ends with an error never leaves. */
+  /**
+   * Returns the events of one choice that can be sent: all of them at its end, or none. An answer that ends
+   * with an error releases no text.
+   */
   async #decided(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
     const passed: ChatEvent[] = [];
     for (const one of events) {
@@ -168,7 +173,7 @@ function textOf(event: ChatEvent): string {
   return "text" in event ? event.text : "";
 }
 
-/** A provider may send a long text at once. */
+/** Splits a long text event, because a provider can send a long text in one event. */
 function inPieces(event: ChatEvent): readonly ChatEvent[] {
   if (!("text" in event) || event.text.length <= MAX_PIECE_CHARACTERS) return [event];
   const { text } = event;
@@ -178,8 +183,8 @@ function inPieces(event: ChatEvent): readonly ChatEvent[] {
     const isLast = at + MAX_PIECE_CHARACTERS >= length;
     const part = text.slice(at, at + MAX_PIECE_CHARACTERS);
     const { type, choice, item } = event;
-    const place = item === undefined ? { type, choice } : { type, choice, item };
-    pieces.push(isLast ? { ...event, text: part } : { ...place, text: part });
+    const header = item === undefined ? { type, choice } : { type, choice, item };
+    pieces.push(isLast ? { ...event, text: part } : { ...header, text: part });
   }
   return pieces;
 }

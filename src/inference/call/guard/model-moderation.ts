@@ -3,36 +3,39 @@ import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { Provider } from "../../../providers/interface.ts";
 import type { Moderation } from "./call-guard.ts";
 
-/** Of one text, with its wait for others. */
+/** The timeout for one text, including its wait in the queue. */
 const TIMEOUT_MS = 10_000;
 const CALLS_AT_ONCE = 32;
 const CALLS_OF_ONE = 8;
 const MAX_WAITING = 512;
 const MAX_WAITING_OF_ONE = 128;
 const MAX_CHARACTERS = 1_000_000;
-/** What a model reads at a time; pieces overlap, so that a sentence is whole in one of them. */
+/**
+ * Characters that a model reads in one piece. Pieces overlap, so that each sentence is complete in one of
+ * them.
+ */
 const PIECE_CHARACTERS = 8_000;
 const OVERLAP_CHARACTERS = 400;
 const PIECES_A_CALL = 16;
 
-/** Bounds the calls of moderation models. */
+/** Returns a semaphore that limits the calls of moderation models. */
 export function createModerationSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: CALLS_AT_ONCE,
     mostOfOne: CALLS_OF_ONE,
     maxWaiting: MAX_WAITING,
     maxWaitingOfOne: MAX_WAITING_OF_ONE,
-    refusal: () => undecided("too many others wait for a decision"),
+    refusal: () => undecided("too many texts are waiting for a decision"),
   });
 }
 
-/** Decisions of a provider's moderation model, which the operator's key pays for. */
+/** Moderation by a provider's moderation model, paid with the operator's key. */
 export class ModelModeration implements Moderation {
   readonly #moderate: NonNullable<Provider["moderate"]>;
   readonly #model: string;
   readonly #calls = createModerationSemaphore();
 
-  /** @param model by the provider's name */
+  /** @param model the provider's name of the model */
   constructor(moderate: NonNullable<Provider["moderate"]>, model: string) {
     this.#moderate = moderate;
     this.#model = model;
@@ -40,7 +43,7 @@ export class ModelModeration implements Moderation {
 
   async passes(owner: string, text: string, signal: AbortSignal): Promise<boolean> {
     if (text.length > MAX_CHARACTERS) {
-      throw undecided(`it has more than ${MAX_CHARACTERS} characters`);
+      throw undecided(`the text has more than ${MAX_CHARACTERS} characters`);
     }
     const inTime = AbortSignal.timeout(TIMEOUT_MS);
     const either = AbortSignal.any([signal, inTime]);
@@ -49,7 +52,7 @@ export class ModelModeration implements Moderation {
     } catch (error) {
       if (signal.aborted) throw clientClosed(error);
       if (!inTime.aborted && isUndecided(error)) throw error;
-      const why = inTime.aborted ? "the model that moderates takes too long" : "its model failed";
+      const why = inTime.aborted ? "the moderation model timed out" : "the moderation model failed";
       throw undecided(why, error);
     }
   }
@@ -80,6 +83,6 @@ function isUndecided(error: unknown): boolean {
 }
 
 function undecided(why: string, cause?: unknown): GatewayError {
-  const message = `A guardrail's moderation could not decide about the text, so it does not pass: ${why}.`;
+  const message = `A guardrail's moderation could not decide about the text, so the text is blocked: ${why}.`;
   return new GatewayError("moderation_unavailable", message, { retryAfterSeconds: 5, cause });
 }

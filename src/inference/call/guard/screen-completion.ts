@@ -11,7 +11,7 @@ export interface ScreenedCompletion {
   readonly hits: readonly FoundRule[];
 }
 
-/** A whole typed answer with what is redacted. */
+/** Returns a whole typed answer with its redactions. */
 export function screenCompletion(
   completion: TypedCompletion,
   rules: readonly ScreeningRule[],
@@ -30,7 +30,8 @@ function screenChoice(
 ): TypedChoice {
   const { text, reasoning, reasoningDetails, refusal, toolCalls, annotations, pieces } = choice;
   const thought = reasoning === undefined ? undefined : json.text(reasoning);
-  // They would bring back what was taken out of the reasoning, and their signatures are of all of it.
+  // Omitted if the reasoning was redacted. The details would restore the redacted text, and their signatures
+  // cover the whole text.
   const details =
     thought === reasoning ? screenedDetails(reasoningDetails, rules, json) : undefined;
   const { reasoningDetails: _, logprobs: __, ...rest } = choice;
@@ -60,11 +61,11 @@ function screenedDetails(
   json: JsonScreen,
 ): TypedChoice["reasoningDetails"] {
   if (details === undefined) return undefined;
-  const apart = new JsonScreen(rules);
-  apart.walk(details, false);
-  for (const hit of apart.hits) json.add(hit);
-  if (apart.isBlocked) json.isBlocked = true;
-  return apart.hits.length === 0 ? details : undefined;
+  const detailScreen = new JsonScreen(rules);
+  detailScreen.walk(details, false);
+  for (const hit of detailScreen.hits) json.add(hit);
+  if (detailScreen.isBlocked) json.isBlocked = true;
+  return detailScreen.hits.length === 0 ? details : undefined;
 }
 
 function screenedPieces(
@@ -86,7 +87,7 @@ function screenedPieces(
   return [...screened, ...screen.end()];
 }
 
-/** Of an answer that is too long for the event loop. */
+/** Screens an answer that is too long for the event loop, in a work thread. */
 export const screenLong = new CompletionRender(
   import.meta.url,
   (completion, { guardrails }: { readonly guardrails: readonly Guardrail[] }): ScreenedCompletion =>

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { DatabaseDeadlineError } from "../../../../db/bounded-database.ts";
 import type { StatementEffect } from "../../../../db/ledger/effects.ts";
 import type { InstanceIdentity } from "../../../../db/ledger/settle-batch.ts";
@@ -18,20 +17,24 @@ import type { Keyring } from "../../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
 import { RunningCalls, type RunningCallsDependencies } from "./running-calls.ts";
 
-/** Results above this are not kept. */
+/** The largest result that is stored. Larger results are not stored. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
-const MAX_KEY_CHARACTERS = 255;
-/** How long a caller waits for a key to be freed: a database that is out of reach holds no caller up. */
-const FREE_PATIENCE_MS = 100;
-/** The same, of a call that comes for the key, all in all. */
+/**
+ * The longest wait of a caller for one try to free a key. An unreachable database delays no caller longer.
+ */
+const MAX_WAIT_FOR_ONE_FREE_MS = 100;
+/** The longest total wait of a new call for its key to be freed. */
 const MAX_WAIT_FOR_FREE_MS = 250;
-/** How long an answer waits for its steps to be stored before it goes on without them. */
+/**
+ * The longest wait of an answer for its steps to be stored. After this time the answer continues without
+ * them.
+ */
 const MAX_WAIT_FOR_STEPS_MS = 2_000;
 
 export interface IdempotencyDependencies extends RunningCallsDependencies {
   readonly instance: InstanceIdentity;
   readonly keyring: Keyring;
-  /** How long a second call waits for the first. */
+  /** The longest wait of a second call for the first call. */
   readonly maxWaitMs: number;
 }
 
@@ -42,11 +45,11 @@ export interface Replay {
 }
 
 /**
- * The same call twice gives one upstream call, one charge and one result.
+ * Idempotency keys: a repeated call gives one upstream call, one charge and one result.
  *
- * Errors and disconnects free the key, and a caller that knows of one never finds it taken: a response with an error
- * waits for `free` before, and so does a call that comes for a key that is being freed. Where the database
- * is slow that ends after a moment; the key is freed as soon as it answers.
+ * Errors and disconnects free the key. A caller that has seen the error never finds the key in use: an error
+ * response waits for `free`, and a new call for the key waits while it is being freed. If the database is
+ * slow, the wait ends after a moment; the key is freed as soon as the database answers.
  */
 export class Idempotency {
   readonly #dependencies: IdempotencyDependencies;
@@ -60,15 +63,15 @@ export class Idempotency {
   }
 
   /**
-   * Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409, and 503
-   * where the gateway stops meanwhile.
+   * Claims the key and returns undefined, or returns the stored result. Waits while another call holds the
+   * key. Throws 409, and 503 if the gateway stops during the wait.
    */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
     const { keyring, clock, maxWaitMs, isAborting } = this.#dependencies;
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
-      // A call that was cut short has freed its key, and must not begin again here.
+      // A call that was aborted by the shutdown has freed its key, and must not start again here.
       if (isAborting()) throw stopping();
       const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim, signal);
@@ -77,7 +80,7 @@ export class Idempotency {
       const freed = freeing ?? this.#frees.underWay(claim);
       const hasTime = clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted;
       if (freed !== undefined && hasTime) {
-        await finishesWithin(freed, clock, FREE_PATIENCE_MS);
+        await finishesWithin(freed, clock, MAX_WAIT_FOR_ONE_FREE_MS);
         continue;
       }
       if (outcome.kind === "conflict") {
@@ -98,14 +101,15 @@ export class Idempotency {
     try {
       return await untilReachable(clock, () => claimIdempotencyKey(sql, instance, claim), signal);
     } catch (error) {
-      // It may stand there although its answer was lost, or yet come to stand there, and its call ends here.
+      // The claim can have been written although its answer was lost, or can still be written. Its call ends
+      // here.
       const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
       void ended.then(() => this.free(claim));
       throw error;
     }
   }
 
-  /** What keeps the result, to be written with its charge. */
+  /** Returns the effect that stores the result. It is written with the charge. */
   store(
     claim: IdempotencyClaim,
     status: number,
@@ -114,12 +118,12 @@ export class Idempotency {
     options: StoreOptions,
   ): StatementEffect {
     const { keyring } = this.#dependencies;
-    const kept = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
-    const sealed = kept && ((keyId: string) => keyring.sealUnder(keyId, kept));
+    const plain = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
+    const sealed = plain && ((keyId: string) => keyring.sealUnder(keyId, plain));
     return storeResultEffect(claim, { status, headers, body: sealed }, keyring, options);
   }
 
-  /** Keeps the result of a call whose charge is still to come. Rejects where the claim is not there any more. */
+  /** Stores the result of a call that is not charged yet. Rejects if the claim no longer exists. */
   async keep(
     claim: IdempotencyClaim,
     status: number,
@@ -130,20 +134,23 @@ export class Idempotency {
     await this.#dependencies.sql.begin((transaction) => effect.run(transaction));
   }
 
-  /** The steps that an earlier call under the key has stored, JSON, and whether they are charged. */
+  /**
+   * Returns the steps that an earlier call under the key has stored, as JSON, and whether they are charged.
+   */
   async takeSteps(
     claim: IdempotencyClaim,
   ): Promise<{ readonly state: unknown; readonly isPaid: boolean } | undefined> {
     const { sql, keyring } = this.#dependencies;
-    const found = await takeAnswerSteps(sql, claim);
-    if (found === undefined) return undefined;
-    const state = JSON.parse(Buffer.from(keyring.open(found.sealed)).toString("utf8"));
-    return { state, isPaid: found.isPaid };
+    const steps = await takeAnswerSteps(sql, claim);
+    if (steps === undefined) return undefined;
+    const state = JSON.parse(Buffer.from(keyring.open(steps.sealed)).toString("utf8"));
+    return { state, isPaid: steps.isPaid };
   }
 
   /**
-   * Stores the steps of a running call, so that a later one under the key goes on from them. Without a database that
-   * answers, or with the claim gone, they are not stored: then it goes on from earlier ones. Never rejects.
+   * Stores the steps of a running call, so that a later call under the key can continue from them. If the
+   * database does not answer or the claim no longer exists, the steps are not stored. A later call then
+   * continues from earlier steps. Never rejects.
    */
   async keepSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
     const { clock } = this.#dependencies;
@@ -162,12 +169,16 @@ export class Idempotency {
     await storeAnswerSteps(sql, claim, again, stored.sealingId);
   }
 
-  /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
+  /** Resolves when the key is free, or after a short wait; the key is then freed later. Never rejects. */
   async free(claim: IdempotencyClaim): Promise<void> {
-    await finishesWithin(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
+    await finishesWithin(
+      this.#frees.free(claim),
+      this.#dependencies.clock,
+      MAX_WAIT_FOR_ONE_FREE_MS,
+    );
   }
 
-  /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */
+  /** Waits for keys that are being freed, while the database answers. The next start frees the rest. */
   close(): Promise<void> {
     return this.#frees.close();
   }
@@ -175,7 +186,7 @@ export class Idempotency {
 
 function replayOf(result: StoredResult, keyring: Keyring): Replay {
   if (result.body === null) {
-    throw conflict("The result of this idempotency key was too large to be kept.");
+    throw conflict("The result of this idempotency key was too large to be stored.");
   }
   return { status: result.status, headers: result.headers, body: keyring.open(result.body) };
 }
@@ -185,46 +196,15 @@ function conflict(message: string): GatewayError {
 }
 
 /**
- * The idempotency key of a request, from its header and its metadata. Throws 400 where they differ or
- * one cannot be a key.
+ * Keys under which releases up to 0.1 stored batch lines and file chunks, in the same table as the keys of
+ * clients.
  */
-export function idempotencyKeyOf(header: string | null, metadataKey: unknown): string | undefined {
-  if (metadataKey !== undefined && metadataKey !== null && typeof metadataKey !== "string") {
-    throw new GatewayError("invalid_body", "metadata.idempotency_key must be a string.", {
-      param: "metadata.idempotency_key",
-    });
-  }
-  const key = metadataKey ?? header ?? undefined;
-  if (key === undefined) return undefined;
-  if (header !== null && metadataKey && header !== metadataKey) {
-    throw new GatewayError(
-      "invalid_body",
-      "The Idempotency-Key header and metadata.idempotency_key differ.",
-      { param: "metadata.idempotency_key" },
-    );
-  }
-  if (key === "" || key.length > MAX_KEY_CHARACTERS) {
-    throw new GatewayError(
-      "invalid_body",
-      `An idempotency key has 1 to ${MAX_KEY_CHARACTERS} characters.`,
-      { param: key === metadataKey ? "metadata.idempotency_key" : "Idempotency-Key" },
-    );
-  }
-  return key;
-}
-
-/** Keys under which releases up to 0.1 called lines of batches and chunks of files, next to those of clients. */
-const OF_FORMER_RELEASE = /^(?:client:)*(?:batch|vsf)_[0-9a-f]+:\d+$/;
+const FORMER_RELEASE_KEY = /^(?:client:)*(?:batch|vsf)_[0-9a-f]+:\d+$/;
 
 /**
- * The name under which a client's key is stored. A key that reads as one of those gets a prefix, so that no client's
- * answer is taken for that of a line or a chunk.
+ * Returns the name under which a client's key is stored. A key in the format of those releases gets a prefix,
+ * so that a client never receives the answer of a line or a chunk.
  */
 export function storedKeyOf(clientKey: string): string {
-  return OF_FORMER_RELEASE.test(clientKey) ? `client:${clientKey}` : clientKey;
-}
-
-/** SHA-256 of the route and the body, hex. */
-export function bodyHash(route: string, bodyText: string): string {
-  return createHash("sha256").update(route).update("\n").update(bodyText).digest("hex");
+  return FORMER_RELEASE_KEY.test(clientKey) ? `client:${clientKey}` : clientKey;
 }

@@ -2,7 +2,7 @@ import type { Database } from "../../../../db/client.ts";
 import { freeIdempotencyKey, type IdempotencyClaim } from "../../../../db/queries/idempotency.ts";
 import { type Clock, sleep } from "../../../lib/clock.ts";
 
-/** Keys that wait to be freed while the database is away; further ones wait for the next start. */
+/** Keys waiting to be freed while the database is unreachable. Further keys are freed at the next start. */
 const MAX_WAITING_FREES = 10_000;
 const RETRY_MS = 100;
 
@@ -12,12 +12,12 @@ interface Free {
   resolve(): void;
 }
 
-/** Frees keys one after the other, each until the database has done it. */
+/** Frees keys one after another. Retries each key until the database has freed it. */
 export class KeyFrees {
   readonly #sql: Database;
   readonly #clock: Clock;
   readonly #queue: Free[] = [];
-  /** The last one of each key. */
+  /** The latest free of each key. */
   readonly #underWay = new Map<string, Free>();
   #running: Promise<void> | undefined;
   #isClosed = false;
@@ -27,7 +27,7 @@ export class KeyFrees {
     this.#clock = clock;
   }
 
-  /** Resolves when it is done. Never rejects. */
+  /** Resolves when the key is free. Never rejects. */
   free(claim: IdempotencyClaim): Promise<void> {
     const before = this.#underWay.get(nameOf(claim));
     if (before?.claim.requestId === claim.requestId) return before.done;
@@ -42,12 +42,15 @@ export class KeyFrees {
     return done;
   }
 
-  /** Undefined if this key is not being freed here; else resolves when that is done. */
+  /**
+   * Returns undefined if this instance is not freeing the key. Otherwise returns a promise that resolves when
+   * the key is free.
+   */
   underWay(claim: IdempotencyClaim): Promise<void> | undefined {
     return this.#underWay.get(nameOf(claim))?.done;
   }
 
-  /** Waits for those under way, as far as the database answers. */
+  /** Waits for running frees, while the database answers. */
   async close(): Promise<void> {
     await Promise.race([this.#running, Bun.sleep(RETRY_MS)]);
     this.#isClosed = true;

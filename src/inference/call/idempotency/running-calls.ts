@@ -12,7 +12,7 @@ type UsedKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 export interface RunningCallsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  /** The gateway stops, and the time of running calls is up. */
+  /** Returns true if the gateway is stopping and the time of running calls is up. */
   isAborting(): boolean;
 }
 
@@ -22,8 +22,8 @@ interface Watched {
 }
 
 /**
- * Looks whether calls still run, on whatever instance, for all that wait for them here: with one query at a
- * time, however many wait, that neither writes nor locks.
+ * Polls whether calls still run on any instance, for all callers that wait here. One query at a time covers
+ * all of them; it neither writes nor locks.
  */
 export class RunningCalls {
   readonly #dependencies: RunningCallsDependencies;
@@ -35,8 +35,8 @@ export class RunningCalls {
   }
 
   /**
-   * Resolves when no call runs under the key any more, or may not; or the client goes; or the gateway stops;
-   * or after `forMs`.
+   * Resolves when no call runs under the key, the client disconnects, the gateway stops, or `forMs` have
+   * passed.
    */
   async ended(key: UsedKey, signal: AbortSignal, forMs: number): Promise<void> {
     const name = nameOf(key);
@@ -60,10 +60,10 @@ export class RunningCalls {
     if (this.#isLooking || this.#watched.size === 0) return;
     this.#isLooking = true;
     this.#dependencies.clock.after(POLL_MS, async () => {
-      const asked = [...this.#watched.values()];
-      const isRunning = await this.#look(asked.map(({ key }) => key));
+      const polled = [...this.#watched.values()];
+      const isRunning = await this.#look(polled.map(({ key }) => key));
       const isAborting = this.#dependencies.isAborting();
-      asked.forEach(({ waiting }, n) => {
+      polled.forEach(({ waiting }, n) => {
         if (isAborting || !isRunning(n)) for (const wake of waiting) wake();
       });
       this.#isLooking = false;
@@ -71,7 +71,10 @@ export class RunningCalls {
     });
   }
 
-  /** Where the database does not tell, each finds out by itself. */
+  /**
+   * Returns a function that tells whether the key with this index is in use. If the database does not answer,
+   * the function returns false, and each caller finds out by claiming its key.
+   */
   async #look(keys: readonly UsedKey[]): Promise<(n: number) => boolean> {
     try {
       const running = await runningIdempotencyKeys(this.#dependencies.sql, keys);

@@ -3,7 +3,7 @@ import type { EndpointState } from "../../../../actors/endpoint/state.ts";
 import type { ActorCell } from "../../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../../actors/runtime/registry.ts";
 import type { Clock } from "../../../lib/clock.ts";
-import { clientClosed, GatewayError } from "../../../lib/errors.ts";
+import { clientClosed, GatewayError, overloaded } from "../../../lib/errors.ts";
 import {
   isLoggedVerbosely,
   type RecordedRouting,
@@ -22,12 +22,12 @@ export interface CallDependencies {
   readonly endpoints: EndpointActors;
   readonly slots: CallSlots;
   readonly clock: Clock;
-  /** Measures how long calls take; monotonic. */
+  /** A monotonic clock that measures the duration of calls. */
   readonly steadyClock: Clock;
   random(): number;
-  /** A self-hosted provider fails its health checks. */
+  /** Returns true if a self-hosted provider fails its health checks. */
   isDown(providerId: string): boolean;
-  /** A provider has refused an organization's own key. */
+  /** Called when a provider has rejected an organization's BYOK key. */
   onKeyRefused(byokKeyId: string): void;
 }
 
@@ -38,19 +38,23 @@ interface TriedCall {
   readonly log: RequestFacts;
 }
 
-/** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request without end. */
+/**
+ * The maximum number of provider calls for one request, including the first tries of fallbacks. A long list
+ * of fallbacks thus cannot occupy a request indefinitely.
+ */
 const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
 const BASE_DELAY_MS = 100;
 const MAX_DELAY_MS = 2_000;
-/** A request with a tool loop makes several calls. */
+/** Several calls are possible for one request: a tool loop makes a call for each step. */
 const MAX_RECORDED_TRIES = 24;
 
 /**
- * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
- * passes, again after a pause with full jitter. Servers close idle connections without a word, which says
- * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
- * Only for before the first byte of an answer. After `firstAnswer` has resolved, call `end`.
+ * Failover over the candidates of one call. Tries them in order until one answers. If the failures are
+ * retryable, tries again after a pause with full jitter. Servers close idle connections without notice, which
+ * says nothing about their health. A try that failed this way is repeated on a new connection, without pause
+ * and without using the retry budget. Only used before the first byte of an answer. Call `end` after
+ * `firstAnswer` has resolved.
  */
 export class Failover {
   readonly #dependencies: CallDependencies;
@@ -58,9 +62,9 @@ export class Failover {
   readonly #abort: AbortNotice;
   readonly #log: RequestFacts;
   readonly #owner: string;
-  /** In the order of this round. */
+  /** The candidates in the order of this round. */
   #tried: readonly Candidate[];
-  /** In the plan's order. */
+  /** The unhealthy candidates, in the plan's order. */
   readonly #postponed: readonly Candidate[];
   #position = 0;
   #round = 0;
@@ -69,19 +73,19 @@ export class Failover {
   #answeredMs = 0;
   #candidate: Candidate | undefined;
   #endpoint: EndpointCell | undefined;
-  /** Of the call of the candidate, where the request is traced. */
+  /** The trace span of the provider call, if the request is traced. */
   #span: TraceSpan | undefined;
   #failure: ProviderFailure | undefined;
   #failures: string[] | undefined;
-  /** By providers of this round. */
+  /** Models that a provider rejected in this round. */
   #refusedModels: Set<string> | undefined;
   #hasAnswered = false;
   #isEnded = false;
-  /** Those of which a try was lost with a used connection. */
+  /** Endpoints at which a try failed on a reused connection. */
   #lostEndpoints: Set<string> | undefined;
-  /** Within which the call that runs has a place. */
+  /** The concurrency limits in which the running call occupies a slot. */
   #held: CallLimits | undefined;
-  /** Of this round, passed over because they were full. */
+  /** Candidates of this round that were skipped because they were at their concurrency limit. */
   #full: readonly Candidate[] = NONE;
   #fullIds: Set<string> | undefined;
   #waitsUntilMs: number | undefined;
@@ -98,23 +102,26 @@ export class Failover {
     if (this.#postponed.length > 0) this.#routing().postponed = this.postponed;
   }
 
-  /** Endpoints that came last because their circuit was open. */
+  /** Endpoints that were tried last because their circuit was open. */
   get postponed(): readonly string[] {
     return this.#postponed.map(({ endpointId }) => endpointId);
   }
 
-  /** Endpoints that were not called: one before them answered, or the calls were used up. */
+  /**
+   * Endpoints that were not called, because an earlier endpoint answered or the maximum number of calls was
+   * reached.
+   */
   get left(): readonly string[] {
     if (this.#round > 0) return [];
     return this.#tried.slice(this.#position).map(({ endpointId }) => endpointId);
   }
 
-  /** Endpoints that were passed over because as many calls ran there as may. */
+  /** Endpoints that were skipped because they were at their concurrency limit. */
   get full(): readonly string[] {
     return this.#fullIds === undefined ? [] : [...this.#fullIds];
   }
 
-  /** The one that was tried last. */
+  /** The candidate that was tried last. */
   get candidate(): Candidate {
     return this.#candidate!;
   }
@@ -123,20 +130,23 @@ export class Failover {
     return this.#span;
   }
 
-  /** True once a try was lost with a connection that had been used before: no other such is trusted then. */
+  /**
+   * True after a try failed because the server had closed a reused connection. Later tries of this request
+   * open new connections.
+   */
   get onNewConnection(): boolean {
     return this.#lostEndpoints !== undefined;
   }
 
-  /** What was tried, in order, and what came of it, for route_explain. */
+  /** The tried endpoints in order, each with its result, for route_explain. */
   get trail(): readonly string[] {
     const failures = this.#failures ?? [];
     return this.#hasAnswered ? [...failures, `${this.candidate.endpointId}=ok`] : failures;
   }
 
   /**
-   * The first answer that a candidate gives to `call`. Rejects with the caller's error of the last failure
-   * where none answers; `failureOf` may say what an error stands for.
+   * Returns the first answer of a candidate to `call`. If no candidate answers, rejects with the caller's
+   * error for the last failure. `failureOf` can convert errors before they are classified.
    */
   async firstAnswer<Answer>(
     call: (candidate: Candidate) => Promise<Answer>,
@@ -150,7 +160,7 @@ export class Failover {
         this.#giveBack();
         throw error;
       }
-      // If there is no answer, its log line has only this.
+      // If no candidate answers, the log line contains only these values.
       this.#log.model = candidate.model.id;
       this.#log.provider = candidate.providerId;
       this.#span = this.#log.trace?.beginCall(candidate);
@@ -169,8 +179,8 @@ export class Failover {
   }
 
   /**
-   * The candidate to be tried now. Throws, or rejects with, the caller's error of the last failure where
-   * none is left, or GatewayError client_closed_request where `abort` happens.
+   * Returns the next candidate to try. If none is left, throws or rejects with the caller's error for the
+   * last failure. If `abort` fires, with GatewayError client_closed_request.
    */
   #next(): Candidate | Promise<Candidate> {
     if (this.#candidates.length === 0) {
@@ -185,7 +195,10 @@ export class Failover {
     return endpoint.isActive ? this.#begin(candidate, endpoint) : this.#search(candidate);
   }
 
-  /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
+  /**
+   * Records the failure of the candidate. Throws if the error is not a provider's failure, or if the call was
+   * aborted.
+   */
   #failed(error: unknown): void {
     this.#giveBack();
     this.#span?.end(errorType(error));
@@ -203,7 +216,7 @@ export class Failover {
       this.#lostEndpoints ??= new Set();
       this.#lostEndpoints.add(endpointId);
     }
-    // What one model's provider rejects, another endpoint of the same model rejects too.
+    // Another endpoint of the same model would reject the request as well.
     if (failure.kind === "rejected" || failure.kind === "content_policy") {
       this.#refusedModels ??= new Set();
       this.#refusedModels.add(model.id);
@@ -223,9 +236,10 @@ export class Failover {
   }
 
   /**
-   * Tells the endpoint's actor how the call that was answered ended, and gives its place back; once.
+   * Reports the result of the answered call to the endpoint's actor and releases its slot. Only the first
+   * call has an effect.
    *
-   * @param outputTokens of the answer
+   * @param outputTokens the output tokens of the answer
    */
   end(isSuccess: boolean, outputTokens = 0): void {
     if (this.#isEnded || !this.#hasAnswered) return;
@@ -242,7 +256,7 @@ export class Failover {
     }
   }
 
-  /** The next one of this round, of a model that no provider refused. */
+  /** Returns the next candidate of this round whose model no provider has rejected. */
   #upcoming(): Candidate | undefined {
     if (this.#calls >= MAX_CALLS) return undefined;
     while (this.#position < this.#tried.length) {
@@ -252,7 +266,10 @@ export class Failover {
     return undefined;
   }
 
-  /** From a candidate on, what has to be waited for: endpoints, places, pauses, the budget of retries. */
+  /**
+   * Returns the next candidate that needs a wait: for its endpoint's actor, a slot, a pause or the retry
+   * budget. Begins with `from`.
+   */
   async #search(from: Candidate | undefined): Promise<Candidate> {
     let candidate = from;
     for (;;) {
@@ -279,7 +296,7 @@ export class Failover {
     return endpoint;
   }
 
-  /** False where as many calls run there as may, or others wait for that. */
+  /** Returns false if the endpoint is at its concurrency limit, or if other calls wait for it. */
   async #takePlace(candidate: Candidate): Promise<boolean> {
     const { limits } = candidate;
     if (limits === undefined) return true;
@@ -294,7 +311,10 @@ export class Failover {
     return false;
   }
 
-  /** The first of the full endpoints that has a place, within the time that a call may wait in all. */
+  /**
+   * Waits until a saturated endpoint has a free slot and returns its candidate. Returns undefined after the
+   * total wait that a call may have.
+   */
   async #waitForPlace(): Promise<Candidate | undefined> {
     const { slots, steadyClock } = this.#dependencies;
     const full = this.#full.filter(({ model }) => this.#refusedModels?.has(model.id) !== true);
@@ -307,7 +327,7 @@ export class Failover {
     if (at !== undefined) this.#hold(options[at]!);
     if (this.#abort.aborted) throw clientClosed();
     if (at === undefined) return undefined;
-    this.#full = full.filter((_, other) => other !== at);
+    this.#full = full.filter((_, index) => index !== at);
     return full[at];
   }
 
@@ -316,7 +336,7 @@ export class Failover {
     if (this.#abort.aborted) throw clientClosed();
   }
 
-  /** Gives back the place of the call that ran, where it has one. */
+  /** Releases the slot of the call that ran, if it has one. */
   #giveBack(): void {
     const held = this.#held;
     if (held === undefined) return;
@@ -364,14 +384,10 @@ export class Failover {
 }
 
 function allFull(): GatewayError {
-  return new GatewayError(
-    "overloaded",
-    "As many calls as may run at once are running at every endpoint of this model.",
-    { retryAfterSeconds: 1 },
-  );
+  return overloaded("Every endpoint of this model is at its concurrency limit.");
 }
 
-/** What this process has measured of an endpoint; undefined where it was not called lately. */
+/** Returns this process's measurements of an endpoint. Returns undefined if it was not called recently. */
 export function measuredEndpoint(
   endpoints: EndpointActors,
   endpointId: string,
@@ -382,7 +398,10 @@ export function measuredEndpoint(
 
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
-/** Endpoints that are down, or whose circuit is open, come last: tried only when nothing better is left. */
+/**
+ * Moves endpoints that are down, or whose circuit is open, to the end. They are tried only if no better
+ * endpoint is left.
+ */
 function withLast(
   candidates: readonly Candidate[],
   last: readonly Candidate[],
@@ -405,7 +424,7 @@ function openOnes(
   );
 }
 
-/** Tells the endpoint's actor of a call that failed. Throws what is no failure of the provider. */
+/** Reports a failed call to the endpoint's actor. Throws if the error is not a provider's failure. */
 function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
   if (!(error instanceof ProviderFailure)) {
     endpoint.turn("leave", undefined);
@@ -424,15 +443,21 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
 const REFUSED_KEY_PAUSE_MS = 60_000;
 const UNAUTHORIZED = 401;
 
-/** How long the endpoint is better left alone: what the provider says, or what a refused key costs in tries. */
+/**
+ * Returns the pause before the endpoint is called again: the provider's Retry-After, or a fixed pause after a
+ * rejected key.
+ */
 function pauseAfter({ kind, status, retryAfterMs }: ProviderFailure): number | undefined {
   if (status === UNAUTHORIZED) return REFUSED_KEY_PAUSE_MS;
   return kind === "rate_limited" ? retryAfterMs : undefined;
 }
 
-/** Failures that another try may not meet. A timeout has used up the caller's time already. */
+/**
+ * Returns true if another try can succeed. A timeout is not retryable, because it has used up the caller's
+ * time.
+ */
 function isRetryable(failure: ProviderFailure): boolean {
-  // A waiting client is not kept for the minutes that a provider may ask for.
+  // Providers can ask for minutes. A client does not wait that long.
   if ((failure.retryAfterMs ?? 0) > MAX_DELAY_MS) return false;
   if (failure.isLasting) return false;
   return failure.kind === "rate_limited" || failure.kind === "unavailable";

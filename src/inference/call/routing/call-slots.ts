@@ -3,32 +3,34 @@ import { FairQueue, placesLeftFree, SharedRoom } from "../../../lib/fair-share.t
 import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
 
-/** A candidate's limits: of its provider, of its endpoint, or both. */
+/** The concurrency limits of a candidate: of its provider, of its endpoint, or both. */
 export type CallLimits = readonly ParallelLimit[];
 
-/** Calls that wait for one endpoint. */
+/** Calls waiting for one endpoint. */
 const MAX_WAITING_FOR_ONE = 500;
 
 interface CallSlotsOptions {
   readonly slots: ParallelSlots;
   readonly clock: Clock;
-  /** How long a call waits in all; 0: none waits. */
+  /** The longest total wait of a call. 0: calls do not wait. */
   readonly maxWaitMs: number;
 }
 
-/** A call that waits for a place at any of several endpoints. */
+/** A call that waits for a slot at one of several endpoints. */
 interface Waiting {
   readonly owner: string;
   readonly options: readonly CallLimits[];
-  /** Of the option whose places it got; undefined where it waits no longer. */
+  /**
+   * Ends the wait, with the index of the option whose slots were taken. Undefined if the call stops waiting.
+   */
   end(option: number | undefined): void;
   isOver: boolean;
 }
 
 /**
- * The places of calls within the limits of providers and endpoints. In this process organizations that wait for an
- * endpoint are served in turn, and calls that ask for it later wait after those of their organization; over several
- * instances chance decides. Calls that spare half of the places come after all others.
+ * Slots for calls within the concurrency limits of providers and endpoints. In this process, organizations
+ * that wait for an endpoint are served in turn. Later calls wait after earlier calls of their organization.
+ * Among several instances the order is random. Low-priority calls are served after all others.
  */
 export class CallSlots {
   readonly maxWaitMs: number;
@@ -36,11 +38,11 @@ export class CallSlots {
   readonly #clock: Clock;
   readonly #waiting = new FairQueue<Waiting>();
   readonly #waitingLast = new FairQueue<Waiting>();
-  /** Calls that wait, by endpoint. */
+  /** Counts of waiting calls, by endpoint. */
   readonly #waitingRooms = new Map<string, SharedRoom>();
-  /** Places that calls of this process hold, by limit and organization. */
+  /** Slots that calls of this process hold, by limit and organization. */
   readonly #held = new Map<string, number>();
-  /** Limits within which a place may have become free. */
+  /** Limits in which a slot was possibly released. */
   readonly #freed = new Set<string>();
   #isServing = false;
 
@@ -51,25 +53,26 @@ export class CallSlots {
     slots.onFree((limitId) => this.#noteFree(limitId));
   }
 
-  /** Calls that wait. */
+  /** Calls that wait for a slot. */
   get waiting(): number {
     return this.#waiting.size + this.#waitingLast.size;
   }
 
-  /** Takes a place within each limit for an organization, or none. */
+  /** Takes a slot in each limit for an organization, or none. */
   take(owner: string, limits: CallLimits): boolean | Promise<boolean> {
     return this.#isAwaited(owner, limits) ? false : this.#takeShare(owner, limits);
   }
 
-  /** Gives back what `take` or `wait` took. */
+  /** Releases the slots that `take` or `wait` took. */
   release(owner: string, limits: CallLimits): void {
     this.#note(owner, limits, -1);
     this.#slots.release(limits);
   }
 
   /**
-   * Waits until one of the options has a place, which is taken then; resolves with its position. Resolves with
-   * undefined if the time is up, the call is aborted, or too many wait already, of all organizations or of this one.
+   * Waits until one of the options has free slots, takes them, and resolves with the index of the option.
+   * Resolves with undefined if the time is up, the call is aborted, or too many calls of all organizations or
+   * of this one are waiting.
    */
   wait(
     owner: string,
@@ -101,15 +104,15 @@ export class CallSlots {
     };
     abort.addEventListener("abort", listener);
     queue.push(owner, waiting);
-    // A place may have become free since it was refused.
+    // A slot can have been released since it was last requested.
     for (const { id } of open.flat()) this.#noteFree(id);
     return promise;
   }
 
   #waitingRoomOf(limits: CallLimits): SharedRoom {
     const name = nameOf(limits);
-    const found = this.#waitingRooms.get(name);
-    if (found !== undefined) return found;
+    const existing = this.#waitingRooms.get(name);
+    if (existing !== undefined) return existing;
     const room = new SharedRoom(MAX_WAITING_FOR_ONE);
     this.#waitingRooms.set(name, room);
     return room;
@@ -121,17 +124,17 @@ export class CallSlots {
     if (room.taken === 0) this.#waitingRooms.delete(nameOf(limits));
   }
 
-  /** Returns true if calls wait for the endpoint that come before a new one of this organization. */
+  /** Returns true if calls wait for the endpoint that are served before a new call of this organization. */
   #isAwaited(owner: string, limits: CallLimits): boolean {
     if (reservesHalf(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
     const room = this.#waitingRooms.get(nameOf(limits));
     if (room === undefined) return false;
     const held = this.#heldBy(owner, limits);
-    for (const other of room.holders) if (this.#heldBy(other, limits) <= held) return true;
+    for (const holder of room.holders) if (this.#heldBy(holder, limits) <= held) return true;
     return false;
   }
 
-  /** Takes places, and leaves some free for others if the organization holds several. */
+  /** Takes slots. Leaves slots free for others if the organization holds several. */
   #takeShare(owner: string, limits: CallLimits): boolean | Promise<boolean> {
     const taken = this.#slots.take(this.#sharing(owner, limits));
     if (!(taken instanceof Promise)) {
@@ -175,14 +178,14 @@ export class CallSlots {
       const freed = [...this.#freed].map((id) => ({ id, max: 1 }));
       this.#freed.clear();
       const loadOf = (owner: string) => this.#heldBy(owner, freed);
-      /** Endpoints that turned out to be full, by the places that calls leave free. */
+      /** Endpoints that are saturated, with the number of reserved slots. */
       const full = new Set<string>();
       for (const waiting of [
         ...this.#waiting.inTurn(loadOf),
         ...this.#waitingLast.inTurn(loadOf),
       ]) {
         for (const [at, limits] of waiting.options.entries()) {
-          if (!limits.some(({ id }) => freed.some((one) => one.id === id))) continue;
+          if (!limits.some(({ id }) => freed.some((limit) => limit.id === id))) continue;
           const { owner } = waiting;
           const name = `${nameOf(limits)}\n${placesLeftFree(this.#heldBy(owner, limits) + 1)}`;
           if (waiting.isOver || full.has(name)) continue;
@@ -204,7 +207,7 @@ function idsOf(limits: CallLimits): string {
   return limits.length === 1 ? limits[0]!.id : limits.map(({ id }) => id).join("\n");
 }
 
-/** Of the queue for an endpoint, in which only calls of one kind wait. */
+/** Returns the name of the queue for an endpoint. Low-priority calls have their own queue. */
 function nameOf(limits: CallLimits): string {
   return reservesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
 }

@@ -6,33 +6,39 @@ import { newId } from "../../../lib/ids.ts";
 import { type Provider, ProviderFailure } from "../../../providers/interface.ts";
 
 export interface HealthChecksDependencies {
-  /** Servers of the operator's own, by id. */
+  /** The operator's self-hosted servers, by provider id. */
   readonly providers: ReadonlyMap<string, Pick<Provider, "checkKey">>;
   readonly background: Database;
   readonly clock: Clock;
-  /** 0: none is checked. */
+  /** In milliseconds. 0: no checks. */
   readonly intervalMs: number;
-  /** Whether this instance reports for all of them; the others check for their own calls. */
+  /** Returns true if this instance reports for all instances. The others check only for their own calls. */
   isReporter(): boolean;
-  /** Called when a server answers after checks that failed. */
+  /** Called when a server answers after failed checks. */
   onRecovered(providerId: string): void;
   onError(error: unknown): void;
 }
 
-/** A single lost packet or a restart within seconds takes no server out. */
+/**
+ * Failed checks in a row until a server is down. A lost packet or a restart within seconds does not reach it.
+ */
 const FAILURES_UNTIL_DOWN = 3;
-/** Another instance that reported meanwhile may have noted something else, so the same is noted again in time. */
+/**
+ * A state is written again after this time, because another instance can have written a different state in
+ * the meantime.
+ */
 const NOTED_FOR_MS = 60_000;
 
 /**
- * Asks self-hosted servers for their models from time to time. One that fails three times in a row is down:
- * this instance's calls try other endpoints before it, and one event for all instances reports it (spec 6.1).
+ * Checks self-hosted servers periodically by listing their models. A server that fails three times in a row
+ * is down. Calls of this instance then try other endpoints before it, and one event for all instances reports
+ * it (spec 6.1).
  */
 export class HealthChecks {
   readonly #dependencies: HealthChecksDependencies;
-  /** In a row, by provider. */
+  /** Failed checks in a row, by provider. */
   readonly #failures = new Map<string, number>();
-  /** What this instance has noted last, and when, by provider. */
+  /** The last state that this instance wrote and its time, by provider. */
   readonly #noted = new Map<string, { readonly isHealthy: boolean; readonly atMs: number }>();
   #cancelNext: (() => void) | undefined;
   #isStopped = false;
@@ -46,7 +52,7 @@ export class HealthChecks {
     return failures !== undefined && failures >= FAILURES_UNTIL_DOWN;
   }
 
-  /** Checks from time to time until it is stopped; for the first time once the interval has passed. */
+  /** Starts periodic checks. The first check runs after one interval. */
   start(): void {
     const { providers, intervalMs } = this.#dependencies;
     if (intervalMs > 0 && providers.size > 0) this.#schedule();
@@ -97,7 +103,7 @@ export class HealthChecks {
   }
 }
 
-/** A server that refuses the key, or the list, answers. */
+/** Returns true if the server answers. A server that rejects the key or the request counts as answering. */
 async function answers({ checkKey }: Pick<Provider, "checkKey">): Promise<boolean> {
   try {
     await checkKey?.();

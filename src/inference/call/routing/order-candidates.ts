@@ -2,11 +2,11 @@ import type { ModelPrices } from "../../../lib/catalogue-model.ts";
 import type { Candidate } from "./plan-route.ts";
 import type { ProviderPreferences } from "./preferences.ts";
 
-/** What this instance has measured of an endpoint's own calls; 0 where there was none lately. */
+/** The measurements of this instance's own calls of an endpoint. 0 if there are no recent calls. */
 export interface MeasuredEndpoint {
-  /** Smoothed milliseconds until the first answer. */
+  /** Smoothed time until the first answer, in milliseconds. */
   readonly answeredMs: number;
-  /** Smoothed output tokens a second. */
+  /** Smoothed output tokens per second. */
   readonly tokensPerSecond: number;
 }
 
@@ -16,12 +16,12 @@ export interface OrderingDependencies {
 }
 
 /**
- * The endpoints of one model in the order in which they are tried: sorted as the request asks; else shared out
- * by weight where the configuration states weights; else in its order. The organization's own keys come before
- * the operator's, and the providers that `order` names before all others.
+ * Returns the endpoints of one model in the order in which they are tried. The order is that of `sort` in the
+ * request, or weighted if the configuration has weights, or that of the configuration. BYOK keys come before
+ * the operator's keys. Providers in `order` come before all others.
  *
- * @param affinity requests with the same text share an endpoint while the weights stay, so that it finds their
- *   prompt in its cache; undefined: requests are shared out at random
+ * @param affinity requests with the same text use the same endpoint while the weights are unchanged, so that
+ *   it finds their prompt in its cache; undefined: requests are distributed at random
  */
 export function orderCandidates(
   candidates: readonly Candidate[],
@@ -43,7 +43,7 @@ export function orderCandidates(
   return [...preferred, ...ordered.filter((candidate) => !preferred.includes(candidate))];
 }
 
-/** Whether its place in the order may change from request to request. */
+/** Returns true if the candidate's position can change from request to request. */
 export function isWeighted({ weight, key }: Candidate): boolean {
   return weight !== undefined || key !== undefined;
 }
@@ -57,7 +57,7 @@ function sorted(
 ): Candidate[] {
   const rank = (candidate: Candidate): number => {
     if (sort === "price") return priceRank(candidate.terms.prices);
-    // One that was not measured lately comes first: otherwise nothing would ever measure it.
+    // An endpoint without recent measurements comes first. Otherwise it would never be measured.
     const seen = measured(candidate.endpointId);
     if (sort === "latency") return seen?.answeredMs ?? 0;
     return seen === undefined || seen.tokensPerSecond === 0 ? 0 : 1 / seen.tokensPerSecond;
@@ -65,7 +65,7 @@ function sorted(
   return rankedBy(candidates, rank);
 }
 
-/** The sum of the prices of one unit each: endpoints of one model have the same kinds. */
+/** Returns the sum of the prices of one unit each. Endpoints of one model have the same kinds of prices. */
 function priceRank(prices: ModelPrices): number {
   const { inputTokenFemto, outputTokenFemto, imageFemto, characterFemto, secondFemto } = prices;
   const parts = [inputTokenFemto, outputTokenFemto, imageFemto, characterFemto, secondFemto];
@@ -73,8 +73,8 @@ function priceRank(prices: ModelPrices): number {
 }
 
 /**
- * Weighted rendezvous hashing: of two candidates each comes first with the share of its weight, a given
- * affinity always chooses alike, and a candidate that goes moves only those that it had.
+ * Orders candidates by weighted rendezvous hashing. Each candidate comes first with the share of its weight.
+ * An affinity always gives the same order. If a candidate is removed, only requests that used it move.
  */
 function sharedOut(
   candidates: readonly Candidate[],
@@ -85,7 +85,7 @@ function sharedOut(
     affinity === undefined ? 1 - random() : share(`${name}\n${affinity}`);
   const score = (name: string, weight: number): number =>
     weight === 0 ? Number.POSITIVE_INFINITY : -Math.log(uniform(name)) / weight;
-  // The keys of a provider share its endpoint's place, so a second key does not add to its weight.
+  // The keys of a provider share the endpoint's position, so that a second key does not add to its weight.
   const endpoints = new Map<string, number>();
   for (const { placeId, weight } of candidates) {
     if (!endpoints.has(placeId)) endpoints.set(placeId, score(placeId, weight ?? 1));
@@ -94,13 +94,13 @@ function sharedOut(
   const keys = rankedBy(candidates, ({ endpointId, key }) =>
     key === undefined ? 0 : score(endpointId, key.weight),
   );
-  const places = [...endpoints.keys()];
+  const endpointOrder = [...endpoints.keys()];
   return rankedBy(keys, ({ placeId }) =>
-    isShared ? endpoints.get(placeId)! : places.indexOf(placeId),
+    isShared ? endpoints.get(placeId)! : endpointOrder.indexOf(placeId),
   );
 }
 
-/** In (0, 1]. */
+/** Returns a number in (0, 1]. */
 function share(text: string): number {
   return (Bun.hash.xxHash32(text) + 1) / 2 ** 32;
 }

@@ -11,16 +11,16 @@ import { OrganizationCache } from "../../../lib/organization-cache.ts";
 import type { Provider } from "../../../providers/interface.ts";
 import type { ByokProviders } from "./own-providers.ts";
 
-/** Organizations whose keys are in memory at a time. */
+/** Organizations whose keys are cached in memory. */
 const MAX_ORGANIZATIONS = 10_000;
 
-/** A provider as it is called with an organization's own key. */
+/** A provider that is called with an organization's BYOK key. */
 export interface ByokKey {
   readonly id: string;
   readonly provider: Provider;
 }
 
-/** By the provider's id, the keys in the order in which they are tried. */
+/** The keys of each provider id, in the order in which they are tried. */
 export type LoadedByokKeys = ReadonlyMap<string, readonly ByokKey[]>;
 
 const NONE: LoadedByokKeys = new Map();
@@ -34,8 +34,8 @@ export interface OwnKeysDependencies {
 }
 
 /**
- * Keys for providers that organizations bring themselves (spec 1, BYOK). They are read when an organization
- * first calls, and kept until the change feed reports a change of them.
+ * Provider keys that organizations bring themselves (spec 1, BYOK). They are read on an organization's first
+ * call and cached until the change feed reports a change.
  */
 export class ByokKeys {
   readonly #dependencies: OwnKeysDependencies;
@@ -48,7 +48,10 @@ export class ByokKeys {
     );
   }
 
-  /** At once where they are known, which they are but for an organization's first call. */
+  /**
+   * Returns the keys of an organization. Returns them without a promise if they are cached, which they are
+   * after the first call.
+   */
   of(organizationId: string): LoadedByokKeys | Promise<LoadedByokKeys> {
     return this.#known.of(organizationId);
   }
@@ -61,7 +64,10 @@ export class ByokKeys {
     this.#known.forgetAll();
   }
 
-  /** The provider has refused the key. Every call that finds it out may tell; one event reports it. */
+  /**
+   * Marks a key as invalid, because the provider rejected it. Each call that notices can report it; only one
+   * event is written.
+   */
   refused(keyId: string): void {
     const { background, onError } = this.#dependencies;
     invalidateProviderKey(background, keyId, (key) =>
@@ -80,12 +86,12 @@ export class ByokKeys {
       try {
         const apiKey = new TextDecoder().decode(keyring.open(key.secret));
         const provider = byokProviders.make({ ...key, apiKey });
-        // Of a provider that is not configured any more.
+        // The provider is no longer configured.
         if (provider === undefined) continue;
         const own = byProvider.get(key.providerId) ?? [];
         byProvider.set(key.providerId, [...own, { id: key.id, provider }]);
       } catch (error) {
-        // One that cannot be opened or sent must not take the others with it.
+        // A key that cannot be decrypted or sent must not affect the other keys.
         onError(error);
       }
     }

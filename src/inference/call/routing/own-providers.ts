@@ -7,7 +7,7 @@ import type { Connect } from "../../../providers/transport/dial.ts";
 import { createHttpClient } from "../../../providers/transport/http-client.ts";
 
 export interface OwnProvidersDependencies {
-  /** Those of the configuration. */
+  /** The providers of the configuration. */
   readonly settings: readonly ProviderSettings[];
   readonly shared: ProviderDependencies;
   readonly clock: Clock;
@@ -18,13 +18,13 @@ export interface OwnProvidersDependencies {
 export interface OwnAccount {
   readonly providerId: string;
   readonly apiKey: string;
-  /** Null: the address of the configuration. */
+  /** Null for the base URL of the configuration. */
   readonly baseUrl: string | null;
 }
 
 const SANDBOX = "sandbox";
 
-/** Makes providers that are called with an organization's own key. */
+/** Creates providers that are called with an organization's BYOK key. */
 export class ByokProviders {
   readonly #settings: ReadonlyMap<string, ProviderSettings>;
   readonly #shared: ProviderDependencies;
@@ -38,21 +38,24 @@ export class ByokProviders {
     this.#guard = guard;
   }
 
-  /** Ids of the providers that take keys. */
+  /** The ids of the providers for which organizations can add keys. */
   get ids(): string[] {
     return [...this.#settings.values()].filter(({ type }) => type !== SANDBOX).map(({ id }) => id);
   }
 
   /**
-   * Whether a key of the provider has to come with an address: a server that asks the operator for no key takes
-   * any, and calls with a key of one's own are not charged.
+   * Returns true if a key of the provider needs a base URL. A server to which the operator sends no key
+   * accepts any key, and BYOK calls are not charged. Without a base URL, such a key would make calls free.
    */
   needsBaseUrl(providerId: string): boolean {
     const entry = this.#settings.get(providerId);
     return entry !== undefined && entry.apiKey === undefined && isSelfHosted(entry.type);
   }
 
-  /** Undefined where no such provider is configured, or it needs an address. Throws an Error where the key cannot be sent. */
+  /**
+   * Returns undefined if no such provider is configured, or if it needs a base URL. Throws an Error if the
+   * key cannot be sent.
+   */
   make({ providerId, apiKey, baseUrl }: OwnAccount): Provider | undefined {
     const entry = this.#settings.get(providerId);
     if (entry === undefined || entry.type === SANDBOX) return undefined;
@@ -64,8 +67,8 @@ export class ByokProviders {
       baseUrl: baseUrl ?? entry.baseUrl,
       byokKey: { atOperatorsAddress: baseUrl === null },
     };
-    // Each has a client of its own, whose connections go with it, and never the operator's proxy: that would
-    // resolve the name again.
+    // Each such provider has its own client, whose connections are dropped with it. The client never uses the
+    // operator's proxy, because the proxy would resolve the name again.
     const shared =
       baseUrl === null
         ? this.#shared
@@ -80,7 +83,10 @@ export class ByokProviders {
   }
 }
 
-/** Resolves a name once, refuses addresses that are not public, and dials the address that was checked. */
+/**
+ * Returns a connect function that resolves a name once, rejects addresses that are not public, and connects
+ * to the checked address.
+ */
 function guardedConnect(guard: EgressGuard): Connect {
   return async (connection) => {
     const { hostname, port, tls } = connection;

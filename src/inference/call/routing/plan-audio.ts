@@ -11,25 +11,25 @@ import type { FieldModel } from "../../../providers/chat-fields.ts";
 import { planByLacks } from "./plan-by-lacks.ts";
 import type { Candidate, RoutePlan } from "./plan-route.ts";
 
-/** What a request for audio asks of its candidates, and where its parts stand in the request. */
+/** The requested parts of an audio request, and the parameters that they come from. */
 export interface AskedAudio<Asked> {
   readonly asked: Asked;
-  /** By the names that differ: `{ words: "timestamp_granularities" }`. */
+  /** Parameters whose name differs from the part: `{ words: "timestamp_granularities" }`. */
   readonly params?: Readonly<Record<string, string>>;
-  /** Of `provider.require_parameters`: hints count as what changes the answer. */
+  /** The value of `provider.require_parameters`. If true, optional parts count as required. */
   readonly requiresAll: boolean;
 }
 
 /**
- * The plan of a request for speech without the candidates that lack what it asks for (contract: "Fields that a
- * model or provider does not have"). Throws 400 unsupported_model where the models do not speak, and 400
- * unsupported_parameter where no candidate is left.
+ * Returns the plan of a speech request without the candidates that do not support it (contract: "Fields that
+ * a model or provider does not have"). Throws 400 unsupported_model if the models cannot generate speech, and
+ * 400 unsupported_parameter if no candidate is left.
  */
 export function planSpeech(request: AskedAudio<AskedSpeech>, plan: RoutePlan): RoutePlan {
   return planTask("speech", request, plan, (fields, model) => fields.speech(request.asked, model));
 }
 
-/** The same for a transcript or a translation. */
+/** Returns the plan of a transcription or translation, like `planSpeech`. */
 export function planTranscript(request: AskedAudio<AskedTranscript>, plan: RoutePlan): RoutePlan {
   return planTask("transcription", request, plan, (fields, model) =>
     fields.transcript(request.asked, model),
@@ -48,8 +48,8 @@ function planTask(
   lackedOf: (fields: AudioFields, model: FieldModel) => LackedAudio<string>,
 ): RoutePlan {
   const capable = plan.candidates.filter((one) => {
-    const known = audioTaskOf(one.terms, fieldModelOf(one));
-    return known === undefined || known === task;
+    const candidateTask = audioTaskOf(one.terms, fieldModelOf(one));
+    return candidateTask === undefined || candidateTask === task;
   });
   if (capable.length === 0 && plan.candidates.length > 0) throw incapable(task, plan);
   const models = plan.models.filter((model) => capable.some((one) => one.model === model));
@@ -69,6 +69,6 @@ function fieldModelOf({ upstreamModel, model }: Candidate): FieldModel {
 
 function incapable(task: AudioTask, plan: RoutePlan): GatewayError {
   const models = plan.models.map(({ id }) => id).join(", ");
-  const what = `${models} cannot ${VERBS[task]}, and cannot serve this endpoint.`;
-  return new GatewayError("unsupported_model", what, { param: "model" });
+  const message = `${models} cannot ${VERBS[task]}, and cannot serve this endpoint.`;
+  return new GatewayError("unsupported_model", message, { param: "model" });
 }

@@ -1,11 +1,11 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import type { Candidate, LackedFields, RoutePlan } from "./plan-route.ts";
 
-/** What a candidate lacks that the request cannot do without. */
+/** A required part of the request that a candidate does not support. */
 export interface Barrier {
-  /** A field, or a kind of parts. */
+  /** A field, or a kind of content parts. */
   readonly name: string;
-  /** Where it stands in the request. */
+  /** The path of the part in the request. */
   readonly param: string;
 }
 
@@ -14,8 +14,8 @@ export interface Lack extends LackedFields {
 }
 
 /**
- * The plan without the candidates that cannot serve the request, and with what the others lack of it. Throws
- * 400 unsupported_parameter where none is left.
+ * Returns the plan without the candidates that cannot serve the request, and with the unsupported fields of
+ * the others. Throws 400 unsupported_parameter if no candidate is left.
  */
 export function planByLacks(plan: RoutePlan, lackOf: (candidate: Candidate) => Lack): RoutePlan {
   if (plan.candidates.length === 0) return plan;
@@ -41,7 +41,7 @@ export function planByLacks(plan: RoutePlan, lackOf: (candidate: Candidate) => L
 
 const MAX_SHOWN_CHARACTERS = 100;
 
-/** Names the field that most candidates lack. */
+/** Returns an error with the field that most candidates do not support. */
 function unsupported(barriers: readonly Barrier[], plan: RoutePlan): GatewayError {
   const count = (param: string) => barriers.filter((one) => one.param === param).length;
   const { name, param } = barriers.reduce((most, one) =>
@@ -49,10 +49,10 @@ function unsupported(barriers: readonly Barrier[], plan: RoutePlan): GatewayErro
   );
   const models = plan.models.map(({ id }) => id).join(", ");
   const everywhere = count(param) === barriers.length;
-  const place = JSON.stringify(param.slice(0, MAX_SHOWN_CHARACTERS));
-  const shown = param.endsWith(name) ? place : `${name} (${place})`;
-  const what = everywhere
+  const path = JSON.stringify(param.slice(0, MAX_SHOWN_CHARACTERS));
+  const shown = param.endsWith(name) ? path : `${name} (${path})`;
+  const message = everywhere
     ? `${shown} is not supported by ${models} at any of its providers.`
     : `No provider of ${models} supports all fields of the request; most lack ${shown}.`;
-  return new GatewayError("unsupported_parameter", what, { param });
+  return new GatewayError("unsupported_parameter", message, { param });
 }

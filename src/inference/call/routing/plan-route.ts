@@ -10,67 +10,69 @@ import type {
 import { GatewayError } from "../../../lib/errors.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
+import type { LoadedByokKeys } from "./byokCandidates-keys.ts";
 import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
-import type { LoadedByokKeys } from "./own-keys.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
 import { unknownModel } from "./unknown-model.ts";
 
-/** One place where a call can be tried. */
+/** An endpoint, with a key, at which a call can be tried. */
 export interface Candidate {
   readonly model: CatalogueModel;
   /** The prices and limits of the model at this provider. */
   readonly terms: ModelTerms;
   readonly providerId: string;
   readonly provider: Provider;
-  /** The name the provider knows the model by. */
+  /** The provider's name of the model. */
   readonly upstreamModel: string;
-  /** Provider and model there. */
+  /** The id of the endpoint: provider and model there. */
   readonly placeId: string;
-  /** Names the endpoint's actor: the place and, of a provider with several keys, the key. */
+  /** The id of the endpoint's actor: the endpoint and, for a provider with several keys, the key. */
   readonly endpointId: string;
-  /** The place's share of the calls, where the configuration states one. */
+  /** The endpoint's share of the calls, if the configuration has one. */
   readonly weight?: number | undefined;
-  /** Absent where the provider has one key. */
+  /** Absent if the provider has one key. */
   readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
-  /** How many calls may run there at once; absent where the configuration states nothing. */
+  /** The concurrency limits. Absent if the configuration has none. */
   readonly limits?: CallLimits | undefined;
-  /** Called with the organization's own key, which its provider bills. */
+  /** The id of the BYOK key that the call uses. The provider then bills the organization. */
   readonly byokKeyId?: string | undefined;
-  /** Where the gateway runs tools for the model: what they cost, which the organization's own key does not pay. */
+  /**
+   * The prices of the gateway's tools, if it runs tools for the model. They are charged even for BYOK calls.
+   */
   readonly toolPrices?: ToolPrices | undefined;
 }
 
 export interface RoutePlan {
   /** Each model once, in order. */
   readonly models: readonly CatalogueModel[];
-  /** In the order in which they are tried. */
+  /** The candidates in the order in which they are tried. */
   readonly candidates: readonly Candidate[];
-  /** What the order is by, where that is not the configuration. */
+  /** The criterion of the order, if it is not that of the configuration. */
   readonly sortedBy?: string | undefined;
-  /** Places that could serve a model of the request and are not tried. */
+  /** Endpoints that could serve a model of the request and are not tried. */
   readonly skipped?: readonly SkippedPlace[] | undefined;
-  /** By candidate, what it lacks of the request; absent where none lacks anything. */
+  /** The unsupported fields of the request, by candidate. Absent if every candidate supports all fields. */
   readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
-  /** Candidates that get the prompt cut to what they take; absent if the request does not ask for that. */
+  /** Candidates that get a prompt cut to their context length. Absent if the request does not allow that. */
   readonly transformed?: Set<Candidate>;
 }
 
 export interface SkippedPlace {
   readonly placeId: string;
-  /** In a word: "ignored". */
+  /** One word: "ignored". */
   readonly reason: string;
 }
 
-/** Fields of a request that a candidate does not have. */
+/** Fields of a request that a candidate does not support. */
 export interface LackedFields {
-  /** Fields that are not sent in the request's own form. */
+  /** Fields that are not sent in the form of the request. */
   readonly leftOut: readonly string[];
-  /** What is reported to the caller: fields, or members of them, that asked for something. */
+  /** Fields, or members of them, that are reported to the caller as dropped because they had a value. */
   readonly listed: readonly string[];
 }
 
-/** Models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
+/** Returns the models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
 export function resolveModels(
   index: ModelIndex,
   preferences: Pick<RoutePreferences, "models" | "modelsField">,
@@ -99,10 +101,10 @@ export function resolveModels(
 }
 
 /**
- * Throws 403 model_not_allowed where the key is restricted to other models. A key that may use a model may
- * use each of its endpoints by the provider's own name; one that may use such an endpoint may use that
- * alone. Names are compared by what they resolve to now, so neither an alias nor another spelling opens
- * what the list does not name.
+ * Throws 403 model_not_allowed if the key is restricted to other models. A key that can use a model can use
+ * each of its endpoints by the provider's name. A key that can use such an endpoint can use only that
+ * endpoint. Names are compared by the models that they currently resolve to. So neither an alias nor another
+ * spelling gives access to models outside the list.
  */
 export function assertModelsAllowed(
   key: ApiKeyRecord,
@@ -131,7 +133,9 @@ const placeIdOf = ({ provider, model }: Place): string => `${provider}/${model}`
 const keyedId = (placeId: string, { name }: Pick<ProviderKey, "name">): string =>
   `${placeId}#${name}`;
 
-/** Under which the health of an endpoint is kept: each key of its provider has its own. */
+/**
+ * Returns the ids under which the health of an endpoint is recorded. Each key of its provider has its own id.
+ */
 export function endpointIdsOf(place: Place, provider: Provider | undefined): readonly string[] {
   const placeId = placeIdOf(place);
   return provider?.keys?.map((key) => keyedId(placeId, key)) ?? [placeId];
@@ -143,22 +147,22 @@ function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
 
 export interface PlanDependencies extends OrderingDependencies {
   readonly providers: ReadonlyMap<string, Provider>;
-  /** What a provider must be capable of to be a candidate. */
+  /** The capability that a provider needs to be a candidate. */
   readonly capability: Capability;
 }
 
-/** What a plan takes from the request besides its preferences. */
+/** The inputs of a plan besides the preferences of the request. */
 export interface PlannedCaller {
   /** See `orderCandidates`. */
   affinity(): string | undefined;
-  /** The organization's own keys, tried before the operator's. */
+  /** The organization's BYOK keys, which are tried before the operator's keys. */
   readonly byokKeys: LoadedByokKeys;
 }
 
 /**
- * The endpoints of the models whose provider has the capability and that the request's preferences allow, in
- * the order in which they are tried: model by model, and of each model as `orderCandidates` says. Throws 400,
- * naming the preference, where the preferences leave none of those that there are.
+ * Returns the endpoints in the order in which they are tried: model by model, and for each model in the order
+ * of `orderCandidates`. Only endpoints whose provider has the capability and that the preferences allow. If
+ * the preferences exclude all endpoints, throws 400 with the name of the preference.
  */
 export function planRoute(
   models: readonly CatalogueModel[],
@@ -172,9 +176,9 @@ export function planRoute(
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
     return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
   });
-  const kept = new Set(candidates.map(({ placeId }) => placeId));
+  const tried = new Set(candidates.map(({ placeId }) => placeId));
   for (const { placeId } of allowed.flat()) {
-    if (!kept.has(placeId)) skipped.set(placeId, "no_fallbacks");
+    if (!tried.has(placeId)) skipped.set(placeId, "no_fallbacks");
   }
   if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
   const sortedBy = preferences?.sort ?? (allowed.flat().some(isWeighted) ? "weight" : undefined);
@@ -208,10 +212,10 @@ function candidatesOf(
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
       limits: limitsOf(endpoint, provider),
     };
-    const own = (byokKeys.get(endpoint.provider) ?? []).map((key) => ({
+    const byokCandidates = (byokKeys.get(endpoint.provider) ?? []).map((key) => ({
       ...place,
       provider: key.provider,
-      // What an organization's own account may do is its own affair.
+      // The operator's limits do not apply to an organization's own account.
       limits: undefined,
       endpointId: `${placeId}@${key.id}`,
       byokKeyId: key.id,
@@ -222,7 +226,7 @@ function candidatesOf(
       endpointId: keyedId(placeId, key),
       key,
     }));
-    return [...own, ...(keyed ?? [place])];
+    return [...byokCandidates, ...(keyed ?? [place])];
   });
 }
 
@@ -235,7 +239,7 @@ function limitsOf(endpoint: ModelEndpoint, provider: Provider): CallLimits | und
   return stated.length === 0 ? undefined : stated;
 }
 
-/** By preference, why a candidate is not tried. */
+/** Reasons why a candidate is not tried, by preference. */
 const SELECTIONS: readonly {
   readonly name: "only" | "ignore" | "data_collection" | "max_price";
   readonly reason: string;
@@ -264,7 +268,10 @@ const SELECTIONS: readonly {
   },
 ];
 
-/** By model, those that the preferences allow. Throws 400 with the preference that excludes the last one. */
+/**
+ * Returns the candidates of each model that the preferences allow. Throws 400 with the preference that
+ * excludes the last candidate.
+ */
 function selectCandidates(
   all: readonly (readonly Candidate[])[],
   preferences: ProviderPreferences | undefined,
@@ -292,7 +299,7 @@ function selectCandidates(
 const FEMTO_IN_USD = 1e15;
 const TOKENS_OF_A_PRICE = 1e6;
 
-/** Prices as they are stated to the client: in USD, of tokens for a million. */
+/** Compares prices with the client's maximum, in USD; token prices are per million tokens. */
 function isWithin(
   { inputTokenFemto, outputTokenFemto, requestFemto, imageFemto }: ModelPrices,
   { prompt, completion, request, image }: NonNullable<ProviderPreferences["max_price"]>,
@@ -309,7 +316,10 @@ function isWithin(
   );
 }
 
-/** Without fallbacks: the providers of `order`, or the first place, with all keys that it has. */
+/**
+ * Returns the candidates without fallbacks: the providers of `order`, or the first endpoint with all its
+ * keys.
+ */
 function ofOneChoice(
   candidates: readonly Candidate[],
   { order }: ProviderPreferences,
@@ -336,7 +346,7 @@ function noneLeft(
 
 const MAX_SHOWN_CHARACTERS = 200;
 
-/** A name as it may stand in a message: cut, and without characters that could break a line. */
+/** Returns a name for use in a message: shortened, and without characters that could break a line. */
 function shown(name: string): string {
   return JSON.stringify(name.slice(0, MAX_SHOWN_CHARACTERS));
 }

@@ -7,7 +7,7 @@ const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schem
 const names = (description: string) =>
   optional(Type.Array(Type.String({ minLength: 1 }), { description }));
 const usd = (unit: string) =>
-  optional(Type.Number({ minimum: 0, description: `in USD for ${unit}` }));
+  optional(Type.Number({ minimum: 0, description: `in USD per ${unit}` }));
 
 const maxPrice = Type.Object({
   prompt: usd("a million tokens"),
@@ -16,28 +16,29 @@ const maxPrice = Type.Object({
   image: usd("an image"),
 });
 
-/** Routing preferences (spec 4.5, `provider`), in OpenRouter's words. */
+/** The schema of routing preferences (spec 4.5, `provider`), with OpenRouter's names. */
 export const providerPreferences = Type.Object({
   order: names("Providers to try first, in this order"),
-  only: names("No other provider is tried"),
-  ignore: names("Providers that are not tried"),
+  only: names("Only these providers are tried"),
+  ignore: names("These providers are not tried"),
   allow_fallbacks: optional(
     Type.Boolean({ description: "false: only the providers of `order`, or the first one" }),
   ),
   require_parameters: optional(
     Type.Boolean({
-      description: "Refuse the request where a field would be left out for every provider",
+      description: "Reject the request if a field would be dropped for every provider",
     }),
   ),
   sort: optional(
     Type.Enum(["price", "throughput", "latency"], {
-      description: "The best first; throughput and latency are those this instance has measured",
+      description: "Best first; throughput and latency are measured by this instance",
     }),
   ),
   max_price: optional(maxPrice),
   data_collection: optional(
     Type.Enum(["allow", "deny"], {
-      description: "deny: only providers that the operator has stated to collect no data",
+      description:
+        "deny: only providers that collect no data according to the operator's configuration",
     }),
   ),
 });
@@ -47,11 +48,11 @@ export type ProviderPreferences = Static<typeof providerPreferences>;
 const MEMBERS = Object.keys(providerPreferences.properties);
 const PRICES = Object.keys(maxPrice.properties);
 
-/** What a request asks of its route. */
+/** The routing part of a request. */
 export interface RoutePreferences {
-  /** Names of models, tried in order; at least one. */
+  /** Names of models, tried in order. At least one. */
   readonly models: readonly string[];
-  /** The field they came from, for errors. */
+  /** The request field of the models, for error messages. */
   readonly modelsField: "model" | "models";
   readonly provider: ProviderPreferences | undefined;
 }
@@ -63,8 +64,8 @@ interface RoutedFields {
 }
 
 /**
- * The preferences of a request whose schema was checked; `models` overrides `model`. Throws 400: no model, or
- * a preference that the gateway does not know.
+ * Returns the routing preferences of a request that matches its schema. `models` overrides `model`. Throws
+ * 400 if the request has no model or an unknown preference.
  */
 export function routePreferences({
   model,
@@ -80,7 +81,10 @@ export function routePreferences({
   });
 }
 
-/** A preference that is not heeded might send a prompt where it must not go: it is refused. */
+/**
+ * Throws 400 for an unknown preference. An ignored preference could send a prompt to a provider that must not
+ * get it.
+ */
 export function assertKnownPreferences(provider: ProviderPreferences): void {
   const unknown =
     Object.keys(provider).find((member) => !MEMBERS.includes(member)) ??

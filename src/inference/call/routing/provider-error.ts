@@ -4,7 +4,7 @@ import { ProviderFailure } from "../../../providers/interface.ts";
 
 const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
-/** What a provider's failure is to the caller. */
+/** Converts a provider's failure to the caller's error. */
 export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
   const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
   const { details } = failure;
@@ -35,7 +35,7 @@ export function asCallerError(failure: ProviderFailure, trail: readonly string[]
     case "aborted":
       return clientClosed(cause);
     case "misconfigured":
-      return new GatewayError("provider_error", "The provider refused the gateway's call.", {
+      return new GatewayError("provider_error", "The provider rejected the gateway's call.", {
         cause,
       });
     case "unavailable":
@@ -44,8 +44,8 @@ export function asCallerError(failure: ProviderFailure, trail: readonly string[]
 }
 
 /**
- * The error that a started stream sends for what was thrown. What the provider reported is sent as it would
- * have been before the first byte.
+ * Returns the error event for a stream that has begun. A failure that the provider reported gets the same
+ * error as before the first byte.
  */
 export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {
   if (!(thrown instanceof ProviderFailure)) return asGatewayError(thrown);
@@ -54,7 +54,7 @@ export function asStreamError(thrown: unknown, trail: readonly string[]): Gatewa
   return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
 }
 
-/** Whether a failure counts against the endpoint. */
+/** Returns true if a failure counts against the endpoint. */
 export function isOfProvider(thrown: unknown): boolean {
   if (!(thrown instanceof GatewayError)) return asUnavailable(thrown) === undefined;
   return thrown.code === "provider_error" || thrown.code === "provider_timeout";

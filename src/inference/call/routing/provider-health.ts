@@ -14,11 +14,14 @@ interface EndpointReport {
   readonly id: string;
   readonly circuit: "closed" | "open" | "half-open";
   readonly running: number;
-  /** Null where no call has succeeded since the actor was loaded. */
+  /** Null if no call has succeeded since the actor was loaded. */
   readonly latency_ms: number | null;
 }
 
-/** Health of providers as this instance has seen it in its own calls; other instances have their own view. */
+/**
+ * The health of providers, as measured by this instance's own calls. Other instances have their own
+ * measurements.
+ */
 export class ProviderHealth {
   readonly #dependencies: ProviderHealthDependencies;
 
@@ -48,7 +51,7 @@ export class ProviderHealth {
 
   #endpoint(id: string): EndpointReport {
     const actor = this.#dependencies.endpoints.peek(id);
-    // One that was not called lately is not in memory.
+    // An endpoint that was not called recently is not in memory.
     if (actor?.isActive !== true) return { id, circuit: "closed", running: 0, latency_ms: null };
     const { circuit, running, latencyMs } = actor.turn("health", undefined);
     return { id, circuit, running, latency_ms: latencyMs === 0 ? null : Math.round(latencyMs) };

@@ -12,15 +12,15 @@ import type { RoutePreferences } from "./preferences.ts";
 export interface RoutePlansDependencies extends PlanDependencies {
   /** The catalogue that all organizations share. */
   readonly models: ModelIndex;
-  /** Of the models that the endpoint serves. */
+  /** The categories of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
-  /** A capability whose models it serves too, whatever their category. */
+  /** A capability. The endpoint also serves models that have it, whatever their category. */
   readonly alsoServes?: string;
 }
 
 /**
- * Plans routes. Most requests name one model without weights and state no preference: their plans are cached,
- * one for each name that a model of the shared catalogue has, until the catalogue changes.
+ * Plans routes. Most requests name one model without weights and have no preferences. Their plans are cached
+ * until the catalogue changes, one for each name of a model in the shared catalogue.
  */
 export class RoutePlans {
   readonly #dependencies: RoutePlansDependencies;
@@ -31,10 +31,13 @@ export class RoutePlans {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 404 model_not_found, 400 unsupported_model, and 400 where the preferences leave no provider. */
+  /**
+   * Returns the plan of a request. Throws 404 model_not_found, 400 unsupported_model, and 400 if the
+   * preferences exclude every provider.
+   */
   plan(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
     const isShared = index === this.#dependencies.models && caller.byokKeys.size === 0;
-    if (!isShared || !isPlain(preferences)) return this.#made(index, preferences, caller);
+    if (!isShared || !isPlain(preferences)) return this.#build(index, preferences, caller);
     if (this.#version !== index.version) {
       this.#plain.clear();
       this.#version = index.version;
@@ -42,13 +45,13 @@ export class RoutePlans {
     const name = preferences.models[0]!;
     let plan = this.#plain.get(name);
     if (plan === undefined) {
-      plan = this.#made(index, preferences, caller);
+      plan = this.#build(index, preferences, caller);
       if (plan.sortedBy === undefined) this.#plain.set(name, plan);
     }
     return plan;
   }
 
-  #made(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
+  #build(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
     const { categories, alsoServes } = this.#dependencies;
     const models = resolveModels(index, preferences, categories, alsoServes);
     return planRoute(models, preferences, caller, this.#dependencies);

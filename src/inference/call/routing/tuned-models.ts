@@ -4,11 +4,11 @@ import type { CatalogueModel, ModelTerms } from "../../../lib/catalogue-model.ts
 import { OrganizationCache } from "../../../lib/organization-cache.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 
-/** Organizations whose models are in memory at a time. */
+/** Organizations whose models are cached in memory. */
 const MAX_ORGANIZATIONS = 10_000;
 const PREFIX = "ft:";
 
-type Known = readonly CatalogueModel[];
+type TunedModelList = readonly CatalogueModel[];
 
 export interface TunedModelsDependencies {
   readonly models: ModelIndex;
@@ -16,16 +16,16 @@ export interface TunedModelsDependencies {
 }
 
 /**
- * Fine-tuned models, each visible to its organization alone. They are read when an organization first
- * asks, and kept until the change feed reports a change of them.
+ * Fine-tuned models, each visible only to its organization. They are read on an organization's first use and
+ * cached until the change feed reports a change.
  */
 export class TunedModels {
   readonly #dependencies: TunedModelsDependencies;
-  readonly #known: OrganizationCache<Known>;
+  readonly #cache: OrganizationCache<TunedModelList>;
 
   constructor(dependencies: TunedModelsDependencies) {
     this.#dependencies = dependencies;
-    this.#known = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => {
+    this.#cache = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => {
       const records = await dependencies.read(listTunedModels(organizationId));
       return records.map((record) => this.#modelOf(record));
     });
@@ -36,14 +36,14 @@ export class TunedModels {
     return this.#dependencies.models;
   }
 
-  /** The models of an organization, oldest first. */
-  of(organizationId: string): Known | Promise<Known> {
-    return this.#known.of(organizationId);
+  /** Returns the models of an organization, oldest first. */
+  of(organizationId: string): TunedModelList | Promise<TunedModelList> {
+    return this.#cache.of(organizationId);
   }
 
   /**
-   * The catalogue as the organization sees it, where one of the names may be one of its own models;
-   * else the catalogue that all share, at once.
+   * Returns the catalogue as the organization sees it, if one of the names can be a fine-tuned model.
+   * Otherwise returns the shared catalogue, without a promise.
    */
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
     if (!names.some(isTuned)) return this.#dependencies.models;
@@ -54,31 +54,34 @@ export class TunedModels {
     return this.#having(organizationId, tuned, own);
   }
 
-  /** The whole catalogue as the organization sees it now. */
+  /** Returns the whole current catalogue as the organization sees it. */
   async index(organizationId: string): Promise<ModelIndex> {
-    return this.#with(await this.#known.readNow(organizationId));
+    return this.#with(await this.#cache.readNow(organizationId));
   }
 
   forget(organizationId: string): void {
-    this.#known.forget(organizationId);
+    this.#cache.forget(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.forgetAll();
+    this.#cache.forgetAll();
   }
 
-  /** A job may have made a model a moment before the news of it comes: what is not known is looked for. */
+  /**
+   * Returns the catalogue with the named models. Reads the models again if a name is missing, because a job
+   * can create a model shortly before its change notification arrives.
+   */
   #having(
     organizationId: string,
     names: readonly string[],
-    own: Known,
+    own: TunedModelList,
   ): ModelIndex | Promise<ModelIndex> {
     const isKnown = names.every((name) => own.some(({ id }) => id === name));
     if (isKnown) return this.#with(own);
-    return this.#known.readAgain(organizationId).then((models) => this.#with(models));
+    return this.#cache.readAgain(organizationId).then((models) => this.#with(models));
   }
 
-  #with(own: Known): ModelIndex {
+  #with(own: TunedModelList): ModelIndex {
     if (own.length === 0) return this.#dependencies.models;
     const shared = this.#dependencies.models;
     const byId = new Map(own.map((model) => [model.id, model]));
@@ -93,7 +96,10 @@ export class TunedModels {
     };
   }
 
-  /** Limits and prices are those of its base, as the catalogue has them now; without it no call can be billed. */
+  /**
+   * Returns the model with the current limits and prices of its base. If the base is missing, calls cannot be
+   * billed and the model is inactive.
+   */
   #modelOf(record: TunedModelRecord): CatalogueModel {
     const base = this.#dependencies.models.byId(record.baseModel);
     const title = record.suffix ?? record.jobId;
@@ -123,7 +129,7 @@ function isTuned(name: string): boolean {
   return name.startsWith(PREFIX);
 }
 
-/** Of a model that cannot be called. */
+/** The prices of a model that cannot be called. */
 const NO_PRICES = {
   inputTokenFemto: 0n,
   outputTokenFemto: 0n,

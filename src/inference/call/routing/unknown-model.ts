@@ -5,10 +5,10 @@ import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 
 const MAX_SHOWN_CHARACTERS = 200;
 const MAX_CANDIDATES = 10;
-/** It serves models of most authors that have no provider of their own here. */
+/** A provider of the models of most authors, including authors without a provider type of their own. */
 const SERVES_MOST = "openrouter";
 
-/** The error for a name that resolves to no model, with what may be meant. */
+/** Returns the error for a name that resolves to no model, with suggestions. */
 export function unknownModel(
   index: ModelIndex,
   name: string,
@@ -20,7 +20,7 @@ export function unknownModel(
     const list = candidates.slice(0, MAX_CANDIDATES).join(", ");
     return new GatewayError(
       "model_not_found",
-      `There is no model ${shown}: several have that name. Name one of ${list}.`,
+      `There is no model ${shown}: several models have that name. Send one of ${list}.`,
       { param },
     );
   }
@@ -37,17 +37,17 @@ function nearestHint(index: ModelIndex, name: string): string[] {
   return nearest.length === 0 ? [] : [`The nearest are ${nearest.join(", ")}.`];
 }
 
-/** Which variable would enable a provider of the model that is most likely meant. */
+/** Returns the setting that would enable a provider of the most likely intended model. */
 function variableHint({ enabledTypes }: ModelIndex, name: string): string[] {
   const id = underKnownAuthor(name) ?? name;
   const cut = id.indexOf("/");
-  const ofName = authorOfName(id.slice(cut + 1).toLowerCase());
-  const author = cut < 0 ? ofName : id.slice(0, cut);
+  const namedAuthor = authorOfName(id.slice(cut + 1).toLowerCase());
+  const author = cut < 0 ? namedAuthor : id.slice(0, cut);
   const hasAuthor = author !== undefined && providerType(author)?.environmentPrefix !== undefined;
-  if (!hasAuthor && ofName === undefined) return [];
+  if (!hasAuthor && namedAuthor === undefined) return [];
   const typeName = hasAuthor ? author : SERVES_MOST;
   if (enabledTypes.has(typeName)) return [];
   const { displayName, environmentPrefix, isSelfHosted } = PROVIDER_TYPES[typeName]!;
   const variable = `${environmentPrefix}_${isSelfHosted ? "BASE_URL" : "API_KEY"}`;
-  return [`Models of ${displayName} are there once ${variable} is set.`];
+  return [`Set ${variable} to enable the models of ${displayName}.`];
 }

@@ -2,11 +2,11 @@ import type { Clock } from "../../../lib/clock.ts";
 import type { Candidate, RoutePlan } from "./plan-route.ts";
 import type { ProviderPreferences } from "./preferences.ts";
 
-/** Providers keep a prompt for some minutes behind its last use. */
+/** Providers keep a prompt in their cache for some minutes after its last use. */
 const KEPT_MS = 600_000;
 const MAX_CONVERSATIONS = 10_000;
 
-/** What a conversation is known by; undefined where nothing tells it. */
+/** Returns the text that identifies a conversation. Returns undefined if the request has none. */
 type Conversation = () => string | undefined;
 
 interface Served {
@@ -15,13 +15,14 @@ interface Served {
 }
 
 /**
- * Where conversations went on whose first endpoint could not serve them. Their prompts are in the cache of the
- * endpoint that served them, so they stay there while it is healthy, also when the first one is back. Only those
- * that moved are noted; all others find their endpoint by the order of the plan.
+ * Prompt-cache affinity of conversations that moved to another endpoint because the first endpoint could not
+ * serve them. Their prompts are in the cache of the endpoint that served them. They stay there while it is
+ * healthy, even after the first endpoint has recovered. Only moved conversations are recorded; all others use
+ * the order of the plan.
  */
 export class CacheAffinity {
   readonly #clock: Clock;
-  /** The longest unused first. */
+  /** The serving endpoints by conversation, least recently used first. */
   readonly #served = new Map<bigint | number, Served>();
 
   constructor(clock: Clock) {
@@ -32,7 +33,7 @@ export class CacheAffinity {
     return this.#served.size === 0;
   }
 
-  /** The plan, with the endpoint first that has the conversation's prompt. */
+  /** Returns the plan with the endpoint first that has the conversation's prompt in its cache. */
   prefer(plan: RoutePlan, conversation: Conversation): RoutePlan {
     if (this.isEmpty || plan.candidates.length < 2) return plan;
     const [first] = plan.candidates;
@@ -41,10 +42,13 @@ export class CacheAffinity {
     if (served === undefined || this.#clock.nowMs() - served.atMs > KEPT_MS) return plan;
     const warm = plan.candidates.find(({ endpointId }) => endpointId === served.endpointId);
     if (warm === undefined || warm === first || !isAlternative(warm, first!)) return plan;
-    return { ...plan, candidates: [warm, ...plan.candidates.filter((one) => one !== warm)] };
+    return {
+      ...plan,
+      candidates: [warm, ...plan.candidates.filter((candidate) => candidate !== warm)],
+    };
   }
 
-  /** Notes which candidate of a plan has answered. */
+  /** Records the candidate of a plan that answered. */
   recordServed(plan: RoutePlan, candidate: Candidate, conversation: Conversation): void {
     const [first] = plan.candidates;
     const isFirst = candidate === first;
@@ -61,7 +65,7 @@ export class CacheAffinity {
   }
 }
 
-/** An order that the request asks for stands before what is in a cache. */
+/** Returns true if the request defines its own order, which takes precedence over affinity. */
 export function statesOrder(preferences: ProviderPreferences | null | undefined): boolean {
   return Boolean(preferences?.sort) || (preferences?.order ?? []).length > 0;
 }
@@ -73,16 +77,21 @@ function nameOf(
   return conversation === undefined ? undefined : Bun.hash(`${model.id}\n${conversation}`);
 }
 
-/** Of the same model, and paid by the same: the organization's own key goes before what the operator charges for. */
+/**
+ * Returns true if both candidates have the same model and the same payer. BYOK keys take precedence over the
+ * operator's keys.
+ */
 function isAlternative(one: Candidate, other: Candidate): boolean {
   return (
     one.model === other.model && (one.byokKeyId === undefined) === (other.byokKeyId === undefined)
   );
 }
 
-/** Whether a prompt costs less from the cache of the one than uncached at either. */
+/**
+ * Returns true if a prompt from the first candidate's cache costs less than an uncached prompt at either.
+ */
 function savesBy({ terms: { prices } }: Candidate, first: Candidate): boolean {
   const { inputTokenFemto, cachedInputTokenFemto } = prices;
-  const ofFirst = first.terms.prices.inputTokenFemto;
-  return cachedInputTokenFemto < inputTokenFemto && cachedInputTokenFemto < ofFirst;
+  const firstInputFemto = first.terms.prices.inputTokenFemto;
+  return cachedInputTokenFemto < inputTokenFemto && cachedInputTokenFemto < firstInputFemto;
 }

@@ -14,7 +14,7 @@ import type { AcceptedRequest, StepBound, StepMoney, StreamForm } from "../endpo
 import type { CallDependencies } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
-/** How long the end of a stream that failed waits for its charge, though its time is up. */
+/** The minimum wait of a failed stream's end for its charge, even after the total timeout. */
 const MIN_CHARGE_WAIT_MS = 2_000;
 
 export interface StreamChargeDependencies extends ChargeDependencies {
@@ -24,7 +24,7 @@ export interface StreamChargeDependencies extends ChargeDependencies {
   onError(error: unknown, requestId: string): void;
 }
 
-/** What a stream costs: what the provider reports, or what was seen of its answer. */
+/** The charge of a stream, from the usage that the provider reported, or from the delivered answer. */
 export class StreamCharge<Request extends AcceptedRequest> implements StepMoney {
   readonly #charge: CallCharge;
   readonly #dependencies: StreamChargeDependencies;
@@ -35,7 +35,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   #candidate: Candidate | undefined;
   #checkpoints: StreamCheckpoints | undefined;
 
-  /** @param beganMs by the steady clock */
+  /** @param beganMs on the steady clock */
   constructor(
     dependencies: StreamChargeDependencies,
     form: StreamForm<Request>,
@@ -49,7 +49,9 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     this.#beganMs = beganMs;
   }
 
-  /** The candidate has sent the first event of the answer: from here on there is something to charge. */
+  /**
+   * Starts the charge, after the candidate has sent the first event of the answer. Returns its checkpoints.
+   */
   begin(answer: StreamedAnswer, candidate: Candidate): StreamCheckpoints {
     this.#answer = answer;
     this.#candidate = candidate;
@@ -64,12 +66,12 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#answer !== undefined;
   }
 
-  /** True where a checkpoint was asked for and it is not known what became of it. */
+  /** True if a checkpoint was started and its outcome is not known. */
   get isWriting(): boolean {
     return this.#checkpoints?.isWriting === true;
   }
 
-  /** Resolves when a checkpoint covers the answer as it stands. */
+  /** Resolves when a checkpoint covers the answer so far. */
   cover(): Promise<void> {
     return this.#checkpoints!.cover(this.#answer!.outputTokens);
   }
@@ -82,7 +84,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#charge.cover(candidate, usage, step);
   }
 
-  /** Begins a checkpoint where one is due although nothing new is delivered. */
+  /** Starts a checkpoint if one is due although nothing new is delivered. */
   tick(nowMs: number): void {
     this.#checkpoints?.tick(nowMs);
   }
@@ -96,7 +98,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#charge.figures(this.#candidate!, usage, latencyMs);
   }
 
-  /** Resolves when the charge is durable, and with it what is kept of the answer. */
+  /** Resolves when the charge is durable, together with the stored answer. */
   settle(
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
@@ -107,20 +109,20 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#charge.settle(figures, status, this.#admitted.log.errorCode, kept, also);
   }
 
-  /** The same, where no caller waits for the outcome: a failure is reported. */
+  /** Settles when no caller waits for the outcome. Reports an error. */
   settleInBackground(status: 200 | 499): Promise<void> {
     return this.#reported(this.settle(status));
   }
 
   /**
-   * Charges what a stream that failed has delivered. Resolves when that is durable, or when the total timeout
-   * has passed, though not at once: then the charge follows, however long it takes.
+   * Charges what a failed stream has delivered. Resolves when the charge is durable, or at the total timeout
+   * but not before a minimum wait. The charge then continues in the background.
    */
   async settleInTime(): Promise<void> {
     await this.#finishesWithin(this.settleInBackground(200));
   }
 
-  /** The same for a stream that is charged nothing. */
+  /** Settles a stream that is not charged, with the timeouts of `settleInTime`. */
   async waiveInTime(): Promise<void> {
     await this.#finishesWithin(this.settleAtZeroInBackground());
   }
@@ -132,7 +134,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     await finishesWithin(written, calls.steadyClock, waitMs);
   }
 
-  /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
+  /** Settles at zero after a checkpoint, because nothing was delivered. Reports an error. */
   settleAtZeroInBackground(): Promise<void> {
     const { notes } = this.#dependencies;
     const waived = this.#charge.settleAtZero(this.#noFigures());
@@ -140,13 +142,16 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#reported(waived.then(() => notes.remove(this.#admitted.requestId)));
   }
 
-  /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
+  /**
+   * Records that the answer was not delivered. If the database charges it, the amount is refunded. A call
+   * with an idempotency key is not recorded, because a repeated call can deliver its answer.
+   */
   recordUndelivered(): void {
     const { claim, hold } = this.#admitted;
     if (claim === undefined) this.#dependencies.notes.add(hold);
   }
 
-  /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
+  /** Releases the hold. Changes nothing if a charge or a checkpoint is pending or durable. */
   release(): void {
     this.#charge.release();
   }
@@ -160,50 +165,56 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   }
 }
 
-/** What may be delivered beyond the last durable checkpoint. */
+/** Limits for delivery beyond the last durable checkpoint. */
 export const MAX_AHEAD_TOKENS = 256;
 export const MAX_AHEAD_MS = 1_000;
-/** A new checkpoint is begun at half of that, so that delivery need not wait for it. */
+/** A new checkpoint starts at half of these limits, so that delivery does not wait for it. */
 const BEGIN_AHEAD_TOKENS = 128;
 const BEGIN_AHEAD_MS = 500;
 
-/** Keeps what a crash would bill close behind what was delivered. Times are those of a steady clock. */
+/**
+ * Keeps the durable charge close to what was delivered, in case of a crash. Times are those of a steady
+ * clock.
+ */
 export class StreamCheckpoints {
   readonly #write: () => Promise<void>;
   #durableTokens = -1;
   #seenTokens = 0;
-  /** When the first token beyond the last durable checkpoint was seen. */
+  /** The time at which the first token beyond the last durable checkpoint arrived. */
   #aheadSinceMs: number | undefined;
-  /** The same, beyond the checkpoint that is being written. */
+  /** The time at which the first token beyond the running checkpoint arrived. */
   #aheadOfRunningSinceMs: number | undefined;
   #running: Promise<void> | undefined;
   #runningTokens = 0;
 
-  /** `write` makes what was received so far durable. */
+  /** Constructs the checkpoints. `write` makes the charge for everything received so far durable. */
   constructor(write: () => Promise<void>) {
     this.#write = write;
   }
 
-  /** True where a checkpoint was asked for and it is not known what became of it. */
+  /** True if a checkpoint was started and its outcome is not known. */
   get isWriting(): boolean {
     return this.#running !== undefined;
   }
 
-  /** Resolves when a checkpoint covers this many tokens. */
+  /** Resolves when a checkpoint covers this number of tokens. */
   async cover(tokens: number): Promise<void> {
     this.#seenTokens = Math.max(this.#seenTokens, tokens);
     while (this.#durableTokens < tokens) await this.#begin();
   }
 
-  /** Resolves when one is durable that was begun now: what an answer has used may grow without its tokens. */
+  /** Resolves when a checkpoint that starts now is durable, because usage can grow without output tokens. */
   async renew(tokens: number): Promise<void> {
     this.#seenTokens = Math.max(this.#seenTokens, tokens);
-    // What becomes of it shows in the next one.
+    // An error of this checkpoint shows in the next one.
     await this.#running?.catch(() => undefined);
     await this.#begin();
   }
 
-  /** Resolves when an answer of this many tokens may be delivered; undefined where it may at once. */
+  /**
+   * Returns undefined if an answer of this number of tokens can be delivered immediately. Otherwise returns a
+   * promise that resolves when it can be delivered.
+   */
   admit(tokens: number, nowMs: number): Promise<void> | undefined {
     this.#seenTokens = tokens;
     if (tokens <= this.#durableTokens) return undefined;
@@ -217,7 +228,7 @@ export class StreamCheckpoints {
     return undefined;
   }
 
-  /** Begins a checkpoint where one is due although nothing new is delivered. */
+  /** Starts a checkpoint if one is due although nothing new is delivered. */
   tick(nowMs: number): void {
     if (this.#aheadSinceMs === undefined || nowMs - this.#aheadSinceMs < BEGIN_AHEAD_MS) return;
     this.#beginUnwatched();
@@ -225,7 +236,7 @@ export class StreamCheckpoints {
 
   #beginUnwatched(): void {
     if (this.#running) return;
-    // A failure shows again, and is reported, when delivery has to wait for a checkpoint.
+    // If the database keeps failing, the error is reported when delivery has to wait for a checkpoint.
     this.#begin().catch(() => {});
   }
 

@@ -3,27 +3,27 @@ import type { CacheWriter } from "../cache/keeping.ts";
 import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
 
 export interface OutputOptions {
-  /** When the stream began. */
+  /** The start of the stream, on the steady clock. */
   readonly nowMs: number;
   readonly keepaliveMs: number;
-  /** Bytes kept as characters, sent while nothing else is. */
+  /** Bytes stored as characters (latin1). Sent while there is no other output. */
   readonly keepalive: string;
-  /** Whether the whole stream may be asked for. */
+  /** True if the whole stream must be stored, for its idempotency key. */
   readonly isKept: boolean;
-  /** Takes the answer for the response cache. */
+  /** Receives the answer for the response cache. */
   readonly keeping?: CacheWriter | undefined;
 }
 
-/** The client's side of a stream. What is written before there is a body is kept for it. */
+/** The client's side of a stream. Buffers bytes that are written before the body is read. */
 export class StreamOutput {
   readonly #keepaliveMs: number;
   readonly #keepalive: string;
   readonly #keeping: CacheWriter | undefined;
-  /** Everything that was sent, as long as that can be stored. */
+  /** All bytes sent so far, while they are small enough to be stored. */
   #sent: Uint8Array[] | undefined;
   #sentBytes = 0;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  /** Undefined where there is a body, or was one. */
+  /** Bytes written before the body was read. Undefined after that. */
   #early: Uint8Array[] | undefined = [];
   #isClosedEarly = false;
   #isCut = false;
@@ -38,12 +38,14 @@ export class StreamOutput {
     if (isKept) this.#sent = [];
   }
 
-  /** Something of the answer has left. */
+  /** True after part of the answer has been delivered. */
   get hasDelivered(): boolean {
     return this.#hasDelivered;
   }
 
-  /** The body asks for more with `pull`, and reports with `cancel` that the client is gone. */
+  /**
+   * Returns the body. It calls `pull` when the client reads on, and `cancel` when the client disconnects.
+   */
   body(pull: () => Promise<void>, cancel: () => void): ReadableStream<Uint8Array> {
     return new ReadableStream<Uint8Array>(
       {
@@ -65,7 +67,7 @@ export class StreamOutput {
     this.send(bytes, nowMs);
   }
 
-  /** Sends bytes that are no part of the answer: an error. */
+  /** Sends bytes that are not part of the answer, such as an error. */
   send(bytes: Uint8Array, nowMs: number): void {
     if (bytes.length === 0) return;
     if (this.#early !== undefined) this.#early.push(bytes);
@@ -76,16 +78,16 @@ export class StreamOutput {
     enqueueInPieces(this.#controller, bytes);
   }
 
-  /** Sends a sign of life where nothing was sent for the keepalive interval. */
+  /** Sends a keepalive if nothing was sent during the keepalive interval. */
   keepAlive(nowMs: number): void {
     if (this.#controller === undefined || nowMs - this.#lastWriteMs < this.#keepaliveMs) return;
     this.send(Buffer.from(this.#keepalive, "latin1"), nowMs);
   }
 
-  /** Breaks the connection off, so that no client takes what it got for the whole. */
+  /** Aborts the connection, so that no client mistakes a partial answer for a complete one. */
   cut(): void {
     this.#isCut = true;
-    // Without a reason: Bun prints one.
+    // Without a reason, because Bun prints a reason to the log.
     this.#controller?.error();
     this.#controller = undefined;
   }
@@ -95,7 +97,7 @@ export class StreamOutput {
     else this.#controller?.close();
   }
 
-  /** What was sent, and `ending`. Null where it was too much to keep. */
+  /** Returns all sent bytes and `ending`. Returns null if they are too large to be stored. */
   whole(ending: Uint8Array): Uint8Array | null {
     return this.#sent === undefined ? null : Buffer.concat([...this.#sent, ending]);
   }

@@ -8,17 +8,23 @@ import type { StreamCheckpoints } from "./charge.ts";
 import type { StreamOutput } from "./output.ts";
 import type { StartedStream } from "./upstream.ts";
 
-/** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
+/**
+ * The longest time for the rest of a provider's stream after its [DONE]. After this time the connection is
+ * closed.
+ */
 const DRAIN_MS = 1_000;
-/** How long the usage of a whole answer is awaited where its client has gone. */
+/** The longest wait for the usage of a complete answer after its client has disconnected. */
 const USAGE_WAIT_MS = 1_000;
-/** How long an error of the provider is kept back for usage that may follow it. */
+/** The longest time that a provider's error is withheld for usage that can follow it. */
 const ERROR_USAGE_WAIT_MS = 300;
 
 type Reading = ReturnType<PieceReader<unknown>["read"]>;
 
 export interface Membership {
-  /** Undefined while no instance can have declared this one dead; else resolves when that is certain again. */
+  /**
+   * Returns undefined while no instance can have declared this one dead. Otherwise returns a promise that
+   * resolves when that is certain again.
+   */
   whenCurrent(): Promise<void> | undefined;
 }
 
@@ -27,32 +33,34 @@ export interface RelayParts {
   readonly output: StreamOutput;
   readonly steadyClock: Clock;
   readonly membership: Membership;
-  /** How many answers were asked for. */
+  /** The number of requested choices. */
   readonly choices: number;
-  /** An answer of more fails. */
+  /** The maximum size of an answer. A larger answer fails. */
   readonly maxOutputBytes: number;
-  /** The provider has ended. */
+  /** Called at the end of the provider's stream. */
   onEnd(): Promise<void>;
   onFailure(error: unknown): Promise<void>;
 }
 
 /**
- * The way of the pieces: read from the provider when the client asks for more, rewritten by the answer, and
- * delivered when a checkpoint covers them.
+ * Relays a stream: reads pieces from the provider when the client reads, lets the answer rewrite them, and
+ * delivers them when a checkpoint covers them.
  */
 export class StreamRelay {
   readonly answer: StreamedAnswer;
   readonly #parts: RelayParts;
   readonly #reader: PieceReader<unknown>;
-  /** What the answer has added and was not delivered yet. */
+  /** Output of the answer that is not delivered yet. */
   readonly #pending: ByteBuffer;
-  /** False where nothing is pending. */
+  /** False if nothing is pending. */
   #mayDeliver = true;
   #outputTokens: number;
   #events: number;
   #reading: Reading | undefined;
   #silentSinceMs: number | undefined;
-  /** A pull waits for a piece of the provider's stream, which ends when that is cancelled. */
+  /**
+   * True while a pull waits for a piece of the provider's stream. The wait ends if the stream is cancelled.
+   */
   #isWaiting = false;
   #isCalledOff = false;
   #isStopped = false;
@@ -70,13 +78,16 @@ export class StreamRelay {
     return this.#isWaiting;
   }
 
-  /** How long the provider has sent no event while one is awaited: no comment ends its silence. */
+  /**
+   * Returns the time that the provider has sent no event while one is awaited. Comments in the stream do not
+   * count as events.
+   */
   silentMs(nowMs: number): number {
     if (this.#reading === undefined || this.#silentSinceMs === undefined) return 0;
     return nowMs - this.#silentSinceMs;
   }
 
-  /** The client asks for more: delivers what is pending, or what the provider sends next. */
+  /** Delivers pending output, or the provider's next output, because the client reads on. */
   async pull(): Promise<void> {
     try {
       while (!this.#isStopped) {
@@ -97,7 +108,7 @@ export class StreamRelay {
     }
   }
 
-  /** Delivers nothing from here on. */
+  /** Stops all delivery. */
   stop(): void {
     this.#isStopped = true;
   }
@@ -107,7 +118,10 @@ export class StreamRelay {
     this.#reader.cancel().catch(() => {});
   }
 
-  /** Awaits no end where all that was asked for has come; else, and the second time, false. */
+  /**
+   * Stops waiting for the provider's end marker if all requested choices are complete. Returns false if they
+   * are not, or if it was called before.
+   */
   stopWaitingForEnd(): boolean {
     if (this.#isCalledOff || !this.answer.hasAnswered(this.#parts.choices)) return false;
     this.#isCalledOff = true;
@@ -115,19 +129,22 @@ export class StreamRelay {
     return true;
   }
 
-  /** What is pending, with `ending` behind it. */
+  /** Returns the pending output, followed by `ending`. */
   takeRest(ending: string): Uint8Array {
     this.#pending.add(ending);
     return this.#take();
   }
 
-  /** Waits a moment for the usage of a whole answer, which may follow it; undefined where it is there. */
+  /**
+   * Waits briefly for the usage of a complete answer, which can follow it. Returns undefined if the usage has
+   * arrived.
+   */
   usageBehindAnswer(): Promise<unknown> | undefined {
     if (!this.#lacksUsage) return undefined;
     return finishesWithin(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
   }
 
-  /** Waits a moment for the usage that a provider may report behind its error. */
+  /** Waits briefly for usage that a provider can report after its error. */
   usageBehindError(): Promise<unknown> | undefined {
     if (!this.answer.mayReportUsage) return undefined;
     return finishesWithin(
@@ -137,12 +154,13 @@ export class StreamRelay {
     );
   }
 
-  /** At once, where nothing has to be awaited. */
+  /** Delivers the pending output. Returns undefined if no wait is needed. */
   #deliver(): Promise<void> | undefined {
     const { checkpoints, membership, output, steadyClock } = this.#parts;
     const bytes = this.#take();
     const nowMs = steadyClock.nowMs();
-    // An instance that declares this one dead bills the last checkpoint: nothing may leave after that.
+    // An instance that declares this one dead bills the last checkpoint. Nothing must be delivered after
+    // that.
     const awaited = checkpoints.admit(this.#outputTokens, nowMs) ?? membership.whenCurrent();
     if (awaited !== undefined) return this.#deliverBehind(awaited, bytes);
     output.deliver(bytes, nowMs);
@@ -158,13 +176,16 @@ export class StreamRelay {
   }
 
   #take(): Uint8Array {
-    // Until it is read on, the silence is the client's.
+    // While the client does not read, the idle timeout of the provider does not run.
     if (this.#reading === undefined) this.#silentSinceMs = undefined;
     this.#mayDeliver = false;
     return this.#pending.take();
   }
 
-  /** Reads one piece of the provider's stream, at once where it has come. False where that has ended. */
+  /**
+   * Reads one piece of the provider's stream. Returns without a promise if the piece has arrived. Returns
+   * false at the end of the stream.
+   */
   #read(): boolean | Promise<boolean> {
     const answer = this.answer;
     if (answer.outputBytes > this.#parts.maxOutputBytes) throw beyondLimit();
@@ -188,14 +209,14 @@ export class StreamRelay {
     try {
       read = await reading;
     } catch (cause) {
-      // What breaks behind the end of the answer takes nothing from it.
+      // An error after the end of the answer does not affect the answer.
       if (this.#isCalledOff || this.stopWaitingForEnd()) return false;
-      // A GatewayError states what the gateway itself failed at, as a tool that it runs.
+      // A GatewayError is a failure of the gateway itself, such as a failed tool run.
       if (cause instanceof GatewayError) throw cause;
       if (cause instanceof ProviderFailure && cause.kind !== "aborted") throw cause;
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
     }
-    // Another call has awaited the same piece.
+    // Another call has processed the same piece.
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
     if (!read.done) {
@@ -207,7 +228,7 @@ export class StreamRelay {
     return this.#pending.length > before;
   }
 
-  /** A piece, or the end. */
+  /** Pushes a piece, or the end if it is undefined. */
   #push(piece: unknown): void {
     const answer = this.answer;
     if (piece === undefined) answer.end();
@@ -225,12 +246,12 @@ export class StreamRelay {
     return hasFinished && !isDone && failure === undefined && usage?.estimated !== false;
   }
 
-  /** Until the provider reports usage, or ends. */
+  /** Reads until the provider reports usage, or ends. */
   async #readUsage(): Promise<void> {
     try {
       while (this.#lacksUsage && (await this.#read()));
     } catch {
-      // What was counted here stands for it.
+      // The gateway's own count is used instead.
     }
   }
 
@@ -242,11 +263,11 @@ export class StreamRelay {
         this.answer.pushBehindError(piece);
       }
     } catch {
-      // What was counted here stands for it.
+      // The gateway's own count is used instead.
     }
   }
 
-  /** Reads to the end in the background, so that the connection can be used again. */
+  /** Reads the stream to its end in the background, so that the connection can be reused. */
   #drain(): void {
     const reader = this.#reader;
     if (reader.isOver === true) return;
@@ -255,7 +276,7 @@ export class StreamRelay {
       try {
         while (!(await reader.read()).done);
       } catch {
-        // A connection that breaks behind its [DONE] has said everything.
+        // The answer was complete at [DONE], so an error after it does not matter.
       } finally {
         clearTimeout(timer);
       }
@@ -264,5 +285,5 @@ export class StreamRelay {
 }
 
 function beyondLimit(): GatewayError {
-  return new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
+  return new GatewayError("provider_error", "The provider exceeded its limit of output tokens.");
 }

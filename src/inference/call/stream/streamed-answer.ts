@@ -1,17 +1,20 @@
 /**
- * One streamed answer. Its states:
+ * A streamed answer. Its states:
  *
- *   opening    candidates are tried until one has sent its first event; nothing has left yet, so another
- *              provider can still take over.
- *   relaying   events go to the client, never further ahead of the last durable checkpoint than its bound.
- *   settling   the provider has ended; its charge becomes durable, and the ending follows it.
- *   closed     by the ending, by an error frame or a cut, or because the client went away.
+ *   opening    candidates are tried until one has sent its first event; nothing has been sent yet, so another provider can still take over
+ *   relaying   events are sent to the client, ahead of the last durable checkpoint by no more than the limit
+ *   settling   the provider has ended; the charge becomes durable, and the ending follows it
+ *   closed     after the ending, an error frame, a cut, or a disconnect of the client
  *
- * opening → relaying by the first event and its checkpoint; opening → closed by a failure or the client;
- * relaying → settling by the provider's end, or its silence behind all of it; relaying → closed by a failure,
- * a timeout or the client (what came is charged); settling → closed by the charge or the total timeout.
+ * Transitions:
  *
- * Four parts do the work, each with fields of its own: upstream.ts calls providers until one answers, relay.ts
+ *   opening  → relaying   first event and its checkpoint
+ *   opening  → closed     failure, or disconnect of the client
+ *   relaying → settling   end of the provider's stream, or its silence after a complete answer
+ *   relaying → closed     failure, timeout, or disconnect of the client; the received part is charged
+ *   settling → closed     the charge, or the total timeout
+ *
+ * Four parts do the work, each with its own fields: upstream.ts calls providers until one answers, relay.ts
  * moves the pieces, charge.ts writes checkpoints and settles, output.ts is the client's side.
  */
 
@@ -35,11 +38,11 @@ import { type Membership, StreamRelay } from "./relay.ts";
 import type { StreamTicker, Ticking } from "./ticker.ts";
 import { type StartedStream, StreamUpstream } from "./upstream.ts";
 
-/** What all streams of the gateway share. */
+/** The dependencies that all streams share. */
 export interface StreamDependencies extends StreamChargeDependencies {
   readonly membership: Membership;
   readonly ticker: StreamTicker;
-  /** The keepalive interval from when a stream is asked for. */
+  /** The keepalive interval, counted from the request. */
   readonly openings: DeadlineQueue;
   readonly keepaliveMs: number;
   readonly firstTokenTimeoutMs: number;
@@ -50,8 +53,9 @@ const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_OUTPUT_BYTES = 65_536;
 
 /**
- * Waits for the first event, so that a failure before it has its own status; a provider silent for longer
- * than the keepalive interval is awaited in an open stream, where the form has a keepalive for it.
+ * Opens a stream. Waits for the first event, so that an earlier failure has its own HTTP status. If the
+ * provider is silent for longer than the keepalive interval, opens the response and sends keepalives, if the
+ * form has them.
  */
 export async function streamedAnswer<Request extends AcceptedRequest>(
   dependencies: StreamDependencies,
@@ -60,7 +64,7 @@ export async function streamedAnswer<Request extends AcceptedRequest>(
 ): Promise<CallOutcome> {
   const run = new StreamRun(dependencies, form, admitted);
   try {
-    // Where the answer begins before this is known, its body tells the failure.
+    // If the response begins before this settles, its body contains the failure.
     const opened = run.open();
     await (form.keepalive === "" ? opened : finishesBeforeDeadline(opened, dependencies.openings));
   } catch (error) {
@@ -82,13 +86,15 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   readonly #upstream: StreamUpstream<Request>;
   readonly #charge: StreamCharge<Request>;
   readonly #output: StreamOutput;
-  /** From the first event on. */
+  /** Undefined before the first event. */
   #relay: StreamRelay | undefined;
   #contentType: string | undefined;
   #opening: Promise<void> | undefined;
-  /** Neither open nor failed: what ends the stream now leaves the rest to the opening. */
+  /**
+   * True until the stream is open or has failed. An end during this time leaves cleaning up to the opening.
+   */
   #isOpening = true;
-  /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
+  /** True after the first byte could be sent. From then on the stream is charged, whatever its outcome. */
   #isOpen = false;
   /** Ends the wait of an opening stream for the database. */
   #endWait: ((failure: GatewayError) => void) | undefined;
@@ -120,22 +126,25 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     log.isDeferred = true;
     clientSignal.addEventListener("abort", this);
     ticker.add(this);
-    // A client that has already gone is not reported again.
+    // An already aborted signal does not emit its event again.
     if (clientSignal.aborted) this.#clientGone();
   }
 
-  /** What was tried so far. */
+  /** The candidates that were tried so far. */
   get tries(): Failover {
     return this.#upstream.tries;
   }
 
-  /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
+  /**
+   * Resolves when the first event can be sent. Rejects, after releasing everything, if there will be no first
+   * event.
+   */
   open(): Promise<void> {
     this.#opening ??= this.#open();
     return this.#opening;
   }
 
-  /** Of the response; until the stream is open without those of the candidate that serves it. */
+  /** Returns the response headers. Until the stream is open they do not name the serving candidate. */
   headers(): Record<string, string> {
     const { tries } = this.#upstream;
     const candidate: Candidate | undefined = this.#isOpen ? tries.candidate : undefined;
@@ -143,7 +152,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       "content-type": this.#contentType ?? this.#form.contentType,
       "cache-control": "no-cache",
       connection: "keep-alive",
-      // Proxies that gather a response before they pass it on would hold the stream back.
+      // Prevents buffering in proxies, which would delay the stream.
       "x-accel-buffering": "no",
     });
     if (
@@ -167,13 +176,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     if (nowMs - this.#beganMs >= totalTimeoutMs) {
       const failure = this.#expire(timedOut("The request took too long."));
       this.#endWait?.(failure);
-    } else if (silentMs >= idleTimeoutMs) this.#expire(timedOut("The provider fell silent."));
+    } else if (silentMs >= idleTimeoutMs)
+      this.#expire(timedOut("The provider stopped sending data."));
     this.#upstream.expire(nowMs, firstTokenTimeoutMs);
     this.#charge.tick(nowMs);
     if (!this.#isClosed) this.#output.keepAlive(nowMs);
   }
 
-  /** The client's signal has aborted. */
+  /** Handles the abort of the client's signal. */
   handleEvent(): void {
     this.#clientGone();
   }
@@ -184,8 +194,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /**
-   * A stream that opens may have a durable checkpoint before its first byte leaves: an instance that declares
-   * this one dead charges that. A client that left pays for what was produced.
+   * Records that the stream has a durable checkpoint but delivered nothing. An instance that declares this
+   * one dead would charge the checkpoint. A client that disconnected pays for the produced part.
    */
   recordUndelivered(): void {
     const isUndelivered = this.#charge.hasBegun && !this.#output.hasDelivered;
@@ -231,7 +241,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       steadyClock: calls.steadyClock,
       membership,
       choices,
-      // Beyond this a provider is not sending tokens of its limit any more.
+      // A provider that exceeds this size ignores the token limit.
       maxOutputBytes:
         this.#form.maxOutputBytes?.(request) ??
         hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES,
@@ -240,7 +250,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     });
   }
 
-  /** Rejects where the stream's time is up before. */
+  /** Resolves with the checkpoint. Rejects if the stream's time is up before. */
   async #untilTimeIsUp(covered: Promise<void>): Promise<void> {
     const { promise: timeIsUp, reject } = Promise.withResolvers<never>();
     this.#endWait = (failure) => {
@@ -255,11 +265,12 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   async #abandonOpening(): Promise<void> {
-    // The provider did its part; its endpoint must not count this call as running without end.
+    // Reports the call as ended. Otherwise its endpoint would count it as running forever.
     this.#upstream.end(true);
-    // What a provider had produced for a client that went away is charged; otherwise nothing left here.
+    // If the client disconnected, the produced part is charged. Otherwise nothing is charged, because nothing
+    // was delivered.
     if (this.#charge.hasBegun && this.#isGone) await this.#chargeLeft();
-    // A checkpoint may still be written: what ends it is written after it, and no caller waits.
+    // A checkpoint can still be written. The settlement is written after it, and no caller waits.
     else if (this.#hasEndedWait && this.#charge.isWriting)
       void this.#charge.settleAtZeroInBackground();
     else this.#charge.release();
@@ -286,7 +297,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#upstream.end(true, relay.answer.outputTokens);
       let also: StatementEffect | undefined;
       if (this.#form.keep !== undefined) {
-        // A failure here, and a client that leaves, is that of a stream which is not settled yet.
+        // After a failure or a disconnect during this step, the stream counts as not settled.
         also = await this.#keep(relay);
         if (this.#isClosed) return;
       }
@@ -303,7 +314,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     }
   }
 
-  /** Resolves, with what a whole stream ends with, when its charge is durable. */
+  /** Resolves with the last bytes of a complete stream when its charge is durable. */
   async #settleWhole(relay: StreamRelay, also: StatementEffect | undefined): Promise<Uint8Array> {
     const { claim, request } = this.#admitted;
     const usage = this.#charge.usage();
@@ -336,8 +347,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /**
-   * After the first byte a failure is sent in the stream, which then ends without its ending; one that has no
-   * place for it is cut. Its charge comes first, unless the stream's time is up before: then it follows, however long it takes.
+   * Fails the stream. After the first byte the failure is sent in the stream, which then has no ending; a
+   * form without failure frames is cut. The charge comes first, unless the stream's time is up. Then the
+   * charge follows in the background.
    */
   async #fail(thrown: unknown): Promise<void> {
     if (this.#isClosed) return;
@@ -366,7 +378,10 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#close();
   }
 
-  /** The client went away: the provider is stopped at once, and what it had produced is charged. */
+  /**
+   * Ends the stream after the client has disconnected. Stops the provider immediately and charges what it has
+   * produced.
+   */
   #clientGone(): void {
     if (this.#isClosed) return;
     this.#stop();
@@ -380,14 +395,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     if (isOwed) void this.#settleLeft().finally(() => this.#detach());
     else {
       this.#stopProvider();
-      // A stream that opens sees it, and ends itself.
+      // An opening stream notices the disconnect and ends itself.
       if (!this.#isOpening) void Promise.resolve().finally(() => this.#detach());
     }
   }
 
   /**
-   * Stops the provider at once, but where the answer is whole and only its usage is still to come. Clients
-   * leave at the finish reason, and what a model thinks unseen shows in the usage alone.
+   * Stops the provider immediately, unless the answer is complete and only its usage is missing. Clients
+   * disconnect at the finish reason, and hidden reasoning tokens appear only in the usage.
    */
   async #settleLeft(): Promise<void> {
     const usage = this.#relay!.usageBehindAnswer();
@@ -407,31 +422,35 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#relay?.cancel();
   }
 
-  /** Ends it as a whole one where nothing is missing but word of the end, which some providers never send. */
+  /**
+   * If every choice has a finish reason, ends the stream as complete. Some providers never send an end
+   * marker.
+   */
   #endAnswered(): boolean {
     if (!this.#isOpen || this.#isClosed || this.#finishing) return false;
     const relay = this.#relay!;
     if (!relay.stopWaitingForEnd()) return false;
-    // Who waits for the provider finds its stream at its end.
+    // A pull that waits for the provider sees the end of the stream itself.
     if (!relay.isWaiting) void this.#finishOnce();
     return true;
   }
 
-  /** Ends the stream because of the failure, or of an earlier one, which it returns then. */
+  /** Ends the stream with the failure. Returns it, or an earlier failure if there was one. */
   #expire(failure: GatewayError): GatewayError {
     const earlier = this.#upstream.failure;
     if (earlier !== undefined) return earlier;
-    // The charge that is being written decides: with it a background response is answered, whatever is said before.
+    // The charge that is being written decides the outcome of a background response, so the failure is
+    // ignored.
     if (this.#isSettling && this.#form.isDeliveredWhole === true) return failure;
     if (this.#endAnswered()) return failure;
     this.#upstream.fail(failure);
     this.#relay?.cancel();
-    // If nothing awaits the provider, nothing else would end the stream.
+    // If no pull waits for the provider, nothing else would end the stream.
     if (!this.#isOpening && this.#relay?.isWaiting !== true) void this.#fail(failure);
     return failure;
   }
 
-  /** Nothing more is delivered. */
+  /** Stops all delivery. */
   #stop(): void {
     this.#isClosed = true;
     this.#relay?.stop();
@@ -454,7 +473,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     finish?.();
   }
 
-  /** Errors and disconnects free the idempotency key. */
+  /** Frees the idempotency key after an error or a disconnect. */
   #freeClaim(): Promise<void> | undefined {
     const { claim } = this.#admitted;
     return claim && this.#dependencies.idempotency.free(claim);

@@ -1,19 +1,19 @@
 import { IntrusiveList, type ListNode } from "../../../lib/age-order.ts";
 import type { Clock } from "../../../lib/clock.ts";
 
-/** A running stream. Its neighbours are the ticker's to set. */
+/** A running stream, as a node of the ticker's list. Only the ticker sets its neighbours. */
 export interface Ticking extends ListNode<Ticking> {
   /** Called about every TICK_MS while registered. */
   tick(nowMs: number): void;
-  /** The process ends, and with it the stream: it tells its client, and is charged. */
+  /** Ends the stream because the process stops. The client gets an error, and the stream is charged. */
   abort(): void;
-  /** The process ends at once: notes what was not delivered. */
+  /** Records what was not delivered, because the process ends immediately. */
   recordUndelivered(): void;
 }
 
 const TICK_MS = 50;
 
-/** One timer for all running streams: keepalives, timeouts and checkpoints are due to the tick. */
+/** One timer for all running streams. Keepalives, timeouts and checkpoints are accurate to one tick. */
 export class StreamTicker {
   readonly #clock: Clock;
   readonly #streams = new IntrusiveList<Ticking>();
@@ -36,7 +36,7 @@ export class StreamTicker {
     this.#streams.remove(stream);
   }
 
-  /** Ends all streams that are open, each with an error in the stream. */
+  /** Ends all open streams, each with an error in the stream. */
   abortAll(): void {
     for (const stream of this.#streams.list()) stream.abort();
   }

@@ -15,34 +15,34 @@ import type {
 import { type CallDependencies, Failover } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
-/** Events without content, kept back until some comes, may take this much. */
+/** The maximum size of events without content that are withheld until content arrives. */
 const MAX_HELD_BACK_BYTES = 65_536;
 
 /** A provider's stream that has sent its first event. */
 export interface StartedStream extends OpenedStream {
-  /** What the answer adds to, with the first event in it. */
+  /** The buffer that the answer writes to. It contains the first event. */
   readonly pending: ByteBuffer;
 }
 
 /** One call of a provider. */
 class Attempt extends ProviderCall implements EventListenerObject {
-  /** True where it was aborted because the first event did not come in time. */
+  /** True if it was aborted because the first event did not arrive in time. */
   isExpired = false;
 
-  /** The abort of all attempts. */
+  /** Aborts this attempt, because all attempts are aborted. */
   handleEvent(): void {
     this.abort();
   }
 }
 
-/** The provider's side of a stream: candidates are tried, each until its first event comes or its time is up. */
+/** The provider's side of a stream. Tries candidates, each until its first event or its timeout. */
 export class StreamUpstream<Request extends AcceptedRequest> {
   readonly tries: Failover;
   readonly #dependencies: CallDependencies;
   readonly #form: StreamForm<Request>;
   readonly #admitted: AdmittedCall<Request>;
   readonly #steps: StepMoney;
-  /** Ends the attempt under way, and the stream that came of one. */
+  /** Aborts the running attempt, or the stream that it opened. */
   readonly #abort = new CallAbort();
   #failure: GatewayError | undefined;
   #running: Attempt | undefined;
@@ -61,12 +61,14 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.tries = new Failover(dependencies, admitted, this.#abort);
   }
 
-  /** Why the gateway itself ended the stream; the first reason stands. */
+  /** The reason why the gateway itself ended the stream. The first reason counts. */
   get failure(): GatewayError | undefined {
     return this.#failure;
   }
 
-  /** The stream of the first candidate that answers. Rejects with the caller's error where none does. */
+  /**
+   * Returns the stream of the first candidate that answers. Rejects with the caller's error if none answers.
+   */
   start(): Promise<StartedStream> {
     const { preparation } = this.#admitted;
     return preparation === undefined
@@ -91,23 +93,23 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     }
   }
 
-  /** Ends the stream for a reason of the gateway's own. */
+  /** Ends the stream for the gateway's own reasons. */
   fail(failure: GatewayError): void {
     this.#failure ??= failure;
     this.#abort.abort();
   }
 
-  /** Stops the provider: nothing more is needed of it. */
+  /** Stops the provider, whose output is no longer needed. */
   stop(): void {
     this.#abort.abort();
   }
 
-  /** Reports to the endpoint's health how the call that was answered ended; once. */
+  /** Reports the result of the answered call to the endpoint's health. Only the first call has an effect. */
   end(isSuccess: boolean, outputTokens?: number): void {
     this.tries.end(isSuccess, outputTokens);
   }
 
-  /** Gives up an attempt that has waited for its first event for `afterMs`. */
+  /** Aborts an attempt that has waited for its first event for `afterMs`. */
   expire(nowMs: number, afterMs: number): void {
     const attempt = this.#running;
     if (attempt === undefined || nowMs - this.#attemptBeganMs < afterMs) return;
@@ -121,7 +123,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     const attempt = new Attempt(requestId, true);
     attempt.aimAt(candidate, this.tries, log.traceparent);
     this.#abort.addEventListener("abort", attempt);
-    // An abort while the candidate was chosen emits no further event.
+    // If the abort happened while the candidate was chosen, no further event follows.
     if (this.#abort.aborted) attempt.abort();
     this.#attemptBeganMs = this.#dependencies.steadyClock.nowMs();
     this.#running = attempt;
@@ -134,7 +136,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     }
   }
 
-  /** Throws ProviderFailure where none comes. */
+  /** Resolves at the first event with content. Rejects with ProviderFailure if there is none. */
   async #firstEvent(attempt: Attempt, candidate: Candidate): Promise<StartedStream> {
     let reader: PieceReader<unknown> | undefined;
     try {
@@ -156,7 +158,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 }
 
-/** What has no content is held back: until something was said, another provider can still take over. */
+/** Withholds events without content. Until the first content, another provider can still take over. */
 async function untilBegun({ reader, answer }: OpenedStream, pending: ByteBuffer): Promise<void> {
   for (;;) {
     const piece = await nextPiece(reader);
@@ -177,7 +179,7 @@ function failureOf(attempt: Attempt, error: unknown): unknown {
   if (attempt.isExpired) {
     return new ProviderFailure("timeout", "the provider sent no first event in time");
   }
-  // A GatewayError states why the gateway itself could not call the provider.
+  // A GatewayError is a failure of the gateway itself to call the provider.
   if (error instanceof ProviderFailure || error instanceof GatewayError) return error;
   if (attempt.aborted) return new ProviderFailure("aborted", "the call was aborted");
   return new ProviderFailure("unavailable", "the provider's stream broke before its first event", {

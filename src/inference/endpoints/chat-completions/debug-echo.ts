@@ -38,7 +38,7 @@ export interface DebugEcho {
   readonly is_truncated?: true;
 }
 
-/** A body that records what is rendered from it. The provider's API key is in the headers, not in the body. */
+/** A body that records its own rendering. The provider's API key is in the headers, not in the body. */
 export class EchoedBody implements ChatBody {
   readonly #body: ChatBody;
   #sent: string | undefined;

@@ -129,7 +129,7 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
     }
     // A line that needs document texts is never part of a provider batch. Reading its documents here would
     // use up the key's rate for nothing.
-    if (context.half !== undefined) return prepared;
+    if (context.batchPhase !== undefined) return prepared;
     return prepared instanceof Promise
       ? prepared.then((filled) => withDocuments(texts, filled, context, admit))
       : withDocuments(texts, prepared, context, admit);

@@ -53,7 +53,12 @@ export const keptChat: CacheFormat<AcceptedChat> = {
   stream(cached, { fields }, facts) {
     const { choices, object: _, system_fingerprint, ...rest } = JSON.parse(cached) as Fields;
     const fingerprint = typeof system_fingerprint === "string" && { system_fingerprint };
-    const head = { ...membersPerAnswer(facts), object: "chat.completion.chunk", ...rest, ...fingerprint };
+    const head = {
+      ...membersPerAnswer(facts),
+      object: "chat.completion.chunk",
+      ...rest,
+      ...fingerprint,
+    };
     const messages = (choices as readonly Fields[]).map((choice) => messageChunk(choice));
     const ends = (choices as readonly Fields[]).map(({ message: _m, logprobs: _l, ...choice }) => ({
       ...choice,
@@ -92,7 +97,9 @@ function cacheableJson(completion: Fields): string | undefined {
   const isWhole =
     Array.isArray(choices) &&
     choices.length > 0 &&
-    choices.every((choice) => isFields(choice) && CACHEABLE_FINISH_REASONS.has(choice.finish_reason));
+    choices.every(
+      (choice) => isFields(choice) && CACHEABLE_FINISH_REASONS.has(choice.finish_reason),
+    );
   if (!isWhole) return undefined;
   const shared: Record<string, unknown> = { ...completion };
   for (const member of MEMBERS_PER_ANSWER) delete shared[member];

@@ -1,7 +1,7 @@
+import { bodyHash } from "../../../http/idempotency-key.ts";
 import { parseJson } from "../../../http/read-body.ts";
 import { isNamedField } from "../../../providers/chat-fields.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { promptSize } from "./cost-bound.ts";
 import { customToolsOf } from "./custom-tools.ts";

@@ -238,7 +238,7 @@ function imageBody(url: string): Record<string, unknown> {
 function bytesOf(choice: TypedChoice): number {
   const { text, reasoning, reasoningDetails, refusal, toolCalls = [] } = choice;
   let bytes = encryptedBytes(reasoningDetails);
-  for (const said of [text, reasoning, refusal]) bytes += Buffer.byteLength(said ?? "");
+  for (const part of [text, reasoning, refusal]) bytes += Buffer.byteLength(part ?? "");
   for (const call of toolCalls) bytes += Buffer.byteLength(call.name + call.arguments);
   return bytes;
 }
@@ -366,12 +366,12 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     { index, id, name, arguments: text = "" }: Extract<ChatEvent, { readonly type: "tool_call" }>,
   ): boolean {
     if (this.#customTools.length === 0) return false;
-    const known = state.customCalls?.get(index);
-    if (known === undefined) {
+    const call = state.customCalls?.get(index);
+    if (call === undefined) {
       if (name === undefined || !this.#customTools.includes(name)) return false;
       state.customCalls ??= new Map();
       state.customCalls.set(index, { id: id!, name, json: text });
-    } else known.json += text;
+    } else call.json += text;
     this.meter(Buffer.byteLength((name ?? "") + text));
     this.noteBegun();
     return true;
@@ -399,11 +399,11 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   ): void {
     this.noteBegun();
     const state = this.#stateOf(choice);
-    const said = JSON.stringify(state.hasRole ? delta : { role: "assistant", ...delta });
+    const json = JSON.stringify(state.hasRole ? delta : { role: "assistant", ...delta });
     state.hasRole = true;
     const rest = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
     const end = `${rest},"finish_reason":${JSON.stringify(reason)}}]}\n\n`;
-    this.output.add(`${this.#head}${choice},"delta":${latin1OfText(said + end)}`);
+    this.output.add(`${this.#head}${choice},"delta":${latin1OfText(json + end)}`);
   }
 
   #stateOf(choice: number): RenderedChoice {

@@ -31,7 +31,7 @@ export function planFields(
     fields.length + strayOptions.length === 0 && parts === NO_PARTS && cacheLifetime === undefined;
   if (plan.candidates.length === 0 || isPlain) return plan;
 
-  const asked: LoggedFields = {
+  const requested: RequestedFields = {
     request,
     fields,
     strayOptions,
@@ -44,11 +44,11 @@ export function planFields(
     requiresAll: request.provider?.require_parameters === true,
     hints,
   };
-  return planByLacks(plan, (candidate) => lackOf(candidate, asked));
+  return planByLacks(plan, (candidate) => unsupportedFields(candidate, requested));
 }
 
 /** The fields of a request that a provider must support, and how they count. */
-interface LoggedFields {
+interface RequestedFields {
   readonly request: ChatRequest;
   readonly fields: readonly string[];
   readonly strayOptions: readonly string[];
@@ -81,42 +81,47 @@ const NO_HINTS: ReadonlySet<string> = new Set();
 
 const ofField = (field: string): Barrier => ({ name: field, param: field });
 
-function lackOf(candidate: Candidate, asked: LoggedFields): Lack {
+function unsupportedFields(candidate: Candidate, requested: RequestedFields): Lack {
   const { fields: ofProvider } = candidate.provider;
   const leftOut: string[] = [];
-  const listed = [...asked.strayOptions];
+  const listed = [...requested.strayOptions];
   const model = {
     model: candidate.upstreamModel,
     modelId: candidate.model.canonicalId ?? candidate.model.id,
   };
-  let barrier = unsupportedPart(candidate, asked.parts, model) ?? unmeteredPart(candidate, asked.parts);
-  if (asked.requiresAll && asked.strayOptions.length > 0) {
-    barrier ??= ofField(asked.strayOptions[0]!);
+  let barrier =
+    unsupportedPart(candidate, requested.parts, model) ?? unmeteredPart(candidate, requested.parts);
+  if (requested.requiresAll && requested.strayOptions.length > 0) {
+    barrier ??= ofField(requested.strayOptions[0]!);
   }
-  if (asked.cacheLifetime !== undefined && !hasPriceOfLongCache(candidate)) {
-    barrier ??= { name: "cache_control.ttl", param: asked.cacheLifetime };
+  if (requested.cacheLifetime !== undefined && !hasPriceOfLongCache(candidate)) {
+    barrier ??= { name: "cache_control.ttl", param: requested.cacheLifetime };
   }
-  if (asked.forSound && !metersAudioOutput(candidate)) barrier ??= ofField("modalities");
-  if (asked.forImages !== undefined && !candidate.terms.capabilities.includes(IMAGE_OUTPUT)) {
-    barrier ??= ofField(asked.forImages);
+  if (requested.forSound && !metersAudioOutput(candidate)) barrier ??= ofField("modalities");
+  if (requested.forImages !== undefined && !candidate.terms.capabilities.includes(IMAGE_OUTPUT)) {
+    barrier ??= ofField(requested.forImages);
   }
-  const getsCustom = asked.hasCustomTools && takesCustomTools(candidate);
+  const getsCustom = requested.hasCustomTools && takesCustomTools(candidate);
   // Calls can be turned back into custom tool calls only in answers of text, reasoning and calls.
-  if (asked.hasCustomTools && !getsCustom && (asked.forSound || asked.forImages !== undefined)) {
+  if (
+    requested.hasCustomTools &&
+    !getsCustom &&
+    (requested.forSound || requested.forImages !== undefined)
+  ) {
     barrier ??= ofField("tools");
   }
-  for (const field of ofProvider === undefined ? [] : asked.fields) {
+  for (const field of ofProvider === undefined ? [] : requested.fields) {
     const value =
-      asked.hasCustomTools && !getsCustom
-        ? asFunctions(field, asked.request[field])
-        : asked.request[field];
-    const names = ofProvider!.missing(field, value, model, asked.areAlike, asked.request);
+      requested.hasCustomTools && !getsCustom
+        ? asFunctions(field, requested.request[field])
+        : requested.request[field];
+    const names = ofProvider!.missing(field, value, model, requested.areAlike, requested.request);
     if (names.length === 0) continue;
     // If the provider supports a part of the field, the adapter sends that part.
     if (names.includes(field)) leftOut.push(field);
     if (isDefault(field, value)) continue;
-    const isHint = asked.hints.has(field) || fieldKind(field) === "hint";
-    if (asked.requiresAll || !isHint) barrier ??= ofField(names[0]!);
+    const isHint = requested.hints.has(field) || fieldKind(field) === "hint";
+    if (requested.requiresAll || !isHint) barrier ??= ofField(names[0]!);
     listed.push(...names);
   }
   return { leftOut, listed, barrier };

@@ -34,7 +34,8 @@ const message = Type.Object({
   tool_call_id: optional(Type.String()),
   reasoning_details: optional(
     Type.Array(Type.Object({ type: Type.String() }), {
-      description: "The details of an earlier answer, unchanged, so that the model continues its reasoning",
+      description:
+        "The details of an earlier answer, unchanged, so that the model continues its reasoning",
     }),
   ),
 });
@@ -67,7 +68,10 @@ const tool = Type.Object({
           ]),
         ),
       },
-      { description: "A tool with plain text input. Models without custom tools receive a function instead" },
+      {
+        description:
+          "A tool with plain text input. Models without custom tools receive a function instead",
+      },
     ),
   ),
 });
@@ -164,7 +168,8 @@ export const chatCompletionBody = Type.Object(
       Type.Object(
         {},
         {
-          description: "Passed to models that search the web themselves. For other models it works like the plugin",
+          description:
+            "Passed to models that search the web themselves. For other models it works like the plugin",
         },
       ),
     ),
@@ -179,7 +184,9 @@ export const chatCompletionBody = Type.Object(
     trace: optional(Type.Object({})),
     session_id: optional(Type.String({ maxLength: 256 })),
     route_explain: optional(
-      Type.Boolean({ description: "Adds the response header X-Gateway-Route-Explain, which describes the route" }),
+      Type.Boolean({
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+      }),
     ),
     transforms: optional(
       Type.Array(Type.String(), {
@@ -190,7 +197,8 @@ export const chatCompletionBody = Type.Object(
     route: optional(
       Type.String({
         maxLength: 64,
-        description: '"fallback", which is the behaviour of `models` in any case. Other values are rejected',
+        description:
+          '"fallback", which is the behaviour of `models` in any case. Other values are rejected',
       }),
     ),
     metadata: optional(
@@ -308,7 +316,10 @@ export const chatCompletion = Type.Object(
         }),
         finish_reason: finishReason,
         healed: Type.Optional(
-          Type.Boolean({ description: "Set by the plugin response-healing if the text was not valid JSON: true if it was healed" }),
+          Type.Boolean({
+            description:
+              "Set by the plugin response-healing if the text was not valid JSON: true if it was healed",
+          }),
         ),
       }),
     ),
@@ -360,7 +371,9 @@ export const chatCompletionChunk = Type.Object(
                 function: Type.Optional(
                   Type.Object({
                     name: Type.Optional(Type.String()),
-                    arguments: Type.Optional(Type.String({ description: "A part of the arguments" })),
+                    arguments: Type.Optional(
+                      Type.String({ description: "A part of the arguments" }),
+                    ),
                   }),
                 ),
                 custom: Type.Optional(

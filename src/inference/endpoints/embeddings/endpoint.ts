@@ -31,7 +31,7 @@ const MAX_TOKEN_ID = 4_294_967_295;
 const text = Type.String({ minLength: 1 });
 const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TOKEN_ID }), { minItems: 1 });
 
-/** The body of POST /v1/embeddings (spec 4.7). Members beyond these go to the provider. */
+/** The body of POST /v1/embeddings (spec 4.7). Other fields are passed to the provider. */
 export const embeddingsBody = Type.Object(
   {
     model: optional(Type.String()),
@@ -49,7 +49,7 @@ export const embeddingsBody = Type.Object(
   { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },
 );
 
-/** Spec 2.6. */
+/** A list of embeddings (spec 2.6). */
 export const embeddingList = Type.Object({
   object: Type.Literal("list"),
   data: Type.Array(
@@ -58,7 +58,7 @@ export const embeddingList = Type.Object({
       index: Type.Integer(),
       embedding: Type.Union([
         Type.Array(Type.Number()),
-        Type.String({ description: "With base64: little-endian float32" }),
+        Type.String({ description: "Little-endian float32 in base64" }),
       ]),
     }),
   ),
@@ -82,22 +82,22 @@ interface EmbeddingsRequest extends CommonFields {
 interface AcceptedEmbeddings extends AcceptedRequest {
   readonly fields: EmbeddingsRequest;
   readonly inputs: readonly Input[];
-  /** Of each input, the most tokens that it can have: no token is shorter than a byte. */
+  /** The most tokens that each input can have. Every token has at least one byte. */
   readonly sizes: readonly number[];
 }
 
-/** POST /v1/embeddings (spec 4.7). */
+/** Returns the route POST /v1/embeddings (spec 4.7). */
 export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/embeddings",
     tag: "Embeddings",
-    summary: "Create embeddings of texts or of lists of tokens",
+    summary: "Create embeddings",
     access: { kind: "model", scope: "embeddings" },
     body: embeddingsBody,
     allowsUnknownFields: true,
     responses: {
       200: { description: "An embedding for each input", schema: embeddingList },
-      413: { description: "An input is longer than the model takes" },
+      413: { description: "An input is longer than the model accepts" },
     },
   };
   const prepare = preparePreset(dependencies.definitions, fillRouted<EmbeddingsRequest>, checkBody);
@@ -105,8 +105,8 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
 }
 
 const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
-/** Fields that decide nothing about the vectors. */
-const UNDECIDING = new Set([
+/** Fields that do not change the vectors. */
+const NEUTRAL_FIELDS = new Set([
   "model",
   "models",
   "user",
@@ -115,15 +115,15 @@ const UNDECIDING = new Set([
   "session_id",
   "route_explain",
 ]);
-/** What its answers end with. */
+/** The end of an answer. */
 const COST = /"cost":[^,{}]*}}$/;
 
-/** Embeddings in the response cache: as they were given, whose only member that may differ is the cost. */
+/** Embeddings in the response cache. They are stored as they were sent, and a hit replaces only the cost. */
 const keptEmbeddings: CacheFormat<AcceptedEmbeddings> = {
   identity: ({ fields }) =>
-    Object.fromEntries(Object.entries(fields).filter(([name]) => !UNDECIDING.has(name))),
+    Object.fromEntries(Object.entries(fields).filter(([name]) => !NEUTRAL_FIELDS.has(name))),
   ofWhole: (body) => (typeof body === "string" ? body : new TextDecoder().decode(body)),
-  whole: (kept) => kept.replace(COST, '"cost":0}}'),
+  whole: (cached) => cached.replace(COST, '"cost":0}}'),
 };
 
 export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
@@ -158,7 +158,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
     return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
   },
 
-  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
   async call(call: ProviderCall, candidate: Candidate, { request }) {
@@ -168,7 +168,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
         providerRequest(call, {
           inputs: request.inputs,
           dimensions: dimensions ?? undefined,
-          fields: fieldsFor(request.fields, OWN_FIELDS),
+          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
         }),
       );
     } catch (error) {
@@ -206,18 +206,21 @@ function sizeOf(input: Input): number {
   return typeof input === "string" ? Buffer.byteLength(input) : input.length;
 }
 
-/** OpenAI accepts one token more than the limit that it states for its models. */
+/** OpenAI accepts one token more than the stated limit of its models. */
 const MOST_EXCESS_TOKENS = 1;
 
-/** Each input has at most the tokens that the model takes: providers reject what is longer. */
+/**
+ * Returns the total tokens. Each input counts at most the tokens that the model accepts, because providers
+ * reject longer inputs.
+ */
 function tokensWithin(sizes: readonly number[], { contextLength }: ModelTerms): number {
   const most = contextLength + MOST_EXCESS_TOKENS;
   return sizes.reduce((sum, size) => sum + Math.min(size, most), 0);
 }
 
 /**
- * False where an input has certainly more tokens than the model takes: listed tokens, or words of a text,
- * none of which is less than a token. The rest is for the provider to count.
+ * Returns false if an input certainly has more tokens than the model accepts. It counts listed tokens, or
+ * words of a text, which have at least one token each. The provider counts exactly.
  */
 function mayFit(input: Input, maxTokens: number): boolean {
   if (typeof input !== "string") return input.length <= maxTokens;
@@ -230,14 +233,14 @@ function mayFit(input: Input, maxTokens: number): boolean {
 }
 
 function tooLong(cause?: unknown): GatewayError {
-  return new GatewayError("input_too_long", "An input is longer than the model takes.", {
+  return new GatewayError("input_too_long", "An input is longer than the model accepts.", {
     param: "input",
     cause,
   });
 }
 
-/** What decides something in the gateway alone, or is sent in a form of the provider's. */
-const OWN_FIELDS: ReadonlySet<string> = new Set(
+/** Fields that only the gateway uses, or sends in the provider's form. */
+const ENDPOINT_FIELDS: ReadonlySet<string> = new Set(
   Object.keys(embeddingsBody.properties).filter((name) => name !== "user"),
 );
 

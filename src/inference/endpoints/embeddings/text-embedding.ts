@@ -9,9 +9,9 @@ import { embeddingsEndpoint } from "./endpoint.ts";
 
 export interface PaidTextEmbeddingDependencies {
   readonly calls: PaidCallDependencies;
-  /** Requests that a stop of the gateway waits for. */
+  /** Counts running requests, which a shutdown waits for. */
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
-  /** The key as it stands now. Rejects where it may not call any more. */
+  /** Returns the key with its current rights. Rejects if the key can no longer call. */
   usableKey(keyId: string): Promise<ApiKeyRecord>;
 }
 
@@ -25,7 +25,7 @@ interface Asker
   readonly request: Pick<Request, "signal">;
 }
 
-/** What the gateway embeds for its callers besides their own requests for embeddings: by calls of the same kind. */
+/** Embeds texts for the gateway's own features, as paid calls like the callers' own embedding requests. */
 export class PaidTextEmbedding {
   readonly #dependencies: PaidTextEmbeddingDependencies;
   readonly #call: PaidCall<ReturnType<typeof embeddingsEndpoint.accept>, Embeddings>;
@@ -35,7 +35,7 @@ export class PaidTextEmbedding {
     this.#call = new PaidCall(dependencies.calls, embeddingsEndpoint);
   }
 
-  /** Whether the key may call the model. Throws 404 where there is no such model. */
+  /** Returns true if the key can call the model. Throws 404 if the model does not exist. */
   async mayUse(caller: Caller, model: string): Promise<boolean> {
     if (!holdsScope(caller.key, "embeddings")) return false;
     const request = embeddingsEndpoint.accept({ model, input: "text" }, NO_HEADERS);
@@ -48,22 +48,28 @@ export class PaidTextEmbedding {
     }
   }
 
-  /** For a request, which pays for it, and takes a place in the rate window of its key. Throws as the paid call. */
+  /**
+   * Embeds texts for a request, which pays for them and counts in the rate window of its key. Rejects like a
+   * paid call.
+   */
   ofQuestions(
     { caller, requestId, startedMs, admittedRateHeaders, log, request, admitAgain }: Asker,
     model: string,
     texts: readonly string[],
   ): Promise<readonly Float32Array[]> {
-    const arrival = { caller, requestId, startedMs, admittedRateHeaders, log };
+    const incoming = { caller, requestId, startedMs, admittedRateHeaders, log };
     return this.#embed(model, texts, {
-      ...arrival,
+      ...incoming,
       clientSignal: request.signal,
       idempotencyHeader: null,
       admitAgain,
     });
   }
 
-  /** In the background: charged once however often it is asked for, by whatever instance. Throws as the paid call. */
+  /**
+   * Embeds texts in the background. All calls with the same idempotency key are charged once, on any
+   * instance. Rejects like a paid call.
+   */
   async ofChunks(batch: {
     readonly keyId: string;
     readonly model: string;
@@ -79,10 +85,11 @@ export class PaidTextEmbedding {
         caller: await admitAgain(),
         requestId: newId("req"),
         startedMs: performance.now(),
-        // The window bounds what the client asks for; this follows from it and is bounded by itself.
+        // The rate window limits client requests. This call follows from an earlier one and has its own
+        // limit.
         admittedRateHeaders: {},
         log: {},
-        // An answer that is charged has to be kept: it is not given up half way.
+        // A charged answer must be stored, so nothing aborts the call.
         clientSignal: NEVER,
         idempotencyHeader: null,
         internalIdempotency: batch.idempotency,
@@ -96,17 +103,17 @@ export class PaidTextEmbedding {
   async #embed(
     model: string,
     texts: readonly string[],
-    arrived: Omit<IncomingCall<never>, "request" | "bodyText">,
+    incoming: Omit<IncomingCall<never>, "request" | "bodyText">,
   ): Promise<readonly Float32Array[]> {
     const body = { model, input: texts, encoding_format: "base64" };
     const outcome = await this.#call.run({
-      ...arrived,
+      ...incoming,
       request: embeddingsEndpoint.accept(body, NO_HEADERS),
       screened: async (guard) =>
         embeddingsEndpoint.accept(await guard.input(body), NO_HEADERS, guard),
       bodyText: JSON.stringify(body),
     });
-    if (outcome.kind === "stream") throw new Error("embeddings do not come as a stream");
+    if (outcome.kind === "stream") throw new Error("embeddings are never streamed");
     return vectorsOf(outcome.body);
   }
 }
@@ -114,7 +121,7 @@ export class PaidTextEmbedding {
 const NO_HEADERS = new Headers();
 const NEVER = new AbortController().signal;
 
-/** Of an answer in base64, as the endpoint writes it. */
+/** Returns the vectors of an answer in base64, as the endpoint writes it. */
 function vectorsOf(body: string | Uint8Array): Float32Array[] {
   const text = typeof body === "string" ? body : new TextDecoder().decode(body);
   const { data } = JSON.parse(text) as { data: { embedding: string }[] };

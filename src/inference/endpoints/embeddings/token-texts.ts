@@ -1,29 +1,29 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields } from "../../../lib/json.ts";
 
-/** OpenAI's models, which have one encoding. */
+/** OpenAI's embedding models, which share one encoding. */
 const MODEL_WITH_ENCODING = /(?:^|\/)text-embedding-(?:3-small|3-large|ada-002)$/;
-/** The longest input that these models take. */
+/** Maximum tokens of an input of these models. */
 const MAX_TOKENS = 8_191;
-/** Tokens between two pauses in which the process does other things. */
+/** Tokens to decode before yielding to the event loop. */
 const TOKENS_AT_A_TIME = 16_384;
 
 type Tokens = readonly number[];
 
 /**
- * The body of a request for embeddings with texts in place of lists of tokens, for guardrails to look through: the
- * provider gets what they have seen. Undefined if it has texts alone. Rejects with 400 if the encoding of a model is
- * not known.
+ * Returns the body of an embeddings request with lists of tokens replaced by texts, so that guardrails check
+ * what the provider receives. Returns undefined if it has only texts. Rejects with 400 if the encoding of a
+ * model is unknown.
  */
 export async function withoutTokens(body: unknown): Promise<unknown> {
   const { input, model, models } = body as Readonly<Record<string, unknown>>;
   if (!Array.isArray(input) || typeof input[0] === "string") return undefined;
   const named = [model, ...(Array.isArray(models) ? models : [])].filter(Boolean);
-  const isKnown = named.every((one) => typeof one === "string" && MODEL_WITH_ENCODING.test(one));
-  if (!isKnown) throw unreadable("the encoding of the model is not known");
+  const isKnown = named.every((name) => typeof name === "string" && MODEL_WITH_ENCODING.test(name));
+  if (!isKnown) throw unreadable("the encoding of the model is unknown");
   const lists = (typeof input[0] === "number" ? [input] : input) as readonly Tokens[];
   if (lists.some(({ length }) => length > MAX_TOKENS)) {
-    throw unreadable(`one has more than ${MAX_TOKENS} tokens`);
+    throw unreadable(`a list has more than ${MAX_TOKENS} tokens`);
   }
   const { decode } = await import("gpt-tokenizer/encoding/cl100k_base");
   const texts: string[] = [];
@@ -36,7 +36,7 @@ export async function withoutTokens(body: unknown): Promise<unknown> {
       sincePause = 0;
     }
   }
-  if (texts.includes("")) throw unreadable("one has no text");
+  if (texts.includes("")) throw unreadable("a list has no text");
   return isFields(body) ? { ...body, input: texts } : undefined;
 }
 
@@ -44,11 +44,11 @@ function textOf(tokens: Tokens, decode: (tokens: number[]) => string): string {
   try {
     return decode(tokens as number[]);
   } catch (error) {
-    throw unreadable("one is none of the encoding", error);
+    throw unreadable("a list is not valid in the encoding", error);
   }
 }
 
 function unreadable(why: string, cause?: unknown): GatewayError {
-  const message = `A guardrail looks through texts, and cannot through these tokens: ${why}. Send texts.`;
+  const message = `A guardrail checks texts, and cannot check these tokens: ${why}. Send texts.`;
   return new GatewayError("unsupported_parameter", message, { param: "input", cause });
 }

@@ -1,11 +1,17 @@
 import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
 
-/** Multiples of 4 and of 3: each piece stands for whole bytes, without padding, and takes a few milliseconds. */
+/**
+ * Characters of a piece. A multiple of 4, whose bytes are a multiple of 3, so that each piece is complete
+ * without padding. A piece takes a few milliseconds.
+ */
 const PIECE_CHARACTERS = 1_048_576;
 const PIECE_BYTES = (PIECE_CHARACTERS / 4) * 3;
 const ALPHABET = /^[A-Za-z0-9+/]*$/;
 
-/** Whether the text is base64 with its padding (RFC 4648, section 4), and of at most `maxBytes`. */
+/**
+ * Returns the decoded length of a text, or undefined if the text has no base64 length with padding (RFC 4648,
+ * section 4) or decodes to more than `maxBytes`.
+ */
 function lengthOfBase64(text: string, maxBytes: number): number | undefined {
   if (text.length === 0 || text.length % 4 !== 0) return undefined;
   const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
@@ -13,7 +19,10 @@ function lengthOfBase64(text: string, maxBytes: number): number | undefined {
   return bytes <= maxBytes ? bytes : undefined;
 }
 
-/** The bytes of a long text; undefined where it is no base64, or stands for more. Others have their turns between. */
+/**
+ * Returns the bytes of a long base64 text. Returns undefined if the text is not base64 or has more than
+ * `maxBytes`. Yields to the event loop between pieces.
+ */
 export async function bytesOfBase64(text: string, maxBytes: number): Promise<Buffer | undefined> {
   const length = lengthOfBase64(text, maxBytes);
   if (length === undefined) return undefined;
@@ -27,7 +36,7 @@ export async function bytesOfBase64(text: string, maxBytes: number): Promise<Buf
   return bytes;
 }
 
-/** The same check without the bytes, at once. */
+/** Returns true if the text is base64 of at most `maxBytes`. Does not yield to the event loop. */
 export function isBase64(text: string, maxBytes: number): boolean {
   return lengthOfBase64(text, maxBytes) !== undefined && isAlphabet(text, true);
 }
@@ -40,7 +49,7 @@ export function base64Length(bytes: number): number {
   return Math.ceil(bytes / 3) * 4;
 }
 
-/** Writes the base64 of the bytes into a buffer from a position on. Others have their turns between. */
+/** Writes the bytes as base64 into a buffer, starting at a position. Yields to the event loop between pieces. */
 export async function writeBase64(bytes: Buffer, into: Buffer, position: number): Promise<void> {
   let to = position;
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {

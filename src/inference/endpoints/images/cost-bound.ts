@@ -8,38 +8,39 @@ import type { ImageFacts } from "../../../providers/media.ts";
 import type { CostBound } from "../../call/endpoint.ts";
 import type { AcceptedImages } from "./request.ts";
 
-/** What providers put around a prompt. */
+/** Tokens that providers add to a prompt. */
 const TOKENS_AROUND_PROMPT = 64;
 /**
- * The most tokens of an image to be edited: at OpenAI with high fidelity 6,240 for the longest sides and
- * some 200 for its tiles (https://platform.openai.com/docs/guides/images-vision), Google's at most 1,290.
+ * Maximum tokens of an image to edit. OpenAI with high fidelity: 6,240 for the longest sides and about 200
+ * for its tiles (https://platform.openai.com/docs/guides/images-vision). Google: 1,290.
  */
 const MAX_INPUT_IMAGE_TOKENS = 8_192;
-/** What a partial image adds to the output (https://platform.openai.com/docs/guides/image-generation). */
+/** Tokens that a partial image adds to the output (https://platform.openai.com/docs/guides/image-generation). */
 const TOKENS_OF_PARTIAL_IMAGE = 100;
-/** Held for by models that are priced by pixel, where the request leaves the size to them. */
+/** Pixels that a hold covers if the model has a price per pixel and the request states no size. */
 const MAX_OPEN_PIXELS = 2_048 * 2_048;
 
 type Variant = NonNullable<Usage["imageVariant"]>;
 
-/** An upper bound of what the images cost: the dearest that the request may get, all of them. */
+/** Returns an upper bound of the cost: all images at the highest price that the request can cause. */
 export function imagesBound(
   request: AcceptedImages,
   { prices, maxOutputTokens }: ModelTerms,
 ): CostBound {
   const { count, prompt, fields } = request;
-  const asked = knownVariant(prices, { size: fields.size, quality: fields.quality });
+  const requestedVariant = knownVariant(prices, { size: fields.size, quality: fields.quality });
   const inputs = inputImages(request);
   const texts = Buffer.byteLength(prompt) + Buffer.byteLength(fields.negative_prompt ?? "");
   const inputText = texts + TOKENS_AROUND_PROMPT;
   const partials = fields.stream === true ? (fields.partial_images ?? 0) : 0;
   const outputTokens =
-    (mostImageTokens(prices, asked) ?? maxOutputTokens) + partials * TOKENS_OF_PARTIAL_IMAGE;
+    (mostImageTokens(prices, requestedVariant) ?? maxOutputTokens) +
+    partials * TOKENS_OF_PARTIAL_IMAGE;
   const parts: readonly [units: number, femto: FemtoUsd | undefined][] = [
     [inputText, prices.inputTokenFemto],
     [inputs * MAX_INPUT_IMAGE_TOKENS, dearer(prices, "imageInputTokenFemto", "inputTokenFemto")],
     [inputs, prices.inputImageFemto],
-    [count, dearestImageFemto(prices, asked)],
+    [count, dearestImageFemto(prices, requestedVariant)],
     [count * (pixelsOf(fields.size) ?? MAX_OPEN_PIXELS), prices.imagePixelFemto],
     [count * outputTokens, dearer(prices, "imageOutputTokenFemto", "outputTokenFemto")],
   ];
@@ -48,22 +49,25 @@ export function imagesBound(
     0,
   );
   const inputTokens = inputText + inputs * MAX_INPUT_IMAGE_TOKENS;
-  const fixedTokens = isByTokens(prices) ? inputTokens + count * outputTokens : 0;
+  const fixedTokens = hasTokenPrices(prices) ? inputTokens + count * outputTokens : 0;
   return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens, perUnitTokens: 0 };
 }
 
-/** What was made of a request. */
+/** The result of a request for images. */
 export interface MadeOfRequest {
-  /** Whole images, and those that have begun to come. */
+  /** Complete images, and an image that has begun to arrive. */
   readonly images: number;
   readonly partials: number;
-  /** As far as the provider, or the bytes of the images, tell. */
+  /** Facts from the provider or from the bytes of the images. */
   readonly facts: ImageFacts;
-  /** Of tokens, as the provider reports it. */
+  /** Token usage reported by the provider. */
   readonly reported: Usage | undefined;
 }
 
-/** What is charged: images by what they came as, tokens as reported, or as many as such images have at most. */
+/**
+ * Returns the usage to charge: images by their actual size and quality, and tokens as reported. If the
+ * provider reports no tokens, the usage has the most tokens that such images can have.
+ */
 export function imagesUsage(
   made: MadeOfRequest,
   request: AcceptedImages,
@@ -91,7 +95,7 @@ function countedTokens(
   { prices, maxOutputTokens }: ModelTerms,
   variant: Variant,
 ): Usage {
-  if (!isByTokens(prices)) return NO_TOKENS;
+  if (!hasTokenPrices(prices)) return NO_TOKENS;
   const text = tokensOfPrompt(Buffer.byteLength(request.prompt), 1);
   const inputTokens = inputImages(request) * MAX_INPUT_IMAGE_TOKENS;
   const ofImages = images * (mostImageTokens(prices, variant) ?? maxOutputTokens);
@@ -106,16 +110,16 @@ function countedTokens(
   };
 }
 
-function isByTokens({ outputTokenFemto, imageOutputTokenFemto = 0n }: ModelPrices): boolean {
+function hasTokenPrices({ outputTokenFemto, imageOutputTokenFemto = 0n }: ModelPrices): boolean {
   return outputTokenFemto > 0n || imageOutputTokenFemto > 0n;
 }
 
-/** A mask counts as one. */
+/** Returns the number of input images. A mask counts as one. */
 function inputImages({ images, mask }: AcceptedImages): number {
   return images.length + (mask === undefined ? 0 : 1);
 }
 
-/** Of size and quality what the model's prices tell apart; of others nothing is known. */
+/** Returns the size and quality, as far as the model's prices depend on them. */
 function knownVariant(
   { imageVariants = [] }: ModelPrices,
   { size, quality }: { size?: string | null | undefined; quality?: string | null | undefined },
@@ -139,12 +143,15 @@ function pixelsOf(size: string | null | undefined): number | undefined {
   return width === undefined ? undefined : Number(width) * Number(height);
 }
 
-/** Of an image without known sides as many as were held for. */
-function pixelsCharged(known: string | undefined, asked: string | null | undefined): number {
-  return pixelsOf(known) ?? pixelsOf(asked) ?? MAX_OPEN_PIXELS;
+/** Returns the pixels to charge. If the size is unknown, these are the pixels that the hold covers. */
+function pixelsCharged(actual: string | undefined, requested: string | null | undefined): number {
+  return pixelsOf(actual) ?? pixelsOf(requested) ?? MAX_OPEN_PIXELS;
 }
 
-/** Tokens of images may turn out to be those of text. */
+/**
+ * Returns the higher of the image price and the text price, because providers can report image tokens as text
+ * tokens.
+ */
 function dearer(
   prices: ModelPrices,
   kind: "imageInputTokenFemto" | "imageOutputTokenFemto",

@@ -26,11 +26,14 @@ export interface ImageServices {
   readonly clock: Clock;
   readonly media: Pick<MediaLinks, "store">;
   readonly fetchImage: FetchImage;
-  /** Without a slash at its end; undefined: links lead to the host that a request names. */
+  /**
+   * The public URL of the gateway, without a slash at the end. If undefined, links use the host of each
+   * request.
+   */
   readonly publicUrl: string | undefined;
 }
 
-/** Images as their answer has them, stored where it has links. */
+/** Generated images with the rendered answer. If the answer has links, the images are stored. */
 interface ImagesAnswer extends MadeImages {
   readonly rendered: RenderedImages;
   readonly created: number;
@@ -42,7 +45,7 @@ const TITLES: Readonly<Record<ImageCall["task"], string>> = {
   vary: "Image variation",
 };
 
-/** One of the three endpoints of images (spec 4.8). */
+/** One of the three image endpoints (spec 4.8). */
 export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer> {
   readonly categories = ["image"] as const;
   readonly capability = "image";
@@ -75,12 +78,12 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
     return imagesBound(request, terms);
   }
 
-  /** Nothing of the hold can be lowered. */
+  /** Returns 0, because no limit of the request lowers the hold. */
   statedLimit(): number {
     return 0;
   }
 
-  /** What links lead to is durable when this resolves, and so before the charge. */
+  /** Resolves after the linked images are durable, and so before the charge. */
   async call(
     call: ProviderCall,
     candidate: Candidate,
@@ -111,7 +114,7 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
   }
 }
 
-/** Server-sent events as OpenAI has them; the last image follows its charge. */
+/** Writes server-sent events in OpenAI's form. The last image is sent after its charge. */
 class ImageStreamForm implements StreamForm<AcceptedImages> {
   readonly contentType = "text/event-stream; charset=utf-8";
   readonly keepalive = ": keepalive\n\n";
@@ -165,5 +168,8 @@ async function wholeImages(
     return imagesOf(generated, admitted.request.count, fetchImage, call);
   }
   await generated.reader().cancel();
-  throw new ProviderFailure("unavailable", "the provider streams what was not to be streamed");
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider streams an answer that must not be streamed",
+  );
 }

@@ -5,24 +5,27 @@ import { streamsImages } from "./plan-images.ts";
 import type { AcceptedImages } from "./request.ts";
 import { CALL_FIELDS } from "./schema.ts";
 
-/** Asks the candidate for the images, without the fields that it lacks. Rejects with ProviderFailure. */
+/**
+ * Requests the images from the candidate, without the fields that it does not support. Rejects with
+ * ProviderFailure.
+ */
 export function callForImages(
   call: ProviderCall,
   candidate: Candidate,
   { request, plan }: AdmittedCall<AcceptedImages>,
 ): Promise<GeneratedImages | ImageStream> {
   const leftOut = plan.lacked?.get(candidate)?.leftOut ?? [];
-  const asked = Object.fromEntries(
+  const supported = Object.fromEntries(
     Object.entries(request.asked).filter(([name]) => !leftOut.includes(name)),
   );
-  const further = Object.entries(asked).filter(([name]) => !CALL_FIELDS.has(name));
+  const further = Object.entries(supported).filter(([name]) => !CALL_FIELDS.has(name));
   const stream = streamsImages(request, candidate);
   return candidate.provider.image!(
     providerRequest(call, {
       task: request.task,
       prompt: request.prompt,
       count: request.count,
-      ...callFields(asked),
+      ...callFields(supported),
       images: request.images,
       mask: request.mask,
       stream,
@@ -32,20 +35,20 @@ export function callForImages(
   );
 }
 
-/** The request's schema has checked them. */
-function callFields(asked: Readonly<Record<string, unknown>>): Partial<ImageCall> {
+/** Returns the fields of a call. The request's schema has checked their types. */
+function callFields(supported: Readonly<Record<string, unknown>>): Partial<ImageCall> {
   return {
-    size: asked.size as string | undefined,
-    aspectRatio: asked.aspect_ratio as string | undefined,
-    quality: asked.quality as string | undefined,
-    style: asked.style as string | undefined,
-    negativePrompt: asked.negative_prompt as string | undefined,
-    seed: asked.seed as number | undefined,
-    background: asked.background as string | undefined,
-    outputFormat: asked.output_format as string | undefined,
-    outputCompression: asked.output_compression as number | undefined,
-    moderation: asked.moderation as string | undefined,
-    inputFidelity: asked.input_fidelity as string | undefined,
-    partialImages: asked.partial_images as number | undefined,
+    size: supported.size as string | undefined,
+    aspectRatio: supported.aspect_ratio as string | undefined,
+    quality: supported.quality as string | undefined,
+    style: supported.style as string | undefined,
+    negativePrompt: supported.negative_prompt as string | undefined,
+    seed: supported.seed as number | undefined,
+    background: supported.background as string | undefined,
+    outputFormat: supported.output_format as string | undefined,
+    outputCompression: supported.output_compression as number | undefined,
+    moderation: supported.moderation as string | undefined,
+    inputFidelity: supported.input_fidelity as string | undefined,
+    partialImages: supported.partial_images as number | undefined,
   };
 }

@@ -10,16 +10,19 @@ import { factsOf, type MadeImages } from "./made-images.ts";
 import { factMembers, imageFrame } from "./render-images.ts";
 import type { AcceptedImages } from "./request.ts";
 
-/** Of one image, whole or in part: what the event loop moves in one go. */
+/** Bytes of one complete or partial image. The event loop can process this size in one step. */
 const MAX_IMAGE_BYTES = 16 * 1024 * 1024;
-/** What shows the dimensions of an image, as base64. */
+/** Characters of base64 that are enough to read an image's dimensions. */
 const HEAD_CHARACTERS = 65_536;
-/** More than a stream may be ahead of its last checkpoint: no image leaves before it is charged for. */
+/**
+ * Tokens metered per image. More than a stream can be ahead of its last checkpoint, so no image is sent
+ * before it is charged.
+ */
 const TOKENS_OF_EVENT = 1_024;
 
 /**
- * A stream of images as the client gets it. The last image that was asked for is kept back, so that it leaves
- * with the end, after the charge.
+ * A stream of images as the client receives it. The last requested image is held back, so that it is sent
+ * with the end of the stream, after the charge.
  */
 export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   readonly #request: AcceptedImages;
@@ -27,8 +30,8 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   #usage: Usage | undefined;
   #whole = 0;
   #partials = 0;
-  /** An image has come in part, and not as a whole yet. */
-  #isUnderWay = false;
+  /** True if an image has arrived only in part. */
+  #isPending = false;
   #last: string | undefined;
 
   constructor(request: AcceptedImages, output: ByteBuffer, nowSeconds: number) {
@@ -36,12 +39,12 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
     this.#request = request;
   }
 
-  /** Each image counts, whatever its bytes. */
+  /** Counts each image by a fixed number, whatever its bytes. */
   override get outputTokens(): number {
     return (this.#whole + this.#partials) * TOKENS_OF_EVENT;
   }
 
-  /** Bounded by the number and the size of the images here. */
+  /** Returns 0, because the number and size of the images are already bounded here. */
   override get outputBytes(): number {
     return 0;
   }
@@ -51,12 +54,12 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   }
 
   /**
-   * What is charged for. An image that has begun to come counts as made, as its provider makes and bills it;
-   * where the provider itself reports a failure it does not.
+   * The images to charge. An image that has begun to arrive counts, because its provider generates and bills
+   * it. It does not count if the provider reports a failure.
    */
   get made(): MadeOfRequest {
-    const begun = this.#isUnderWay && this.failure === undefined ? 1 : 0;
-    const isWhole = begun === 0 && !this.#isUnderWay;
+    const begun = this.#isPending && this.failure === undefined ? 1 : 0;
+    const isWhole = begun === 0 && !this.#isPending;
     return {
       images: this.#whole + begun,
       partials: this.#partials,
@@ -65,7 +68,7 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
     };
   }
 
-  /** The last image, with what the whole answer used; "" where fewer came than were asked for. */
+  /** Returns the last image with the usage of the complete answer, or "" if fewer images arrived than requested. */
   ending(usage: Readonly<Record<string, unknown>>): string {
     return this.#last === undefined ? "" : this.#completed(this.#last, usage);
   }
@@ -91,11 +94,11 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
 
   #takePartial(index: number, base64: string): void {
     const most = (this.#request.fields.partial_images ?? 0) * this.#request.count;
-    // More than were asked for are not passed on, nor charged for.
+    // Partial images beyond the requested number are neither sent nor charged.
     if (this.#partials >= most) return;
     this.noteBegun();
     this.#partials++;
-    this.#isUnderWay = true;
+    this.#isPending = true;
     this.startedChoices = this.finishedChoices + 1;
     const type = `${this.#prefix}.partial_image`;
     this.output.add(imageFrame({ ...this.#members(type), partial_image_index: index }, base64));
@@ -104,7 +107,7 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   #takeWhole(base64: string, usage: Usage | undefined): void {
     this.noteBegun();
     this.#whole++;
-    this.#isUnderWay = false;
+    this.#isPending = false;
     this.#usage = this.#whole === 1 ? usage : sumOf(this.#usage, usage);
     this.finishedChoices++;
     this.startedChoices = this.finishedChoices;
@@ -124,7 +127,10 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
     return this.#request.task === "generate" ? "image_generation" : "image_edit";
   }
 
-  /** Clients expect all of them: what the provider does not say is as it was asked for. */
+  /**
+   * Returns the members of an event. Clients expect all of them, so members that the provider does not state
+   * have the requested values.
+   */
   #members(type: string) {
     const { fields } = this.#request;
     const { size, quality, background, outputFormat } = this.#facts;
@@ -141,16 +147,16 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
   }
 }
 
-/** Only known where all of them are. */
-function sumOf(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
-  if (one === undefined || other === undefined) return undefined;
+/** Returns the sum of two usages, or undefined if one of them is unknown. */
+function sumOf(left: Usage | undefined, right: Usage | undefined): Usage | undefined {
+  if (left === undefined || right === undefined) return undefined;
   const sum = (name: "imagePromptTokens" | "imageCompletionTokens") =>
-    (one[name] ?? 0) + (other[name] ?? 0);
+    (left[name] ?? 0) + (right[name] ?? 0);
   return {
-    ...other,
-    promptTokens: one.promptTokens + other.promptTokens,
-    cachedPromptTokens: one.cachedPromptTokens + other.cachedPromptTokens,
-    completionTokens: one.completionTokens + other.completionTokens,
+    ...right,
+    promptTokens: left.promptTokens + right.promptTokens,
+    cachedPromptTokens: left.cachedPromptTokens + right.cachedPromptTokens,
+    completionTokens: left.completionTokens + right.completionTokens,
     imagePromptTokens: sum("imagePromptTokens"),
     imageCompletionTokens: sum("imageCompletionTokens"),
   };
@@ -160,7 +166,7 @@ function assertImage(base64: string): void {
   if (isBase64(base64, MAX_IMAGE_BYTES)) return;
   throw new ProviderFailure(
     "unavailable",
-    "the provider sent an image that is no base64, or too long",
+    "the provider sent an image that is not base64 or is too large",
   );
 }
 
@@ -169,7 +175,7 @@ function sizeOf(base64: string): string | undefined {
   return kind?.width === undefined ? undefined : `${kind.width}x${kind.height}`;
 }
 
-/** A whole answer as the events of a stream without partial images. */
+/** Returns a complete answer as the events of a stream without partial images. */
 export function readerOfWhole({
   images,
   facts,
@@ -181,7 +187,7 @@ export function readerOfWhole({
       const image = images[next++];
       if (image === undefined) return { done: true };
       const base64 = image.bytes.toString("base64");
-      // The usage is that of all of them, and comes with the last one.
+      // The usage covers all images, so it is part of the last event.
       const usage = next === images.length ? reported : reported && NO_TOKENS;
       return { done: false, value: [{ type: "image", base64, usage, ...facts }] };
     },

@@ -7,12 +7,12 @@ import type { ProviderCall } from "../../call/call.ts";
 import type { NewMedia } from "../../media-links/media-links.ts";
 import { bytesOfBase64 } from "./base64-pieces.ts";
 
-/** Of all images of an answer. */
+/** Total bytes of all images of an answer. */
 export const MAX_IMAGES_BYTES = 48 * 1024 * 1024;
 const MAX_FACT_CHARACTERS = 64;
 const MAX_REVISED_CHARACTERS = 32_768;
 
-/** An image as its bytes show it. */
+/** An image with the content type that its bytes have. */
 export interface MadeImage extends NewMedia {
   readonly bytes: Buffer;
   readonly revisedPrompt: string | undefined;
@@ -20,20 +20,20 @@ export interface MadeImage extends NewMedia {
 
 export interface MadeImages {
   readonly images: readonly MadeImage[];
-  /** What the provider says, or the bytes show. */
+  /** Facts that the provider states or that the bytes show. */
   readonly facts: ImageFacts;
   readonly reported: Usage | undefined;
 }
 
-/** Fetches what a provider keeps for a while. Rejects with ProviderFailure. */
+/** Downloads an image that the provider stores for a while. Rejects with ProviderFailure. */
 export type FetchImage = (
   url: string,
   options: { readonly maxBytes: number; readonly signal: AbortSignal },
 ) => Promise<Buffer>;
 
 /**
- * The images of an answer, at most as many as were asked for, whatever form they came in. Rejects with
- * ProviderFailure where there is none, or one of them is no image.
+ * Returns the images of an answer in any form, at most as many as requested. Rejects with ProviderFailure if
+ * there are none, or if one is not an image.
  */
 export async function imagesOf(
   answer: GeneratedImages,
@@ -49,7 +49,7 @@ export async function imagesOf(
   for (const { data, revisedPrompt } of generated) {
     const bytes = await bytesOf(data, leftBytes, fetchImage, call);
     const kind = kindOfImage(bytes);
-    if (kind === undefined) throw broken("bytes that are no image");
+    if (kind === undefined) throw broken("bytes that are not an image");
     leftBytes -= bytes.length;
     const { contentType, width, height } = kind;
     images.push({
@@ -78,13 +78,13 @@ async function bytesOf(
 
 async function decoded(base64: string, maxBytes: number): Promise<Buffer> {
   const bytes = await bytesOfBase64(base64, maxBytes);
-  if (bytes === undefined) throw broken("an image that is no base64, or too long");
+  if (bytes === undefined) throw broken("an image that is not base64 or is too large");
   return bytes;
 }
 
 const SIZE = /^\d{1,5}x\d{1,5}$/;
 
-/** As far as they are words; the size is what the images have where the provider says none that is one. */
+/** Returns the facts that are short strings. If the provider states no valid size, the size is the measured one. */
 export function factsOf(facts: ImageFacts, measured: string | undefined): ImageFacts {
   const size = word(facts.size);
   return {

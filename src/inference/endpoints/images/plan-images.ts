@@ -6,21 +6,24 @@ import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import type { AcceptedImages } from "./request.ts";
 
 /**
- * The plan of a request for images without the candidates that lack what it asks for (contract: "Fields that a
- * model or provider does not have"), or take no prompt of its length. Throws 400 where no candidate is left.
+ * Plans a request for images. Removes candidates that do not support its fields (contract: "Fields that a
+ * model or provider does not have") or a prompt of its length. Throws 400 if no candidate is left.
  */
 export function planImages(request: AcceptedImages, plan: RoutePlan): RoutePlan {
   const able = withTask(request, withRoomForPrompt(request, plan));
-  const asked = askedOf(request);
+  const requested = requestedImages(request);
   const requiresAll = request.fields.provider?.require_parameters === true;
-  return planByLacks(able, (candidate) => lackOf(candidate, asked, requiresAll));
+  return planByLacks(able, (candidate) => unsupportedBy(candidate, requested, requiresAll));
 }
 
-/** Whether the candidate streams; for one that does not, a whole answer is sent as a stream. */
+/**
+ * Returns true if the candidate streams images. For other candidates, the gateway sends a complete answer as
+ * a stream.
+ */
 export function streamsImages({ fields, task }: AcceptedImages, candidate: Candidate): boolean {
   if (fields.stream !== true) return false;
-  const asked = { task, inputs: 0, hasMask: false, fields: { stream: true } };
-  return lackOf(candidate, asked, false).barrier === undefined;
+  const requested = { task, inputs: 0, hasMask: false, fields: { stream: true } };
+  return unsupportedBy(candidate, requested, false).barrier === undefined;
 }
 
 function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePlan {
@@ -28,7 +31,7 @@ function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePl
   const characters = charactersOf(prompt);
   const roomy = limits.filter(({ most }) => characters <= most);
   if (roomy.length === limits.length) return plan;
-  if (roomy.length > 0) return keeping(plan, (one) => characters <= promptLimit(one));
+  if (roomy.length > 0) return filtered(plan, (one) => characters <= promptLimit(one));
   const most = Math.max(...limits.map((limit) => limit.most));
   throw new GatewayError(
     "invalid_body",
@@ -37,7 +40,7 @@ function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePl
   );
 }
 
-/** Code points: one that takes two units of UTF-16 is one character. */
+/** Returns the number of code points. A surrogate pair counts as one character. */
 function charactersOf(text: string): number {
   let characters = 0;
   for (const _ of text) characters++;
@@ -50,8 +53,8 @@ function promptLimit(candidate: Candidate): number {
 }
 
 /**
- * Whether the answer is to have its images in base64 besides links: the request leaves the form open, and clients of
- * the model read base64.
+ * Returns true if the answer must contain base64 in addition to links. This is the case if the request does
+ * not state the form and clients of the model expect base64.
  */
 export function addsBase64({ fields }: AcceptedImages, candidate: Candidate): boolean {
   const { imageFields } = candidate.provider;
@@ -59,11 +62,15 @@ export function addsBase64({ fields }: AcceptedImages, candidate: Candidate): bo
   return isOpen && imageFields?.answersInBase64(fieldModelOf(candidate)) === true;
 }
 
-/** Models have one task or several; of one that lacks it no field is at fault. */
+/**
+ * Removes candidates that do not support the task. Models support one or several tasks, so no field of the
+ * request is at fault.
+ */
 function withTask({ task }: AcceptedImages, plan: RoutePlan): RoutePlan {
   const bare = { task, inputs: 0, hasMask: false, fields: {} };
-  const isAble = (one: Candidate) => lackOf(one, bare, false).barrier?.name !== "model";
-  const able = keeping(plan, isAble);
+  const isAble = (candidate: Candidate) =>
+    unsupportedBy(candidate, bare, false).barrier?.name !== "model";
+  const able = filtered(plan, isAble);
   if (able.candidates.length > 0 || plan.candidates.length === 0) return able;
   const models = plan.models.map(({ id }) => id).join(", ");
   throw new GatewayError(
@@ -73,22 +80,22 @@ function withTask({ task }: AcceptedImages, plan: RoutePlan): RoutePlan {
   );
 }
 
-function keeping(plan: RoutePlan, isKept: (candidate: Candidate) => boolean): RoutePlan {
+function filtered(plan: RoutePlan, isKept: (candidate: Candidate) => boolean): RoutePlan {
   const candidates = plan.candidates.filter(isKept);
   if (candidates.length === plan.candidates.length) return plan;
   const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function askedOf({ task, images, mask, asked }: AcceptedImages): RequestedImages {
+function requestedImages({ task, images, mask, asked }: AcceptedImages): RequestedImages {
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 
-function lackOf(candidate: Candidate, asked: RequestedImages, requiresAll: boolean): Lack {
+function lackOf(candidate: Candidate, requested: RequestedImages, requiresAll: boolean): Lack {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
-  const lacked = imageFields.lackOf(asked, fieldModelOf(candidate), requiresAll);
-  const { barrier, leftOut, listed } = lacked;
+  const unsupported = imageFields.lackOf(requested, fieldModelOf(candidate), requiresAll);
+  const { barrier, leftOut, listed } = unsupported;
   const at = barrier === undefined ? undefined : { name: barrier, param: barrier };
   return { leftOut, listed, barrier: at };
 }

@@ -6,10 +6,10 @@ import { base64Length, writeBase64 } from "./base64-pieces.ts";
 import type { MadeImage } from "./made-images.ts";
 import type { AcceptedImages } from "./request.ts";
 
-/** More than what stands before and behind the list of images in an answer. */
+/** Bytes before and after the list of images. More than the rest of an answer needs. */
 const ROOM_BYTES = 2_048;
 
-/** The list of images in an answer's JSON, with room around it for the rest. */
+/** The list of images in an answer's JSON, with free space before and after it. */
 export interface RenderedImages {
   readonly buffer: Buffer;
   readonly start: number;
@@ -17,8 +17,10 @@ export interface RenderedImages {
 }
 
 /**
- * @param links in the order of the images; undefined if base64 is to take their place
- * @param addsBase64 whether base64 stands besides links
+ * Renders the list of images.
+ *
+ * @param links in the order of the images; undefined to render base64 instead
+ * @param addsBase64 true to render base64 in addition to links
  */
 export async function renderImages(
   images: readonly MadeImage[],
@@ -56,7 +58,7 @@ export async function renderImages(
 
 const NONE = Buffer.alloc(0);
 
-/** The body of an answer (spec 2.7). */
+/** Returns the body of an answer (spec 2.7). */
 export function imagesBody(
   { buffer, start, end }: RenderedImages,
   created: number,
@@ -68,7 +70,7 @@ export function imagesBody(
   const tail = `,${rest.slice(1)}`;
   const tailBytes = Buffer.byteLength(tail);
   if (head.length > start || tailBytes > ROOM_BYTES)
-    throw new Error("an answer has too much beside its images");
+    throw new Error("an answer's members besides its images are too large");
   buffer.write(head, start - head.length);
   buffer.write(tail, end);
   return buffer.subarray(start - head.length, end + tailBytes);
@@ -83,7 +85,7 @@ export function factMembers(facts: ImageFacts): Record<string, string | undefine
   };
 }
 
-/** In OpenAI's form, with images and cost. */
+/** Returns the usage in OpenAI's form, with `images` and `cost` added. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
   const { promptTokens, completionTokens, imagePromptTokens = 0 } = usage;
   const { cachedImagePromptTokens = 0 } = usage;
@@ -101,7 +103,7 @@ export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
   };
 }
 
-/** A frame of a stream, as bytes kept as characters. */
+/** Returns a frame of a stream, with its bytes as Latin-1 characters. */
 export function imageFrame(
   event: { readonly type: string } & Readonly<Record<string, unknown>>,
   base64: string,

@@ -7,7 +7,7 @@ import { type AcceptedRequest, assertRecordable, type CommonFields } from "../..
 import { MEDIA_PATH } from "../../media-links/media-links.ts";
 import { OWN_FIELDS } from "./schema.ts";
 
-/** A request for images, as its schema was checked. */
+/** A request for images that has passed its schema. */
 export interface ImagesFields extends CommonFields {
   readonly prompt?: string;
   readonly n?: number | null;
@@ -23,19 +23,19 @@ export interface ImagesFields extends CommonFields {
 export interface AcceptedImages extends AcceptedRequest {
   readonly fields: ImagesFields;
   readonly task: ImageCall["task"];
-  /** Empty for variations. */
+  /** The prompt. Empty for variations. */
   readonly prompt: string;
   readonly count: number;
-  /** To edit or to vary. */
+  /** The images to edit or vary. */
   readonly images: readonly MediaFile[];
   readonly mask: MediaFile | undefined;
-  /** Members that a model may have or lack, unknown ones too; none of them is null. */
+  /** Fields that a model might not support, including unknown ones. None is null. */
   readonly asked: Readonly<Record<string, unknown>>;
-  /** What links begin with; undefined where images are wanted in base64. */
+  /** The beginning of the links. Undefined if the images are returned as base64. */
   readonly linkBase: string | undefined;
 }
 
-/** Throws 400. */
+/** Accepts a generation request. Throws 400. */
 export function acceptGeneration(
   body: unknown,
   headers: Headers,
@@ -44,7 +44,7 @@ export function acceptGeneration(
   return accept("generate", { fields: body as ImagesFields, files: {} }, headers, publicBase);
 }
 
-/** An edit or a variation, which comes as a form. Throws 400. */
+/** Accepts an edit or a variation, which are sent as forms. Throws 400. */
 export function acceptForm(
   task: "edit" | "vary",
   form: unknown,
@@ -69,12 +69,12 @@ function accept(
     count: fields.n ?? 1,
     images: files.image ?? [],
     mask: files.mask?.[0],
-    asked: askedFields(fields),
+    asked: requestedFields(fields),
     linkBase: isLinked(fields) ? publicUrl(`${MEDIA_PATH}/`, { headers }, publicBase) : undefined,
   };
 }
 
-/** Throws 400 for another name of a field that the hold is made by. */
+/** Throws 400 if the request uses another name for a field that determines the hold. */
 function assertCounted(fields: ImagesFields): void {
   for (const field in IMAGE_SYNONYMS) {
     if (!Object.hasOwn(fields, field) || (fields as Record<string, unknown>)[field] === null) {
@@ -88,18 +88,21 @@ function assertCounted(fields: ImagesFields): void {
   }
 }
 
-/** Streams bring their images themselves. Throws 400 where a stream is to bring links. */
+/**
+ * Returns true if the answer has links. Streams contain the images themselves. Throws 400 if a stream
+ * requests links.
+ */
 function isLinked({ response_format: format, stream }: ImagesFields): boolean {
   if (stream !== true) return format !== "b64_json";
   if (format !== "url") return false;
   throw new GatewayError(
     "unsupported_parameter",
-    "A stream brings its images as b64_json; response_format url needs stream false.",
+    "A stream contains its images as b64_json; response_format url needs stream false.",
     { param: "response_format" },
   );
 }
 
-function askedFields(fields: ImagesFields): Record<string, unknown> {
+function requestedFields(fields: ImagesFields): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).filter(
       ([name, value]) => value !== null && value !== undefined && !OWN_FIELDS.has(name),

@@ -9,7 +9,7 @@ import { type ImageServices, ImagesEndpoint } from "./endpoint.ts";
 import { editFields, generationBody, imageEvent, imagesAnswer, variationFields } from "./schema.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** Two texts of 32,000 characters, each of them escaped, and what belongs to the request. */
+/** Room for two escaped texts of 32,000 characters each, and the other fields. */
 const MAX_BODY_BYTES = MEBIBYTE;
 const MAX_INPUT_IMAGES = 16;
 
@@ -22,7 +22,7 @@ const image: FileRule = {
   typeNames: "a PNG, JPEG or WebP image",
   check: assertImageSize,
 };
-/** Transparency marks what is to be replaced. */
+/** The mask of an edit. Its transparent areas are replaced. */
 const mask: FileRule = {
   maxFiles: 1,
   maxBytes: 4 * MEBIBYTE,
@@ -36,13 +36,13 @@ const access = { kind: "model", scope: "images" } as const;
 const tag = "Images";
 const streamed = {
   200: {
-    description: "The images, or with stream true a stream of them",
+    description: "The images, or a stream of images if `stream` is true",
     schema: imagesAnswer,
     eventSchema: imageEvent,
   },
 };
 
-/** Images (spec 4.8). */
+/** Returns the image routes (spec 4.8). */
 export function imageRoutes(
   dependencies: PaidCallDependencies,
   services: ImageServices,
@@ -56,7 +56,7 @@ export function imageRoutes(
     paidRoute(callOf("generate", generations), {
       path: generations,
       tag,
-      summary: "Generate images of a prompt",
+      summary: "Create images",
       access,
       body: generationBody,
       maxBodyBytes: MAX_BODY_BYTES,
@@ -66,7 +66,7 @@ export function imageRoutes(
     paidRoute(callOf("edit", edits), {
       path: edits,
       tag,
-      summary: "Edit images by a prompt",
+      summary: "Edit images",
       access,
       modelForm: { fields: editFields, files: { image, mask } },
       allowsUnknownFields: true,
@@ -75,7 +75,7 @@ export function imageRoutes(
     paidRoute(callOf("vary", variations), {
       path: variations,
       tag,
-      summary: "Make variations of an image",
+      summary: "Create image variations",
       access,
       modelForm: { fields: variationFields, files: { image: { ...image, maxFiles: 1 } } },
       allowsUnknownFields: true,
@@ -85,10 +85,10 @@ export function imageRoutes(
 }
 
 const MAX_SIDE_PIXELS = 16_384;
-/** Who decodes an image takes several bytes for each of its pixels, however short its file is. */
+/** A decoder uses several bytes per pixel, whatever the size of the file. */
 const MAX_PIXELS = 100_000_000;
 
-/** Reads as much of an image as states its dimensions; nothing is decoded. Throws 400. */
+/** Checks the dimensions in the image's header, without decoding the image. Throws 400. */
 async function assertImageSize(file: MediaFile, name: string): Promise<void> {
   const header = readImageHeader(await headOf(file));
   if (typeof header === "string" || header.width < 1 || header.height < 1) {
@@ -98,7 +98,7 @@ async function assertImageSize(file: MediaFile, name: string): Promise<void> {
   if (Math.max(width, height) <= MAX_SIDE_PIXELS && width * height <= MAX_PIXELS) return;
   throw invalid(
     name,
-    `has ${width} × ${height} pixels; an image may have ${MAX_SIDE_PIXELS} a side and ${MAX_PIXELS} in all`,
+    `has ${width} × ${height} pixels; an image can have at most ${MAX_SIDE_PIXELS} per side and ${MAX_PIXELS} in total`,
   );
 }
 

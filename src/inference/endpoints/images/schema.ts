@@ -3,9 +3,9 @@ import { optional } from "../../../http/route.ts";
 import { providerPreferences } from "../../call/routing/preferences.ts";
 
 const MAX_FALLBACK_MODELS = 16;
-/** Of any model; most take less. */
+/** The longest prompt of any model. Most models accept less. */
 const MAX_PROMPT_CHARACTERS = 32_000;
-/** Of any model (spec 8); many make fewer at a time. */
+/** The most images of any model (spec 8). Many make fewer per request. */
 const MAX_IMAGES = 10;
 const MAX_PARTIAL_IMAGES = 3;
 const MAX_PERCENT = 100;
@@ -14,10 +14,10 @@ const text = Type.String({ minLength: 1 });
 const prompt = Type.String({
   minLength: 1,
   maxLength: MAX_PROMPT_CHARACTERS,
-  description: "Models take 1,000 to 32,000 characters",
+  description: "Models accept up to 1,000 to 32,000 characters",
 });
 
-/** What requests for images have in common. */
+/** Fields of all image requests. */
 const common = {
   model: optional(Type.String()),
   n: optional(Type.Integer({ minimum: 1, maximum: MAX_IMAGES, default: 1 })),
@@ -30,7 +30,7 @@ const common = {
   response_format: optional(
     Type.Enum(["url", "b64_json"], {
       description:
-        "url, the default, is good for an hour; a stream brings b64_json. If it is absent, GPT Image models answer both",
+        "The default is url; links are valid for one hour. A stream contains b64_json. If the field is absent, GPT Image models return both",
     }),
   ),
   user: optional(Type.String({ maxLength: 512 })),
@@ -43,7 +43,7 @@ const common = {
   guardrail: optional(Type.String()),
 };
 
-/** What models do with a prompt. */
+/** Fields of requests with a prompt. */
 const prompted = {
   prompt,
   ...common,
@@ -63,13 +63,13 @@ const prompted = {
   ),
 };
 
-/** The body of POST /v1/images/generations (spec 4.8, and OpenAI's of today). */
+/** The body of POST /v1/images/generations (spec 4.8, and OpenAI's current API). */
 export const generationBody = Type.Object(
   {
     ...prompted,
     style: optional(
       Type.Enum(["vivid", "natural"], {
-        description: "vivid, the default, is ignored for models without styles",
+        description: "The default is vivid. Ignored for models without styles",
       }),
     ),
     moderation: optional(Type.Enum(["low", "auto"])),
@@ -77,16 +77,16 @@ export const generationBody = Type.Object(
   { examples: [{ model: "sandbox/image", prompt: "A lighthouse at night", size: "512x512" }] },
 );
 
-/** The fields of POST /v1/images/edits, but for its files. */
+/** The fields of POST /v1/images/edits, without its files. */
 export const editFields = Type.Object({
   ...prompted,
   input_fidelity: optional(Type.Enum(["high", "low"])),
 });
 
-/** The fields of POST /v1/images/variations, but for its file. */
+/** The fields of POST /v1/images/variations, without its file. */
 export const variationFields = Type.Object(common);
 
-/** Members that decide something in the gateway alone, or that models are asked for as something else. */
+/** Fields that only the gateway uses, or that a provider receives in another form. */
 export const OWN_FIELDS: ReadonlySet<string> = new Set([
   "model",
   "models",
@@ -102,7 +102,7 @@ export const OWN_FIELDS: ReadonlySet<string> = new Set([
   "__proto__",
 ]);
 
-/** Members that an ImageCall states by itself. */
+/** Fields that have their own member in an ImageCall. */
 export const CALL_FIELDS: ReadonlySet<string> = new Set([
   "n",
   "size",
@@ -127,11 +127,11 @@ const usage = Type.Object({
     text_tokens: Type.Integer(),
     image_tokens: Type.Integer(),
   }),
-  images: Type.Integer({ description: "That were made" }),
+  images: Type.Integer({ description: "Number of images made" }),
   cost: Type.Number({ description: "USD" }),
 });
 
-/** Of what is known of the images, as far as their provider says it. */
+/** Facts about the images, as far as the provider states them. */
 const facts = {
   size: Type.Optional(Type.String()),
   quality: Type.Optional(Type.String()),
@@ -139,12 +139,12 @@ const facts = {
   output_format: Type.Optional(Type.String()),
 };
 
-/** Spec 2.7. */
+/** The images of an answer (spec 2.7). */
 export const imagesAnswer = Type.Object({
   created: Type.Integer({ description: "Unix seconds" }),
   data: Type.Array(
     Type.Object({
-      url: Type.Optional(Type.String({ description: "Good for an hour, without a key" })),
+      url: Type.Optional(Type.String({ description: "Valid for one hour, without an API key" })),
       b64_json: Type.Optional(Type.String()),
       revised_prompt: Type.Optional(Type.String()),
     }),
@@ -153,7 +153,7 @@ export const imagesAnswer = Type.Object({
   usage,
 });
 
-/** A frame of a stream. */
+/** An event of a stream. */
 export const imageEvent = Type.Object({
   type: Type.Enum([
     "image_generation.partial_image",

@@ -14,15 +14,15 @@ const MAX_HEADER_CHARACTERS = 4_096;
 const VERSION = /^[\w.-]{1,64}$/;
 const BETA = /^[\w.-]{1,128}$/;
 
-/** A request of the Messages API as it was accepted. */
+/** An accepted request of the Messages API. */
 export class AcceptedMessages implements AcceptedRequest {
-  /** In the words of the chat call. */
+  /** The request in the form of the chat call. */
   readonly fields: ChatRequest;
   readonly bodyHash: string | undefined;
   readonly maxTokens: number;
   readonly asked: AskedOfCandidates;
   readonly source: MessagesSource;
-  /** The client's `anthropic-version`. */
+  /** The client's `anthropic-version` header. */
   readonly version: string | undefined;
 
   constructor(source: MessagesSource, headers: Headers, isTranslated: boolean) {
@@ -41,7 +41,7 @@ export class AcceptedMessages implements AcceptedRequest {
     this.version = versionOf(headers);
   }
 
-  /** Those that a provider of Anthropic's wire gets. */
+  /** Returns the beta names that the candidate's provider accepts. */
   betasFor(candidate: Candidate): string[] {
     return this.asked.betas.filter((beta) => passesBeta(beta, candidate));
   }
@@ -49,13 +49,17 @@ export class AcceptedMessages implements AcceptedRequest {
 
 export type AdmittedMessages = AdmittedCall<AcceptedMessages>;
 
-/** @param body checked against its schema. Throws 400. */
+/**
+ * Accepts a request. Throws 400.
+ *
+ * @param body has passed its schema
+ */
 export function acceptMessages(
   body: unknown,
   headers: Headers,
   isTranslated = false,
 ): AcceptedMessages {
-  // The thread that read a long body has checked the whole of it.
+  // The work thread has already checked a long body completely.
   if (body instanceof LongMessages) return new AcceptedMessages(body, headers, isTranslated);
   const request = body as MessagesBody;
   assertMessages(request);
@@ -87,7 +91,7 @@ function betasOf(headers: Headers): string[] {
 }
 
 function invalidHeader(name: string): GatewayError {
-  return new GatewayError("invalid_header", `The header ${name} is not of its form.`, {
+  return new GatewayError("invalid_header", `The header ${name} has an invalid form.`, {
     param: name,
   });
 }

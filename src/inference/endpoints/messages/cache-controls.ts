@@ -3,25 +3,25 @@ import type { Message, MessagesBody } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The breakpoints of Anthropic's cache in a request. */
+/** The cache breakpoints of a request. */
 export interface CacheControls {
   readonly isAny: boolean;
-  /** Where the first one stands that asks for more than five minutes. */
+  /** The parameter of the first breakpoint with a lifetime of more than five minutes. */
   readonly longLifetime: string | undefined;
 }
 
 export function cacheControlsOf(body: MessagesBody): CacheControls {
-  const found = { isAny: false, longLifetime: undefined as string | undefined };
-  changed(body, (control, place) => {
-    found.isAny = true;
-    if (isLong(control)) found.longLifetime ??= place;
+  const controls = { isAny: false, longLifetime: undefined as string | undefined };
+  changed(body, (control, path) => {
+    controls.isAny = true;
+    if (isLong(control)) controls.longLifetime ??= path;
     return control;
   });
-  return found;
+  return controls;
 }
 
-/** The request with caches of the usual five minutes. */
-export function withUsualCache(body: MessagesBody): MessagesBody {
+/** Returns the request with all cache lifetimes set to the default of five minutes. */
+export function withDefaultLifetime(body: MessagesBody): MessagesBody {
   return changed(body, (control) => {
     if (!isLong(control)) return control;
     const { ttl: _, ...usual } = control;
@@ -29,7 +29,7 @@ export function withUsualCache(body: MessagesBody): MessagesBody {
   });
 }
 
-/** The request with breakpoints of what every platform knows: their type and lifetime. */
+/** Returns the request with breakpoints reduced to type and lifetime, which every platform supports. */
 export function withPlainCache(body: MessagesBody): MessagesBody {
   return changed(body, (control) => {
     const { type, ttl, ...others } = control;
@@ -42,20 +42,20 @@ function isLong({ ttl }: Fields): boolean {
   return ttl !== undefined && ttl !== null && ttl !== "5m";
 }
 
-/** Returns what stands in the place of a breakpoint: itself, where nothing changes. */
-type Change = (control: Fields, place: string) => Fields;
+/** Returns the new value of a breakpoint, or the breakpoint itself if nothing changes. */
+type Change = (control: Fields, path: string) => Fields;
 
 function changed(body: MessagesBody, change: Change): MessagesBody {
-  const messages = mapped(body.messages, "messages.", (message, place) => {
-    const content = holdersOf(message.content, `${place}content.`, change);
+  const messages = mapped(body.messages, "messages.", (message, path) => {
+    const content = holdersOf(message.content, `${path}content.`, change);
     return content === message.content ? message : ({ ...message, content } as Message);
   });
   const holder = holderOf(body, "", change) as MessagesBody;
   const system = holdersOf(body.system, "system.", change) as MessagesBody["system"];
   const tools = holdersOf(body.tools, "tools.", change) as MessagesBody["tools"];
-  const isSame =
+  const isUnchanged =
     holder === body && messages === body.messages && system === body.system && tools === body.tools;
-  if (isSame) return body;
+  if (isUnchanged) return body;
   return {
     ...holder,
     messages,
@@ -64,21 +64,26 @@ function changed(body: MessagesBody, change: Change): MessagesBody {
   };
 }
 
-/** Blocks may hold others: results of tools, in a list or by themselves, and documents. */
-function holdersOf(holders: unknown, place: string, change: Change): unknown {
-  if (isFields(holders)) return nestedOf(holders, place, change);
+/**
+ * Applies a change to the breakpoints of blocks. Blocks can contain others: tool results, in a list or alone,
+ * and documents.
+ */
+function holdersOf(holders: unknown, path: string, change: Change): unknown {
+  if (isFields(holders)) return nestedOf(holders, path, change);
   if (!Array.isArray(holders)) return holders;
-  return mapped(holders, place, (one, at) => (isFields(one) ? nestedOf(one, at, change) : one));
+  return mapped(holders, path, (block, at) =>
+    isFields(block) ? nestedOf(block, at, change) : block,
+  );
 }
 
-function nestedOf(one: Fields, place: string, change: Change): Fields {
-  const holder = holderOf(one, place, change);
-  const content = holdersOf(one.content, `${place}content.`, change);
-  const { source } = one;
+function nestedOf(block: Fields, path: string, change: Change): Fields {
+  const holder = holderOf(block, path, change);
+  const content = holdersOf(block.content, `${path}content.`, change);
+  const { source } = block;
   const inner = isFields(source)
-    ? holdersOf(source.content, `${place}source.content.`, change)
+    ? holdersOf(source.content, `${path}source.content.`, change)
     : undefined;
-  const isOuter = content === one.content;
+  const isOuter = content === block.content;
   const isInner = !isFields(source) || inner === source.content;
   if (isOuter && isInner) return holder;
   return {
@@ -88,19 +93,19 @@ function nestedOf(one: Fields, place: string, change: Change): Fields {
   };
 }
 
-function holderOf(holder: Fields, place: string, change: Change): Fields {
+function holderOf(holder: Fields, path: string, change: Change): Fields {
   const control = holder.cache_control;
   if (!isFields(control)) return holder;
-  const next = change(control, `${place}cache_control.ttl`);
+  const next = change(control, `${path}cache_control.ttl`);
   return next === control ? holder : { ...holder, cache_control: next };
 }
 
-/** The same list where no item changes. */
+/** Maps a list. Returns the list itself if no item changes. */
 function mapped<Item>(
   items: readonly Item[],
-  place: string,
-  map: (item: Item, place: string) => Item,
+  path: string,
+  map: (item: Item, path: string) => Item,
 ): readonly Item[] {
-  const next = items.map((item, at) => map(item, `${place}${at}.`));
+  const next = items.map((item, at) => map(item, `${path}${at}.`));
   return next.every((item, at) => item === items[at]) ? items : next;
 }

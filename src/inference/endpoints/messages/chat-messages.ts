@@ -6,14 +6,17 @@ import type { Block, Message, MessagesBody } from "./request.ts";
 type Fields = Readonly<Record<string, unknown>>;
 type Parts = ContentPart[];
 
-/** Before the images of a tool's result, which go behind it: results of the chat call are text. */
+/**
+ * Introduces the images of a tool's result. Tool results of the chat call contain only text, so the images
+ * follow in a message of the user.
+ */
 const IMAGES_OF = "What the tool call returned besides text: ";
 const FAILED = "The tool call failed: ";
 
 /**
- * The prompt as messages of the chat call. Results of tools become messages of their own, before what else the
- * user says; images in them follow in the user's message. What has no counterpart is left out, and its type
- * is added to `untranslated`.
+ * Returns the prompt as messages of the chat call. Each tool result becomes a separate message before the
+ * rest of the user's message, and its images follow in that message. Blocks without a counterpart are left
+ * out, and their types are added to `untranslated`.
  */
 export function chatMessages(
   { system, messages }: MessagesBody,
@@ -83,7 +86,7 @@ class Translation {
     const calls: Fields[] = [];
     const details: Fields[] = [];
     let reasoning = "";
-    const said: Block[] = [];
+    const textBlocks: Block[] = [];
     let breakpoint: Fields = {};
     for (const [index, block] of content.entries()) {
       breakpoint = { ...breakpoint, ...this.#cacheControl(block) };
@@ -92,9 +95,9 @@ class Translation {
         const { text = "", detail } = keptReasoning(block, index);
         reasoning += text;
         if (detail !== undefined) details.push(detail);
-      } else said.push(block);
+      } else textBlocks.push(block);
     }
-    const text = this.partsOf(said)
+    const text = this.partsOf(textBlocks)
       .map((part) => part.text ?? "")
       .join("");
     return {
@@ -138,8 +141,8 @@ class Translation {
     }
     const data = source.type === "url" ? source.url : dataUrl(source);
     const file = { filename: title ?? "document.pdf", file_data: data };
-    const told: Parts = context === "" ? [] : [{ type: "text", text: context }];
-    return [...told, { type: "file", file, ...around }];
+    const contextParts: Parts = context === "" ? [] : [{ type: "text", text: context }];
+    return [...contextParts, { type: "file", file, ...around }];
   }
 
   #searchResultParts(block: Block): Parts {
@@ -148,7 +151,10 @@ class Translation {
     return [{ type: "text", text, ...this.#cacheControl(block) }];
   }
 
-  /** The lifetime is left out: only a provider of Anthropic's wire, which gets the body itself, tells it apart. */
+  /**
+   * Returns the breakpoint without its lifetime. Only a provider of Anthropic's API, which receives the
+   * original body, uses the lifetime.
+   */
   #cacheControl({ cache_control: control }: Block): Fields {
     if (!this.#keepsCacheControl || !isFields(control)) return {};
     return { cache_control: { type: "ephemeral" } };
@@ -159,7 +165,7 @@ function asBlocks(content: unknown): readonly Block[] {
   return Array.isArray(content) ? (content as Block[]) : [];
 }
 
-/** Plain texts are joined: not every server takes lists of parts. */
+/** Adds a message. Plain texts are joined, because not every server accepts lists of parts. */
 function addTo(messages: ChatMessage[], role: string, parts: Parts, separator: string): void {
   if (parts.length === 0) return;
   const isPlain = parts.every((part) => part.type === "text" && part.cache_control === undefined);

@@ -5,14 +5,14 @@ import { isCustom, type MessagesBody, type Tool } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A request as the chat call takes it, and what of it has no counterpart there. */
+/** A request in the form of the chat call, and the parts of it without a counterpart. */
 export interface ChatTranslation {
   readonly request: ChatRequest;
-  /** Names of fields, and types of blocks, that are left out. */
+  /** Names of the fields, and types of the blocks, that are left out. */
   readonly untranslated: readonly string[];
 }
 
-/** Members that are translated, or that ask for nothing which another model could do. */
+/** Members that are translated, or that request nothing that another model could do. */
 const TRANSLATED = new Set([
   "model",
   "models",
@@ -37,13 +37,17 @@ const TRANSLATED = new Set([
   "output_config",
   "output_format",
   "cache_control",
-  // Both of its values have the usual price.
+  // Both of its values have the standard price.
   "service_tier",
   "inference_geo",
   "__proto__",
 ]);
 
-/** @param keepsCacheControl whether the breakpoints of Anthropic's cache go along */
+/**
+ * Translates a request to the form of the chat call.
+ *
+ * @param keepsCacheControl true to keep Anthropic's cache breakpoints
+ */
 export function chatRequestOf(body: MessagesBody, keepsCacheControl: boolean): ChatTranslation {
   const untranslated = new Set<string>();
   for (const field in body) {
@@ -53,7 +57,7 @@ export function chatRequestOf(body: MessagesBody, keepsCacheControl: boolean): C
   const { user_id: user, ...metadata } = body.metadata ?? {};
   const { stop_sequences: stop, cache_control: cacheControl } = body;
   const request: ChatRequest = {
-    ...kept(body),
+    ...sharedFields(body),
     ...(Object.keys(metadata).length > 0 && { metadata }),
     ...(typeof user === "string" && { user }),
     messages,
@@ -66,8 +70,8 @@ export function chatRequestOf(body: MessagesBody, keepsCacheControl: boolean): C
   return { request, untranslated: [...untranslated] };
 }
 
-/** Members of the same name and meaning. */
-const SAME = [
+/** Members with the same name and meaning in both APIs. */
+const SHARED_NAMES = [
   "model",
   "models",
   "provider",
@@ -82,9 +86,9 @@ const SAME = [
   "top_k",
 ] as const;
 
-function kept(body: MessagesBody): Fields {
+function sharedFields(body: MessagesBody): Fields {
   const fields: Record<string, unknown> = {};
-  for (const name of SAME) {
+  for (const name of SHARED_NAMES) {
     const value = body[name];
     if (value !== undefined && value !== null) fields[name] = value;
   }
@@ -135,13 +139,13 @@ function choiceOf(
   return isOffered ? { type: "function", function: { name } } : undefined;
 }
 
-/** Part of the limit of an answer from which on a budget of thinking counts as an effort. */
+/** Reasoning effort by the share of the answer's limit that the thinking budget has. */
 const EFFORT_OF_BUDGET: readonly (readonly [part: number, effort: string])[] = [
   [0.65, "high"],
   [0.35, "medium"],
   [0, "low"],
 ];
-/** Efforts beyond what most models know. */
+/** Reasoning efforts that most models do not support. */
 const HIGHER_EFFORTS = new Set(["xhigh", "max"]);
 
 function reasoningOf({
@@ -161,7 +165,7 @@ function reasoningOf({
   return thinking ? { reasoning: { enabled: true } } : {};
 }
 
-/** `output_config.format`, which was called `output_format` before. */
+/** Returns the response format of `output_config.format`, formerly `output_format`. */
 function formatOf({ output_config: config, output_format: earlier }: MessagesBody): Fields {
   const format = config?.format ?? earlier;
   if (!isFields(format) || format.type !== "json_schema" || !isFields(format.schema)) return {};
@@ -175,7 +179,10 @@ function formatOf({ output_config: config, output_format: earlier }: MessagesBod
   };
 }
 
-/** OpenAI holds an answer to a schema only where all of its objects are closed and need all their members. */
+/**
+ * Returns true if all objects of a schema are closed and require all their members. OpenAI enforces only such
+ * schemas.
+ */
 function fitsStrictMode(schema: unknown): boolean {
   if (Array.isArray(schema)) return schema.every(fitsStrictMode);
   if (!isFields(schema)) return true;

@@ -11,7 +11,10 @@ import { type CountTokensCall, LongMessages, readLongMessages } from "./long-mes
 import { checkCount, filledMessages } from "./preset.ts";
 import { countBody, messagesQuery, tokenCount } from "./schema.ts";
 
-/** POST /v1/messages/count_tokens: the provider's own count where it is Anthropic's, an estimate elsewhere. */
+/**
+ * Returns the route POST /v1/messages/count_tokens. It returns Anthropic's own count for Anthropic's models,
+ * and an estimate for others.
+ */
 export function countTokensRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
@@ -25,7 +28,7 @@ export function countTokensRoute(
     method: "POST",
     path: "/v1/messages/count_tokens",
     tag: "Messages",
-    summary: "Count the tokens of a prompt as Anthropic's API does, for any chat model, free",
+    summary: "Count message tokens",
     access: { kind: "model", scope: "chat:completions" },
     wire: anthropicWire,
     query: messagesQuery,
@@ -35,8 +38,7 @@ export function countTokensRoute(
       readLongMessages(longBodies, "messages.count", bytes, owner, signal),
     responses: {
       200: {
-        description:
-          "The tokens as Anthropic counts them for its own models; for others an estimate",
+        description: "The token count: Anthropic's own for its models, and an estimate for others",
         schema: tokenCount,
       },
     },
@@ -45,11 +47,11 @@ export function countTokensRoute(
       const { body, admittedRateHeaders } = await prepare(context, () =>
         paid.admitReading(context),
       );
-      const arrived = {
+      const incoming = {
         ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
         request: acceptMessages(body, request.headers),
       };
-      const { answer, headers } = await counting.run(arrived, {
+      const { answer, headers } = await counting.run(incoming, {
         isAnsweredBy: ({ provider }) => provider.messages?.countTokens !== undefined,
         ask: (call, candidate, accepted) =>
           candidate.provider.messages!.countTokens!(passedCall(call, candidate, accepted)),

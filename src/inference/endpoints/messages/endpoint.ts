@@ -50,10 +50,13 @@ import { MESSAGES_ROUTE } from "./request.ts";
 import { messageAnswer, messageEvent, messagesBody, messagesQuery } from "./schema.ts";
 import { completionOf, usageOf } from "./whole-message.ts";
 
-/** A larger limit is what a coding agent asks for anyway, and may be lowered to what the money covers. */
+/**
+ * The highest limit that counts as meant by the caller. Coding agents send higher limits by default, so those
+ * can be lowered to what the credit covers.
+ */
 const MAX_MEANT_LIMIT = 4_096;
 
-/** Messages (contract 11): Anthropic's API for every chat model. */
+/** The endpoint for messages (contract 11): Anthropic's API for every chat model. */
 export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCompletion> {
   readonly route = MESSAGES_ROUTE;
   readonly categories = ["chat", "code"] as const;
@@ -112,8 +115,8 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       if (answer.kind === "completion") return answer.read(options);
       throw streamedUnasked();
     }
-    const given = await chat(call, candidate, admitted);
-    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
+    const answered = await chat(call, candidate, admitted);
+    const answer = admitted.guard === undefined ? answered : await admitted.guard.answer(answered);
     if (answer.kind === "typed-completion") return completionOf(answer.choices[0]!, answer.usage);
     if (answer.kind === "long-typed-completion") return answer.render(longTypedMessage, {});
     if (answer.kind !== "completion") throw streamedUnasked();
@@ -151,12 +154,14 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       return withMembers({ ...set, usage: usageOf(usage, costUsd) }, body);
     }
     const { usage: reported } = body;
-    const told = isFields(reported) ? { ...reported, cost: costUsd } : usageOf(usage, costUsd);
-    return JSON.stringify({ ...body, ...set, usage: told });
+    const messageUsage = isFields(reported)
+      ? { ...reported, cost: costUsd }
+      : usageOf(usage, costUsd);
+    return JSON.stringify({ ...body, ...set, usage: messageUsage });
   }
 }
 
-/** Server-sent events with names, of which `message_stop` is the last. */
+/** Named server-sent events. The last one is `message_stop`. */
 class MessageStreamForm implements StreamForm<AcceptedMessages> {
   readonly contentType = "text/event-stream; charset=utf-8";
   readonly keepalive = PING;
@@ -205,13 +210,13 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
   }
 
   failure(error: GatewayError, requestId: string): string {
-    const known = anthropicWire.errorOf(error);
-    const event = anthropicWire.envelope(known, requestId) as { readonly type: "error" };
+    const mapped = anthropicWire.errorOf(error);
+    const event = anthropicWire.envelope(mapped, requestId) as { readonly type: "error" };
     return frame({ ...event });
   }
 }
 
-/** At a provider of Anthropic's wire. */
+/** Sends the request to a provider of Anthropic's API. */
 function passOn(
   call: ProviderCall,
   candidate: Candidate,
@@ -223,7 +228,7 @@ function passOn(
   );
 }
 
-/** A call of a provider of Anthropic's wire; without a limit, that of a count. */
+/** Returns the call of a provider of Anthropic's API. Without a limit, it is the call for a token count. */
 export function passedCall(
   call: ProviderCall,
   candidate: Candidate,
@@ -243,7 +248,7 @@ export function passedCall(
   });
 }
 
-/** At any other one. */
+/** Calls a candidate through the chat call. */
 function chat(
   call: ProviderCall,
   candidate: Candidate,
@@ -261,13 +266,13 @@ function chat(
   return candidate.provider.chat!(call);
 }
 
-/** What was asked for, or what the hold was lowered to. */
+/** Returns the token limit of the request, or the one to which the hold was lowered. */
 function limitAt(admitted: AdmittedMessages, candidate: Candidate): number {
   const { maxTokens } = admitted.request;
   return Math.min(maxTokens, sentLimit(admitted, candidate) ?? maxTokens);
 }
 
-/** POST /v1/messages. */
+/** Returns the route POST /v1/messages. */
 export function messagesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
@@ -277,7 +282,7 @@ export function messagesRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/messages",
     tag: "Messages",
-    summary: "Create a message as Anthropic's API does, streamed or not, with any chat model",
+    summary: "Create message",
     access: { kind: "model", scope: "chat:completions" },
     wire: anthropicWire,
     query: messagesQuery,
@@ -287,7 +292,7 @@ export function messagesRoute(
       readLongMessages(longBodies, "messages", bytes, owner, signal),
     responses: {
       200: {
-        description: "A message, or with stream true a stream of its events",
+        description: "A message, or a stream of events if `stream` is true",
         schema: messageAnswer,
         eventSchema: messageEvent,
       },

@@ -1,15 +1,16 @@
-/** What can change the depth, or hide what would. */
+/** Characters that change the depth, or that hide such characters. */
 const MARKS = /["\\{}[\]]/g;
 
 /**
- * Tells whether an object or array that comes in pieces has ended, in time linear in its length, however often it
- * is asked. Of JSON that is broken it may tell an end, behind which nothing can mend it.
+ * Detects the end of a JSON object or array that arrives in pieces. Its total time is linear in the length,
+ * however often `isReached` is read. For broken JSON it can report an end, but such JSON cannot become valid
+ * anyway.
  */
 export class JsonEnd {
   #depth = 0;
   #hasBegun = false;
   #isInString = false;
-  /** The piece before ended with the sign that takes the next one's meaning away. */
+  /** True if the previous piece ended with a backslash, which escapes the next character. */
   #isEscaped = false;
 
   get isReached(): boolean {

@@ -13,39 +13,45 @@ import { usageOf } from "./whole-message.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How messages end that would come again: a refusal might not, and a pause is no end. */
-const KEPT_ENDS: ReadonlySet<unknown> = new Set([
+/**
+ * Stop reasons of messages that can be cached. A refusal could be different the next time, and a pause is not
+ * an end.
+ */
+const CACHEABLE_STOP_REASONS: ReadonlySet<unknown> = new Set([
   "end_turn",
   "max_tokens",
   "stop_sequence",
   "tool_use",
 ]);
 
-/** Fields that decide nothing about an answer, but for its form; the models are named apart. */
-const UNDECIDING: ReadonlySet<string> = new Set([
+/**
+ * Fields that change only the form of an answer, and not its content. The models are part of the identity
+ * separately.
+ */
+const FORM_FIELDS: ReadonlySet<string> = new Set([
   ...["model", "models", "stream", "metadata", "trace", "session_id", "route_explain"],
 ]);
 
-/** Messages in the response cache: as JSON of a whole one. */
+/** Messages in the response cache. Each is stored as the JSON of a complete message. */
 export const keptMessages: CacheFormat<AcceptedMessages> = {
   identity({ fields, source, asked, version }) {
-    const fieldsOf = longIdentity(fields) ?? decidingFields(source.body!, UNDECIDING);
+    const fieldsOf = longIdentity(fields) ?? decidingFields(source.body!, FORM_FIELDS);
     return { fields: fieldsOf, betas: asked.betas, version };
   },
 
   ofWhole(body) {
     const message = keptJson(body);
-    return message && keptOf(message);
+    return message && cacheableJson(message);
   },
 
   gather: () => new MessageGatherer(),
 
-  whole(kept, _request, facts) {
-    return JSON.stringify(messageAgain(kept, facts));
+  whole(cached, _request, facts) {
+    return JSON.stringify(messageFromCache(cached, facts));
   },
 
-  stream(kept, _request, facts) {
-    const { content, stop_reason, stop_sequence, usage, ...rest } = messageAgain(kept, facts);
+  stream(cached, _request, facts) {
+    const { content, stop_reason, stop_sequence, usage, ...rest } = messageFromCache(cached, facts);
     const { context_management, ...head } = rest;
     const { cost: _, ...begun } = usage;
     const start = { ...head, content: [], stop_reason: null, stop_sequence: null, usage: begun };
@@ -62,27 +68,27 @@ interface Message extends Fields {
   readonly usage: Fields;
 }
 
-function keptOf(message: Fields): string | undefined {
-  const isWhole = KEPT_ENDS.has(message.stop_reason) && Array.isArray(message.content);
+function cacheableJson(message: Fields): string | undefined {
+  const isWhole = CACHEABLE_STOP_REASONS.has(message.stop_reason) && Array.isArray(message.content);
   const json = isWhole ? JSON.stringify(message) : "";
   return isWhole && json.length <= MAX_KEPT_JSON_BYTES ? json : undefined;
 }
 
-/** Under the id of the request that gets it. */
-function messageAgain(kept: string, { requestId, model, usage }: HitFacts): Message {
-  const message = JSON.parse(kept) as Message;
-  const told = isFields(message.usage) ? message.usage : usageOf(usage, 0);
-  return { ...message, id: messageId(requestId), model, usage: { ...told, cost: 0 } };
+/** Returns a cached message with the id of the current request. */
+function messageFromCache(cached: string, { requestId, model, usage }: HitFacts): Message {
+  const message = JSON.parse(cached) as Message;
+  const cachedUsage = isFields(message.usage) ? message.usage : usageOf(usage, 0);
+  return { ...message, id: messageId(requestId), model, usage: { ...cachedUsage, cost: 0 } };
 }
 
-/** What of a block comes in deltas: its member, what stands for it before, and the delta that brings it. */
+/** Members of a block that are sent in deltas: the member, its initial value, and the type of the delta. */
 const GROWING: readonly (readonly [member: string, empty: unknown, delta: string])[] = [
   ["text", "", "text_delta"],
   ["thinking", "", "thinking_delta"],
   ["signature", "", "signature_delta"],
 ];
 
-/** The events of one block. */
+/** Returns the events of one block. */
 function eventsOf(block: Fields, index: number): Fields[] {
   const begun: Record<string, unknown> = { ...block };
   const deltas: Fields[] = [];
@@ -113,12 +119,12 @@ function frame(event: Fields): string {
 
 type Block = Record<string, unknown>;
 
-/** Joins the events of a stream to the message that they are. */
+/** Joins the events of a stream to a message. */
 class MessageGatherer implements AnswerGatherer {
   readonly #splitter = new EventSplitter(MAX_KEPT_JSON_BYTES);
   #message: Record<string, unknown> | undefined;
   readonly #content: Block[] = [];
-  /** JSON of the inputs of tools, by block. */
+  /** The JSON of tool inputs by block. */
   readonly #inputs = new Map<number, string>();
   #bytes = 0;
   #isDone = false;
@@ -129,14 +135,14 @@ class MessageGatherer implements AnswerGatherer {
     try {
       this.#splitter.push(bytes, (data) => this.#take(data));
     } catch {
-      // It is too long, or has events that are not known here: it cannot be kept.
+      // The stream is too long, or has an unknown event. It is not cached.
       this.#isBroken = true;
     }
   }
 
   end(): string | undefined {
     if (!this.#isDone || this.#isBroken || this.#message === undefined) return undefined;
-    return keptOf({ ...this.#message, content: this.#content });
+    return cacheableJson({ ...this.#message, content: this.#content });
   }
 
   #take(data: string): void {
@@ -153,12 +159,12 @@ class MessageGatherer implements AnswerGatherer {
     } else if (type === "content_block_stop") this.#endBlock(index as number);
     else if (type === "message_delta") this.#endMessage(event);
     else if (type === "message_stop") this.#isDone = true;
-    else throw new RangeError("an event is not known");
+    else throw new RangeError("an event is unknown");
   }
 
   #count(data: string): void {
     this.#bytes += data.length;
-    // Of one that comes in small pieces most bytes are those of the events.
+    // Events in small pieces consist mostly of overhead, so the limit is a multiple.
     if (this.#bytes > MAX_KEPT_JSON_BYTES * 16) throw new RangeError("a message is too long");
   }
 
@@ -172,14 +178,14 @@ class MessageGatherer implements AnswerGatherer {
       this.#inputs.set(index, `${this.#inputs.get(index) ?? ""}${delta.partial_json}`);
     } else if (delta.type === "citations_delta") {
       block.citations = [...((block.citations ?? []) as unknown[]), delta.citation];
-    } else throw new RangeError("a delta is not known");
+    } else throw new RangeError("a delta is unknown");
   }
 
   #endBlock(index: number): void {
     const json = this.#inputs.get(index);
     if (json === undefined || json === "") return;
     const input = jsonValue(json);
-    if (!isFields(input)) throw new RangeError("an input is no object");
+    if (!isFields(input)) throw new RangeError("an input is not an object");
     this.#content[index]!.input = input;
   }
 

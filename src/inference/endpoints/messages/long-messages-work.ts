@@ -1,7 +1,7 @@
+import { bodyHash } from "../../../http/idempotency-key.ts";
 import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import type { Check } from "../../../http/validate.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
@@ -12,7 +12,7 @@ import { MESSAGES_ROUTE, type MessagesBody } from "./request.ts";
 import { assertMessages } from "./request-checks.ts";
 import { factsOf, type MessagesShape, shapedMessages } from "./request-facts.ts";
 
-/** Long bodies of messages, and of counts of their tokens, in the thread. */
+/** Reads and renders long bodies of messages and of token counts in a work thread. */
 export const longMessagesForm = formOf(checkMessages);
 export const longCountForm = formOf(checkCount);
 
@@ -36,8 +36,8 @@ function formOf(checkBody: Check): LongBodyForm {
   };
 }
 
-export function countPromptTokens({ body: given, preset }: CountTokensCall): Promise<number> {
-  const text = typeof given === "string" ? given : textOfShared(given);
+export function countPromptTokens({ body: source, preset }: CountTokensCall): Promise<number> {
+  const text = typeof source === "string" ? source : textOfShared(source);
   const body = JSON.parse(text) as MessagesBody;
   const filled = preset === undefined ? body : filledMessages(body, preset);
   return countChatTokens(chatRequestOf(filled, false).request);

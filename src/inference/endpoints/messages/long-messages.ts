@@ -10,12 +10,12 @@ import type { LongBodies, LongBody } from "../long-bodies.ts";
 import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { MessagesFacts, MessagesShape, MessagesSource } from "./request-facts.ts";
 
-/** What the thread reports of a body that has passed all checks. */
+/** The facts that a work thread returns about a body that has passed all checks. */
 export interface LongMessagesFacts extends Omit<MessagesFacts, "chat"> {
   readonly chat: LongChatFacts;
 }
 
-/** A request that lies in a work thread. */
+/** A request whose body a work thread holds. */
 export class LongMessages implements MessagesSource {
   readonly chat: ChatRequest;
   readonly hash: string;
@@ -58,16 +58,16 @@ export class LongMessages implements MessagesSource {
   }
 }
 
-/** Counts the tokens of a prompt in the thread. */
+/** Counts the tokens of a prompt in a work thread. */
 export interface CountTokensCall {
   readonly kind: "messages.count";
-  /** Of the request, which has passed all checks. */
+  /** The request, which has passed all checks. */
   readonly body: string | SharedBytes;
-  /** The one that the body names; a text includes it already. */
+  /** The preset that the body names. A string body already includes its members. */
   readonly preset?: Preset | undefined;
 }
 
-/** Reads a body that is too long for the event loop: see `LongBodies`. */
+/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
 export async function readLongMessages(
   bodies: LongBodies,
   form: "messages" | "messages.count",

@@ -16,38 +16,38 @@ type Fields = Readonly<Record<string, unknown>>;
 type CallEvent = Extract<ChatEvent, { readonly type: "tool_call" }>;
 type ReasoningEvent = Extract<ChatEvent, { readonly type: "reasoning" }>;
 
-/** A block of text or of reasoning that is being written. */
+/** The current block of text or reasoning. */
 type OpenBlock =
   | { readonly type: "text" }
   | { readonly type: "thinking"; detail: Mutable<ReasoningDetail> | undefined };
 
 type Mutable<Detail> = { -readonly [Name in keyof Detail]: Detail[Name] };
 
-/** A call of a tool, of which more may come. */
+/** A tool call that can receive more pieces. */
 interface OpenCall {
   readonly id: string;
   readonly name: string;
-  /** What of its arguments has not been written. */
+  /** The arguments that were received and not written yet. */
   unwritten: string;
   readonly end: JsonEnd;
 }
 
 export interface MessageOptions extends AnswerOptions {
-  /** Of the prompt, before the provider has told: `message_start` states it. */
+  /** Estimated usage of the prompt, for `message_start`, before the provider reports it. */
   readonly estimatedInput: Usage;
 }
 
 export const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 
 /**
- * Renders typed events as those of the Messages API. There blocks follow one another, so a call is written while
- * it is the only one that has not ended; calls that come interleaved with it wait for their turn.
+ * Renders typed events as events of the Messages API. Its blocks cannot overlap, so one tool call is written
+ * at a time. Pieces of other calls wait until it ends.
  */
 export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
   readonly #options: MessageOptions;
   #hasStarted = false;
   #open: OpenBlock | undefined;
-  /** By the index of the provider, in the order in which they came; those that are written are gone. */
+  /** Unwritten calls by the provider's index, in order of arrival. */
   readonly #calls = new Map<number, OpenCall>();
   #isWritingCall = false;
   #blocks = 0;
@@ -71,7 +71,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
   }
 
   protected override takeEnd(): void {
-    // Each event is whole.
+    // Each event is complete, so no state remains at the end.
   }
 
   #takeEvent(event: ChatEvent): void {
@@ -80,7 +80,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     else if (event.type === "error") this.noteReportedError(event.failure);
     else if (event.type === "withheld") this.noteWithheld(event.bytes);
     else if (event.choice !== 0 || this.#finish !== undefined) return;
-    // No model of images serves messages, nor is one offered tools that the gateway or a provider runs.
+    // No image model serves messages, and messages never have tools that the gateway or a provider runs.
     else if (event.type === "image" || event.type === "tool_run") return;
     else if (event.type === "foreign_item") return;
     else {
@@ -105,8 +105,8 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
 
   #addReasoning({ text, details = [] }: ReasoningEvent): void {
     this.meter(Buffer.byteLength(text));
-    const isTold = details.some(({ type }) => type !== "reasoning.encrypted");
-    if (text !== "" && !isTold) this.#addThinking(text, undefined);
+    const hasText = details.some(({ type }) => type !== "reasoning.encrypted");
+    if (text !== "" && !hasText) this.#addThinking(text, undefined);
     for (const detail of details) {
       if (detail.type === "reasoning.encrypted") this.#addRedacted(detail);
       else this.#addThinking(textOf(detail), detail);
@@ -120,10 +120,10 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     this.#endBlock();
   }
 
-  /** Pieces of one detail are one block. */
+  /** Adds thinking to a block. Pieces of one detail form one block. */
   #addThinking(text: string, detail: ReasoningDetail | undefined): void {
     const open = this.#open;
-    if (open?.type === "thinking" && isSame(open.detail, detail)) {
+    if (open?.type === "thinking" && isSameDetail(open.detail, detail)) {
       open.detail = open.detail && Object.assign(open.detail, detail);
     } else {
       this.#closeAll();
@@ -137,7 +137,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     this.meter(Buffer.byteLength((name ?? "") + json));
     let call = this.#calls.get(index);
     if (call === undefined) {
-      // A piece behind a call that has ended.
+      // A piece of a call that has already ended.
       if (id === undefined || name === undefined) return;
       this.#closeBlock();
       this.#endWholeCall();
@@ -150,7 +150,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     this.#writeCall();
   }
 
-  /** Writes the first of the calls as far as it has come. */
+  /** Writes the received arguments of the first call. */
   #writeCall(): void {
     for (const call of this.#calls.values()) {
       if (!this.#isWritingCall) {
@@ -166,7 +166,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     }
   }
 
-  /** Another call begins: the one that is being written ends where its arguments are whole. */
+  /** Ends calls whose arguments are complete, because another call begins. */
   #endWholeCall(): void {
     for (const [index, call] of this.#calls) {
       if (!call.end.isReached) return;
@@ -248,7 +248,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
   }
 }
 
-/** An event of a stream; bytes kept as characters. */
+/** Returns a frame of a stream, with its bytes as Latin-1 characters. */
 export function frame(event: Fields & { readonly type: string }): string {
   return `event: ${event.type}\ndata: ${latin1OfText(JSON.stringify(event))}\n\n`;
 }
@@ -258,15 +258,18 @@ function textOf(detail: ReasoningDetail): string {
   return detail.type === "reasoning.text" ? (detail.text ?? "") : "";
 }
 
-/** A signature ends its detail where details have no index. */
-function isSame(open: ReasoningDetail | undefined, next: ReasoningDetail | undefined): boolean {
+/** Returns true if two details belong to the same block. A signature ends its detail if details have no index. */
+function isSameDetail(
+  open: ReasoningDetail | undefined,
+  next: ReasoningDetail | undefined,
+): boolean {
   if (open === undefined || next === undefined) return open === next;
   if (open.type !== next.type || open.index !== next.index || open.id !== next.id) return false;
   const isSigned = open.type === "reasoning.text" && open.signature !== undefined;
   return !isSigned || next.index !== undefined;
 }
 
-/** Named after its request. */
+/** Returns the id of the message for a request. */
 export function messageId(requestId: string): string {
   return `msg_${requestId.slice(4)}`;
 }

@@ -3,21 +3,22 @@ import type { MessagesBody } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Blocks that hold text only, tool calls and tool results. */
+/** Block types that contain only text. */
 const TEXTS: ReadonlySet<unknown> = new Set([
   "text",
   "thinking",
   "redacted_thinking",
   "tool_reference",
 ]);
-/** Calls of tools, their results, what these hold, and their errors. */
-const OF_TOOLS = /(^|_)(tool_use|result)$|_result_error$/;
-/** Sources whose bytes are what the model reads. */
-const READ_AS_THEY_ARE: ReadonlySet<unknown> = new Set(["text", "content"]);
+/** Types of tool calls, their results, the contents of results, and errors. */
+const TOOL_TYPES = /(^|_)(tool_use|result)$|_result_error$/;
+/** Source types whose bytes are the text that the model reads. */
+const TEXT_SOURCES: ReadonlySet<unknown> = new Set(["text", "content"]);
 
 /**
- * Parts of a prompt, wherever they stand, whose tokens their bytes do not bound: images, files, and blocks of
- * types that are not known. The chat call has not all of them: what has no counterpart there is left out.
+ * Returns the number of prompt parts, at any depth, whose tokens are not bounded by their bytes: images,
+ * files, and blocks of unknown types. Some of them have no counterpart in the chat call, and are left out
+ * there.
  */
 export function passedMedia({ messages }: Pick<MessagesBody, "messages">): number {
   let media = 0;
@@ -38,9 +39,9 @@ function mediaOf(block: Fields): number {
   const inner = mediaIn(content);
   if (!isFields(source)) return isText(type) ? inner : inner + 1;
   const nested = inner + mediaIn(source.content);
-  return READ_AS_THEY_ARE.has(source.type) ? nested : nested + 1;
+  return TEXT_SOURCES.has(source.type) ? nested : nested + 1;
 }
 
 function isText(type: unknown): boolean {
-  return TEXTS.has(type) || (typeof type === "string" && OF_TOOLS.test(type));
+  return TEXTS.has(type) || (typeof type === "string" && TOOL_TYPES.test(type));
 }

@@ -12,14 +12,14 @@ import {
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * What has the provider run something, at prices or in numbers that nothing here holds money for: its own
- * `fallbacks` are other models, which the key may not be allowed either.
+ * Fields that make the provider run something whose price or number of runs no hold covers. Its `fallbacks`
+ * are other models, which the key might not be allowed to use.
  */
 const UNPRICED = ["mcp_servers", "container", "fallbacks"];
-/** Context edits that shorten the prompt; others have a model write a summary of it, billed besides. */
+/** Context edits that shorten the prompt. Others make a model write a summary, which is billed in addition. */
 const SHORTENING = /^clear_/;
 
-/** Names of what no provider gets, because its price is not known. */
+/** Returns the names of parts that are never sent to a provider, because their price is unknown. */
 export function unpricedFields(body: MessagesBody): string[] {
   const names = UNPRICED.filter((name) => body[name] !== undefined && body[name] !== null);
   // Anthropic's fast mode, at several times the price.
@@ -34,10 +34,10 @@ export function unpricedFields(body: MessagesBody): string[] {
 }
 
 /**
- * The request as a provider of Anthropic's wire gets it: what came, without the gateway's own fields, what has no
- * price, and the reasoning of other wires. The model is set by the provider.
+ * Returns the request for a provider of Anthropic's API: the original fields without the gateway's fields,
+ * unpriced parts, and reasoning of other providers. The provider sets the model.
  *
- * @param maxTokens what the hold covers
+ * @param maxTokens the output limit that the hold covers
  */
 export function passedFields(body: MessagesBody, maxTokens: number | undefined): Fields {
   const passed: Record<string, unknown> = {};
@@ -65,7 +65,7 @@ function isHeldBack(field: string, { speed }: MessagesBody): boolean {
   return GATEWAY_FIELDS.has(field) || UNPRICED.includes(field);
 }
 
-/** The least that Anthropic takes as a thinking budget, which has to be below the limit of the answer. */
+/** The smallest thinking budget that Anthropic accepts. It must be below the limit of the answer. */
 const MIN_BUDGET_TOKENS = 1_024;
 
 function loweredThinking(thinking: Fields, maxTokens: number): Fields {
@@ -73,7 +73,10 @@ function loweredThinking(thinking: Fields, maxTokens: number): Fields {
   return { ...thinking, budget_tokens: maxTokens - 1 };
 }
 
-/** Where a tool is left out, none can be found by a search for tools any more. */
+/**
+ * Returns the tools that are sent. If a tool is left out, a search for tools is no longer possible, so no
+ * tool is deferred.
+ */
 function offeredTools(body: MessagesBody, tools: readonly Tool[]): Fields {
   const offered = tools.filter(isRunByCaller);
   if (offered.length === tools.length) return {};
@@ -94,7 +97,10 @@ function shortens(edit: unknown): boolean {
   return isFields(edit) && typeof edit.type === "string" && SHORTENING.test(edit.type);
 }
 
-/** Undefined where there is none, as in most conversations. */
+/**
+ * Returns the messages without reasoning of other providers, or undefined if there is none, as in most
+ * conversations.
+ */
 function withoutForeignReasoning(messages: readonly Message[]): Message[] | undefined {
   const holds = ({ content }: Message) => typeof content !== "string" && content.some(isMarked);
   if (!messages.some(holds)) return undefined;

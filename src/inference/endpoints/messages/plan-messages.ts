@@ -6,21 +6,21 @@ import { askedParts, planFields } from "../chat-completions/request-fields.ts";
 import { CONTEXT_EDITS, CONTEXT_EDITS_BETA } from "./platform-request.ts";
 import type { MessagesFacts } from "./request-facts.ts";
 
-/** What a request asks of its candidates. */
+/** The features that a request needs from its candidates. */
 export interface AskedOfCandidates extends MessagesFacts {
   readonly maxTokens: number;
   readonly betas: readonly string[];
-  /** Whether its answer has to be looked through, which that of Anthropic's own wire cannot be. */
+  /** True if guardrails check the answer, which requires a translated answer instead of Anthropic's own format. */
   readonly isTranslated: boolean;
 }
 
 /**
- * Changes of an answer that coding agents ask for in passing: left out where a model lacks them, or agents would
- * work with one vendor's models only.
+ * Features that coding agents request by default. They are left out if a model does not support them, since
+ * agents would otherwise work only with one vendor's models.
  */
 const HINTS: ReadonlySet<string> = new Set(["response_format", "parallel_tool_calls"]);
 
-/** What the fields of the chat call are called here. */
+/** Names in this API of the chat call's fields. */
 const NAMES: Readonly<Record<string, string>> = {
   stop: "stop_sequences",
   user: "metadata.user_id",
@@ -33,15 +33,16 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The plan of a request with regard to what its candidates have. Models behind Anthropic's wire get the body
- * itself, but for what their platform lacks; for others it is translated, and what they lack is left out. What
- * is left out is listed. Throws 400 unsupported_parameter where no candidate is left.
+ * Plans a request by the features of its candidates. Models of Anthropic's API receive the body itself,
+ * without the parts that their platform does not support. For others, the body is translated, and unsupported
+ * parts are left out. The plan lists the parts left out. Throws 400 unsupported_parameter if no candidate is
+ * left.
  */
-export function planMessages(asked: AskedOfCandidates, plan: RoutePlan): RoutePlan {
+export function planMessages(request: AskedOfCandidates, plan: RoutePlan): RoutePlan {
   if (plan.candidates.length === 0) return plan;
-  const own = plan.candidates.filter((one) => passes(one, asked) && fetches(asked, one));
-  const passed = planPassed(asked, own);
-  const translated = planTranslated(asked, plan, passed);
+  const passable = plan.candidates.filter((one) => passes(one, request) && canFetch(request, one));
+  const passed = planPassed(request, passable);
+  const translated = planTranslated(request, plan, passed);
   const lacked = new Map([...passed.lacked, ...translated.lacked]);
   const candidates = plan.candidates.filter(
     (one) => passed.candidates.has(one) || translated.candidates.has(one),
@@ -51,14 +52,17 @@ export function planMessages(asked: AskedOfCandidates, plan: RoutePlan): RoutePl
   return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
 }
 
-/** The provider's capability where that model of it has Anthropic's wire. */
+/** Returns the provider's Messages capability if it serves this model through Anthropic's API. */
 export function messagesOf(candidate: Candidate): MessagesProvider | undefined {
   const { messages } = candidate.provider;
   const serves = messages?.platform?.serves(fieldModelOf(candidate)) ?? true;
   return serves ? messages : undefined;
 }
 
-/** Whether the candidate gets the body as it came, but for what its platform lacks. */
+/**
+ * Returns true if the candidate receives the original body, without the parts that its platform does not
+ * support.
+ */
 export function passes(
   candidate: Candidate,
   { isTranslated }: Pick<AskedOfCandidates, "isTranslated">,
@@ -66,8 +70,8 @@ export function passes(
   return !isTranslated && messagesOf(candidate) !== undefined;
 }
 
-/** Whether there is nothing at web addresses that the platform would have to fetch, and does not. */
-function fetches({ chat }: AskedOfCandidates, candidate: Candidate): boolean {
+/** Returns true if the request has no web addresses, or the platform can download them. */
+function canFetch({ chat }: AskedOfCandidates, candidate: Candidate): boolean {
   const { fields } = candidate.provider;
   if (fields?.lacksWebAddresses?.(fieldModelOf(candidate)) !== true) return true;
   return askedParts(chat).web_address === undefined;
@@ -83,26 +87,29 @@ interface Part {
   readonly skipped: NonNullable<RoutePlan["skipped"]>;
 }
 
-function planPassed(asked: AskedOfCandidates, own: readonly Candidate[]): Part {
-  const asksLongCache = asked.passedSize.longCacheLifetime !== undefined;
+function planPassed(request: AskedOfCandidates, passable: readonly Candidate[]): Part {
+  const needsLongCache = request.passedSize.longCacheLifetime !== undefined;
   const lacked = new Map<Candidate, LackedFields>();
-  for (const candidate of own) {
-    const betas = asked.betas.filter((beta) => !passesBeta(beta, candidate));
-    const listed = [...asked.unpriced, ...lackedByPlatform(asked, candidate)];
+  for (const candidate of passable) {
+    const betas = request.betas.filter((beta) => !passesBeta(beta, candidate));
+    const listed = [...request.unpriced, ...unsupportedByPlatform(request, candidate)];
     listed.push(...betas.map(nameOfBeta));
-    if (asksLongCache && !pricesLongCache(candidate)) listed.push("cache_control.ttl");
+    if (needsLongCache && !pricesLongCache(candidate)) listed.push("cache_control.ttl");
     if (listed.length > 0) lacked.set(candidate, { leftOut: [], listed: [...new Set(listed)] });
   }
-  return { candidates: new Set(own), lacked, skipped: [] };
+  return { candidates: new Set(passable), lacked, skipped: [] };
 }
 
-function lackedByPlatform(asked: AskedOfCandidates, candidate: Candidate): readonly string[] {
-  const platform = platformOf(candidate, asked.betas);
+function unsupportedByPlatform(
+  request: AskedOfCandidates,
+  candidate: Candidate,
+): readonly string[] {
+  const platform = platformOf(candidate, request.betas);
   if (platform === undefined) return [];
-  return asked.platformsLack.filter((name) => name !== CONTEXT_EDITS || !platform.editsContext);
+  return request.platformsLack.filter((name) => name !== CONTEXT_EDITS || !platform.editsContext);
 }
 
-/** What decides how a platform gets a request; undefined for Anthropic itself. */
+/** Returns the features of a platform, or undefined for Anthropic itself. */
 export function platformOf(
   candidate: Candidate,
   betas: readonly string[],
@@ -113,21 +120,24 @@ export function platformOf(
   return { editsContext };
 }
 
-/** A cache of an hour has a price of its own, which has to be known and to be told apart. */
+/**
+ * Returns true if the candidate has a price for a one-hour cache, and its provider reports such writes
+ * separately.
+ */
 export function pricesLongCache({ terms, provider }: Candidate): boolean {
   return (
     provider.metersCacheLifetimes === true && terms.prices.cacheWriteHourTokenFemto !== undefined
   );
 }
 
-function planTranslated(asked: AskedOfCandidates, plan: RoutePlan, passed: Part): Part {
+function planTranslated(request: AskedOfCandidates, plan: RoutePlan, passed: Part): Part {
   const candidates = plan.candidates.filter((one) => !passed.candidates.has(one));
   const nothing: Part = { candidates: new Set(), lacked: new Map(), skipped: [] };
   if (candidates.length === 0) return nothing;
   const before = plan.skipped?.length ?? 0;
   let planned: RoutePlan;
   try {
-    planned = planFields(asked.chat, { ...plan, candidates }, HINTS);
+    planned = planFields(request.chat, { ...plan, candidates }, HINTS);
   } catch (error) {
     if (passed.candidates.size === 0) throw renamed(error);
     const skipped = candidates.map(({ placeId }) => ({ placeId, reason: "lacks_fields" }));
@@ -136,7 +146,7 @@ function planTranslated(asked: AskedOfCandidates, plan: RoutePlan, passed: Part)
   const lacked = new Map<Candidate, LackedFields>();
   for (const candidate of planned.candidates) {
     const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
-    const all = [...listed.map(nameOf), ...lackedBeside(asked, candidate)];
+    const all = [...listed.map(nameOf), ...unsupportedBeside(request, candidate)];
     if (all.length > 0) lacked.set(candidate, { leftOut, listed: [...new Set(all)] });
   }
   return {
@@ -146,27 +156,30 @@ function planTranslated(asked: AskedOfCandidates, plan: RoutePlan, passed: Part)
   };
 }
 
-/** What a translated request leaves out besides fields of the chat call. */
-function lackedBeside(asked: AskedOfCandidates, candidate: Candidate): string[] {
-  const { untranslated, unpriced, betas, maxTokens, hasCacheControl } = asked;
+/** Returns the names of parts that a translated request leaves out, besides fields of the chat call. */
+function unsupportedBeside(request: AskedOfCandidates, candidate: Candidate): string[] {
+  const { untranslated, unpriced, betas, maxTokens, hasCacheControl } = request;
   const listed = [...unpriced, ...untranslated, ...betas.map(nameOfBeta)];
   if (hasCacheControl && !keepsCacheControl(candidate)) listed.push("cache_control");
   if (maxTokens > candidate.terms.maxOutputTokens) listed.push("max_tokens");
   return listed;
 }
 
-/** Whether a candidate knows the breakpoints of Anthropic's cache. */
+/** Returns true if a candidate supports Anthropic's cache breakpoints. */
 export function keepsCacheControl(candidate: Candidate): boolean {
   const { fields } = candidate.provider;
   const value = { type: "ephemeral" };
   return fields?.missing("cache_control", value, fieldModelOf(candidate), true, {}).length === 0;
 }
 
-/** Up to here a prompt has the usual price, and is what models without the beta take. */
+/** The context that models accept without the beta, at the standard price. */
 const USUAL_CONTEXT = 200_000;
 const LONG_CONTEXT = /^context-1m-/;
 
-/** Betas that only change what is left out anyway pass. Of a longer prompt the price has to be known. */
+/**
+ * Returns true if a beta can be sent to the candidate. Betas that affect only parts left out anyway can be
+ * sent. A longer context needs a known price.
+ */
 export function passesBeta(beta: string, candidate: Candidate): boolean {
   const { provider, terms } = candidate;
   if (LONG_CONTEXT.test(beta) && terms.contextLength <= USUAL_CONTEXT) return false;
@@ -181,7 +194,10 @@ function nameOf(field: string): string {
   return Object.hasOwn(NAMES, field) ? NAMES[field]! : field;
 }
 
-/** An error that names a field of the chat call, which the caller does not know. */
+/**
+ * Returns the error with the name of the chat call's field replaced by the name in this API, which the caller
+ * knows.
+ */
 function renamed(error: unknown): unknown {
   if (!(error instanceof GatewayError) || error.param === null) return error;
   const name = nameOf(error.param);

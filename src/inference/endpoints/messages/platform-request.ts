@@ -2,11 +2,11 @@ import { type Block, GATEWAY_FIELDS, isCustom, type MessagesBody, type Tool } fr
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Shortens the prompt; platforms take it with its beta alone. */
+/** Shortens the prompt. Platforms accept this field only with its beta. */
 export const CONTEXT_EDITS = "context_management";
 export const CONTEXT_EDITS_BETA = "context-management-2025-06-27";
 
-/** What of a request Anthropic's models take on other platforms too, which refuse all members besides. */
+/** Fields that Anthropic's models accept on other platforms. Platforms reject all other fields. */
 const FIELDS: ReadonlySet<string> = new Set([
   "messages",
   "system",
@@ -22,7 +22,7 @@ const FIELDS: ReadonlySet<string> = new Set([
   "metadata",
   "cache_control",
 ]);
-/** Of tools that the caller describes. */
+/** Members of tools that the caller describes. */
 const TOOL_MEMBERS: ReadonlySet<string> = new Set([
   "type",
   "name",
@@ -31,15 +31,15 @@ const TOOL_MEMBERS: ReadonlySet<string> = new Set([
   "strict",
   "cache_control",
 ]);
-/** What is served without them is the same: the checks let no other values than the usual ones pass. */
-const USUAL: Readonly<Record<string, unknown>> = { inference_geo: "global", speed: "standard" };
+/** Values that platforms have by default, so that the field can be left out. The checks allow no other values. */
+const DEFAULTS: Readonly<Record<string, unknown>> = { inference_geo: "global", speed: "standard" };
 
-/** Names of what only Anthropic itself takes; CONTEXT_EDITS among them. */
+/** Returns the names of parts that only Anthropic itself accepts, including CONTEXT_EDITS. */
 export function platformsLack(body: MessagesBody): string[] {
   const names = new Set<string>();
   for (const field in body) {
     const value = body[field];
-    if (value === null || value === undefined || value === USUAL[field]) continue;
+    if (value === null || value === undefined || value === DEFAULTS[field]) continue;
     if (!FIELDS.has(field) && !GATEWAY_FIELDS.has(field)) names.add(field);
   }
   for (const tool of body.tools ?? []) {
@@ -50,23 +50,24 @@ export function platformsLack(body: MessagesBody): string[] {
 }
 
 /**
- * The request without what `platformsLack` names. Messages of the role `system` go to the end of the system
- * prompt, as in chats: most models of the platforms refuse them.
+ * Returns the request without the parts that `platformsLack` names. Messages with the role `system` move to
+ * the end of the system prompt, as in chats, because most models of the platforms reject them.
  */
 export function platformFields(body: MessagesBody, editsContext: boolean): MessagesBody {
-  const taken: Record<string, unknown> = {};
+  const supported: Record<string, unknown> = {};
   for (const field in body) {
-    const isTaken = FIELDS.has(field) || (field === CONTEXT_EDITS && editsContext);
-    if (isTaken && body[field] !== null) taken[field] = body[field];
+    const isSupported = FIELDS.has(field) || (field === CONTEXT_EDITS && editsContext);
+    if (isSupported && body[field] !== null) supported[field] = body[field];
   }
-  if (body.tools) taken.tools = body.tools.map((tool) => (isCustom(tool) ? plainTool(tool) : tool));
+  if (body.tools)
+    supported.tools = body.tools.map((tool) => (isCustom(tool) ? plainTool(tool) : tool));
   const asides = body.messages.filter(({ role }) => role === "system");
   if (asides.length > 0) {
-    taken.messages = body.messages.filter(({ role }) => role !== "system");
-    const said = [body.system, ...asides.map(({ content }) => content)];
-    taken.system = said.flatMap(blocksOf);
+    supported.messages = body.messages.filter(({ role }) => role !== "system");
+    const systemTexts = [body.system, ...asides.map(({ content }) => content)];
+    supported.system = systemTexts.flatMap(blocksOf);
   }
-  return taken as unknown as MessagesBody;
+  return supported as unknown as MessagesBody;
 }
 
 function plainTool(tool: Tool): Tool {

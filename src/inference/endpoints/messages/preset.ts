@@ -10,25 +10,28 @@ type Fields = Readonly<Record<string, unknown>>;
 export const checkMessages = createCheck(messagesBody, "invalid_body", "Request body");
 export const checkCount = createCheck(countBody, "invalid_body", "Request body");
 
-/** Fields of chat completions in the words of this API. What has no counterpart is left out, and listed. */
+/**
+ * Returns the body with the members of a preset, which are named as in chat completions, in the form of this
+ * API. Members without a counterpart are left out and listed.
+ */
 export function filledMessages({ preset: _, ...body }: MessagesBody, preset: Preset): MessagesBody {
   const isOpen = isOpenIn(body);
   const members = membersOfPreset(preset, (field) => isOpen(NAMES[field] ?? field));
   const filled: Record<string, unknown> = { ...body };
-  const untold: string[] = [];
+  const untranslated: string[] = [];
   for (const [field, value] of Object.entries(members)) {
     const shape = SHAPES[field];
     if (shape !== undefined) Object.assign(filled, shape(value as never, filled));
-    else if (SAME.has(field)) filled[field] = value;
-    else untold.push(field);
+    else if (SHARED_NAMES.has(field)) filled[field] = value;
+    else untranslated.push(field);
   }
   if (preset.system !== null && isOpen("system")) filled.system = preset.system;
-  const asked = { ...filled, [WITHOUT_COUNTERPART]: untold };
-  return asked as unknown as MessagesBody;
+  const request = { ...filled, [WITHOUT_COUNTERPART]: untranslated };
+  return request as unknown as MessagesBody;
 }
 
-/** Members of the same name and meaning. */
-const SAME: ReadonlySet<string> = new Set([
+/** Members with the same name and meaning in both APIs. */
+const SHARED_NAMES: ReadonlySet<string> = new Set([
   "model",
   "models",
   "provider",
@@ -44,7 +47,7 @@ const SAME: ReadonlySet<string> = new Set([
   "cache_control",
 ]);
 
-/** Under which name a request states it itself. */
+/** The names of chat completion members in this API. */
 const NAMES: Readonly<Record<string, string>> = {
   max_completion_tokens: "max_tokens",
   stop: "stop_sequences",

@@ -3,18 +3,18 @@ import type { ReasoningDetail } from "../../../providers/interface.ts";
 import type { Block } from "./request.ts";
 
 /**
- * Reasoning of other wires than Anthropic's in thinking blocks. A block has room for a signature alone, and
- * clients send it back unchanged, so the signature says what the detail was: the mark, and its members but the
- * text in base64. Anthropic would refuse it, so blocks with the mark are not passed on to it.
+ * Reasoning of other providers than Anthropic in thinking blocks. A block has one signature, which clients
+ * return unchanged. So the signature contains the detail: the mark, and its members except the text in
+ * base64. Anthropic would reject it, so blocks with the mark are never sent to Anthropic.
  */
 const MARK = "gateway-reasoning:";
 
-/** Names the details whose signatures are Anthropic's own. */
+/** The format of details with Anthropic's own signatures. */
 const ANTHROPIC_FORMAT = "anthropic-claude-v1";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The signature of a thinking block that holds the text of a detail, or of plain reasoning without one. */
+/** Returns the signature of a thinking block for a detail, or for plain reasoning without one. */
 export function signatureOf(detail: ReasoningDetail | undefined): string {
   if (detail === undefined) return MARK;
   if (isAnthropic(detail)) return (detail.type === "reasoning.text" && detail.signature) || "";
@@ -22,7 +22,7 @@ export function signatureOf(detail: ReasoningDetail | undefined): string {
   return marked(rest);
 }
 
-/** The data of a redacted_thinking block for what only the provider can read. */
+/** Returns the data of a redacted_thinking block, which only the provider can read. */
 export function redactedData(
   detail: ReasoningDetail & { readonly type: "reasoning.encrypted" },
 ): string {
@@ -37,7 +37,7 @@ function marked(detail: object): string {
   return MARK + Buffer.from(JSON.stringify(detail)).toString("base64");
 }
 
-/** Whether a block holds what this gateway has put there of another wire. */
+/** Returns true if a block contains reasoning of another provider, as marked by this gateway. */
 export function isMarked(block: Block): boolean {
   const { type, signature, data } = block;
   if (type === "thinking") return typeof signature === "string" && signature.startsWith(MARK);
@@ -45,12 +45,12 @@ export function isMarked(block: Block): boolean {
 }
 
 export interface KeptReasoning {
-  /** Of plain reasoning that no detail came with. */
+  /** The text of plain reasoning without a detail. */
   readonly text?: string;
   readonly detail?: Fields;
 }
 
-/** The reasoning that a block of an earlier answer holds; `index` is its place in that answer. */
+/** Returns the reasoning in a block of an earlier answer. `index` is the position of the block in that answer. */
 export function keptReasoning(block: Block, index: number): KeptReasoning {
   const text = typeof block.thinking === "string" ? block.thinking : "";
   const signature = block.type === "thinking" ? block.signature : block.data;
@@ -81,7 +81,7 @@ function unmarked(signature: string): Fields | undefined {
     const detail: unknown = JSON.parse(json);
     return isFields(detail) ? detail : undefined;
   } catch {
-    // Plain reasoning, or what a client has cut.
+    // Plain reasoning, or a signature that a client has shortened.
     return undefined;
   }
 }

@@ -4,7 +4,7 @@ import { type Block, isCustom, type MessagesBody } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Blocks whose form the gateway knows, and what of them has to be there. */
+/** Required members of the blocks whose form the gateway knows. */
 const REQUIRED: Readonly<Record<string, Readonly<Record<string, "string" | "object">>>> = {
   text: { text: "string" },
   image: { source: "object" },
@@ -16,10 +16,10 @@ const REQUIRED: Readonly<Record<string, Readonly<Record<string, "string" | "obje
   search_result: { source: "string", title: "string" },
 };
 
-/** Those there are at Anthropic are the operator's. */
-const NO_FILES = "the gateway has no files of Anthropic's";
+/** Files at Anthropic belong to the operator's account. */
+const NO_FILES = "the gateway has no access to files at Anthropic";
 
-/** Members that a source of each type has. */
+/** Required members of a source, by its type. */
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   base64: ["media_type", "data"],
   text: ["data"],
@@ -28,8 +28,8 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * What of a request depends on its kind, as Anthropic's API has it; the schema says the rest. Throws 400,
- * naming the place.
+ * Throws 400 if a message or tool lacks a member that Anthropic's API requires for its kind. The error names
+ * the parameter. The schema checks the rest.
  */
 export function assertMessages(body: MessagesBody): void {
   const called = new Set<unknown>();
@@ -38,11 +38,11 @@ export function assertMessages(body: MessagesBody): void {
     if (typeof content === "string") continue;
     for (let position = 0; position < content.length; position++) {
       const block = content[position]!;
-      const place = `messages.${at}.content.${position}`;
-      assertBlock(block, place);
+      const path = `messages.${at}.content.${position}`;
+      assertBlock(block, path);
       if (block.type === "tool_use" && role === "assistant") called.add(block.id);
       if (block.type === "tool_result" && !called.has(block.tool_use_id)) {
-        throw invalid(`${place}.tool_use_id`, "there is no such tool_use before it");
+        throw invalid(`${path}.tool_use_id`, "there is no such tool_use before this block");
       }
     }
   }
@@ -50,44 +50,44 @@ export function assertMessages(body: MessagesBody): void {
   assertServed(body);
 }
 
-function assertBlock(block: Block, place: string): void {
-  if (block.type === "container_upload") throw unsupported(`${place}.type`, NO_FILES);
+function assertBlock(block: Block, path: string): void {
+  if (block.type === "container_upload") throw unsupported(`${path}.type`, NO_FILES);
   const required = Object.hasOwn(REQUIRED, block.type) ? REQUIRED[block.type]! : {};
   for (const name in required) {
     const value = block[name];
-    if (value === undefined || value === null) throw invalid(`${place}.${name}`, "is required");
+    if (value === undefined || value === null) throw invalid(`${path}.${name}`, "is required");
     const isRight = required[name] === "object" ? isFields(value) : typeof value === "string";
-    if (!isRight) throw invalid(`${place}.${name}`, `must be ${required[name]}`);
+    if (!isRight) throw invalid(`${path}.${name}`, `must be ${required[name]}`);
   }
-  if (isFields(block.source)) assertSource(block.source, `${place}.source`);
+  if (isFields(block.source)) assertSource(block.source, `${path}.source`);
   if (block.type === "tool_result" || block.type === "search_result") {
-    assertContent(block.content, `${place}.content`);
+    assertContent(block.content, `${path}.content`);
   }
 }
 
-/** Of what is nested: a result, or the content of a document. */
-function assertContent(content: unknown, place: string): void {
+/** Checks nested content: a tool result, or the content of a document. */
+function assertContent(content: unknown, path: string): void {
   if (content === undefined || content === null || typeof content === "string") return;
-  if (!Array.isArray(content)) throw invalid(place, "must be string or array");
+  if (!Array.isArray(content)) throw invalid(path, "must be string or array");
   for (const [at, inner] of content.entries()) {
     if (!isFields(inner) || typeof inner.type !== "string") {
-      throw invalid(`${place}.${at}.type`, "is required");
+      throw invalid(`${path}.${at}.type`, "is required");
     }
-    assertBlock(inner as Block, `${place}.${at}`);
+    assertBlock(inner as Block, `${path}.${at}`);
   }
 }
 
-function assertSource(source: Fields, place: string): void {
+function assertSource(source: Fields, path: string): void {
   const { type } = source;
   if (type === "file") {
-    throw unsupported(`${place}.type`, NO_FILES);
+    throw unsupported(`${path}.type`, NO_FILES);
   }
   const members = typeof type === "string" && Object.hasOwn(SOURCES, type) ? SOURCES[type] : null;
-  if (!members) throw invalid(`${place}.type`, `must be ${Object.keys(SOURCES).join(", ")}`);
+  if (!members) throw invalid(`${path}.type`, `must be ${Object.keys(SOURCES).join(", ")}`);
   for (const name of members) {
-    if (typeof source[name] !== "string") throw invalid(`${place}.${name}`, "must be string");
+    if (typeof source[name] !== "string") throw invalid(`${path}.${name}`, "must be string");
   }
-  if (type === "content") assertContent(source.content, `${place}.content`);
+  if (type === "content") assertContent(source.content, `${path}.content`);
 }
 
 function assertTools({ tools }: MessagesBody): void {
@@ -98,11 +98,11 @@ function assertTools({ tools }: MessagesBody): void {
   });
 }
 
-/** What would be broken in silence if it was left out. */
-function assertServed({ inference_geo: place, tool_choice: choice, thread }: MessagesBody): void {
+/** Throws 400 for fields that cannot be left out without a silent change of the result. */
+function assertServed({ inference_geo: geo, tool_choice: choice, thread }: MessagesBody): void {
   if (thread !== undefined && thread !== null) throw threadUnsupported();
-  if (place !== undefined && place !== null && place !== "global") {
-    throw unsupported("inference_geo", "has a price of its own, which the gateway does not know");
+  if (geo !== undefined && geo !== null && geo !== "global") {
+    throw unsupported("inference_geo", "has a separate price, which the gateway does not know");
   }
   if (choice?.type === "tool" && choice.name === undefined) {
     throw invalid("tool_choice.name", "is required");
@@ -110,9 +110,9 @@ function assertServed({ inference_geo: place, tool_choice: choice, thread }: Mes
 }
 
 /**
- * The error that tells clients to send the whole conversation instead: the tool runners of Anthropic's SDKs do so by
- * themselves. The gateway stores no conversations of this API, and cannot use those of Anthropic: the hold could not
- * cover messages that it does not see, and all organizations share one account there.
+ * Returns an error that makes clients send the full conversation instead, as the tool runners of Anthropic's
+ * SDKs do. The gateway stores no conversations of this API. It cannot use those of Anthropic: the hold could
+ * not cover messages that it does not see, and all organizations share one account there.
  */
 function threadUnsupported(): GatewayError {
   const message =

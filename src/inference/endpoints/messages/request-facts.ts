@@ -9,24 +9,24 @@ import { passedFields, unpricedFields } from "./passed-request.ts";
 import { platformFields, platformsLack } from "./platform-request.ts";
 import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./request.ts";
 
-/** What decides about a request, whatever its length. */
+/** The facts of a request that decisions need. They are small for a request of any length. */
 export interface MessagesFacts {
-  /** As the chat call takes it. */
+  /** The request in the form of the chat call. */
   readonly chat: ChatRequest;
-  /** What has no counterpart there. */
+  /** Names of parts without a counterpart in the chat call. */
   readonly untranslated: readonly string[];
-  /** What no provider gets. */
+  /** Names of parts that are never sent to a provider. */
   readonly unpriced: readonly string[];
-  /** What Anthropic's models take at Anthropic alone. */
+  /** Names of parts that Anthropic's models accept only at Anthropic. */
   readonly platformsLack: readonly string[];
-  /** Of the prompt as the chat call has it. */
+  /** Size of the prompt in the form of the chat call. */
   readonly size: PromptSize;
-  /** Of the prompt as a provider of Anthropic's wire gets it. */
+  /** Size of the prompt as a provider of Anthropic's API receives it. */
   readonly passedSize: PromptSize;
   readonly hasCacheControl: boolean;
 }
 
-/** More names than a header lists. */
+/** Maximum number of names. More than a response header lists. */
 const MAX_LISTED = 100;
 
 export function factsOf(body: MessagesBody): MessagesFacts {
@@ -50,7 +50,7 @@ export function factsOf(body: MessagesBody): MessagesFacts {
   };
 }
 
-/** Members that never become part of a prompt. */
+/** Fields that never become part of a prompt. */
 const NOT_PROMPT_FIELDS: ReadonlySet<string> = new Set([
   "model",
   "models",
@@ -68,11 +68,14 @@ const NOT_PROMPT_FIELDS: ReadonlySet<string> = new Set([
   "guardrail",
 ]);
 
-/** Tools of Anthropic's own are named alone, and described to the model in up to so many tokens. */
+/**
+ * Bytes for each of Anthropic's tools. A request only names them, and the provider describes each in up to
+ * this number of tokens.
+ */
 const BYTES_OF_KNOWN_TOOL = 1_500;
 const isKnown = (tool: Tool): boolean => !isCustom(tool);
 
-/** UTF-8 bytes of all that may become part of the prompt, in its longest form. */
+/** Returns the UTF-8 bytes of all fields that can become part of the prompt, in their longest form. */
 function passedBytes(body: MessagesBody): number {
   let bytes = 0;
   for (const field in body) {
@@ -86,14 +89,14 @@ function passedBytes(body: MessagesBody): number {
   return bytes;
 }
 
-/** How a provider gets a request. */
+/** The form in which a provider receives a request. */
 export type MessagesShape =
   | {
       readonly wire: "messages";
       readonly maxTokens: number | undefined;
-      /** Whether caches may be kept for longer than five minutes. */
+      /** True if caches can have a lifetime of more than five minutes. */
       readonly keepsLongCache: boolean;
-      /** Of other platforms than Anthropic: whether they edit the context. */
+      /** Set for platforms other than Anthropic. `editsContext` is true if the platform supports context edits. */
       readonly platform?: { readonly editsContext: boolean } | undefined;
     }
   | { readonly wire: "chat"; readonly keepsCacheControl: boolean; readonly body: BodyShape };
@@ -108,11 +111,11 @@ export function shapedMessages(body: MessagesBody, shape: MessagesShape): Record
   return passedFields(platformFields(withPlainCache(cached), platform.editsContext), maxTokens);
 }
 
-/** The whole of a request that was accepted. */
+/** An accepted request with its complete body. */
 export interface MessagesSource extends MessagesFacts {
-  /** For its idempotency key, where a thread has read the body. */
+  /** The hash for its idempotency key. Set if a work thread has read the body. */
   readonly hash?: string;
-  /** As it came, with what its preset adds; absent where a thread has it. */
+  /** The original body with the members of its preset. Absent if a work thread holds it. */
   readonly body?: MessagesBody;
   shapedAs(shape: MessagesShape): ChatBody;
 }

@@ -2,17 +2,17 @@ import type { ProviderPreferences } from "../../call/routing/preferences.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The endpoint, as the hash of an idempotent call names it. */
+/** The name of the endpoint in the hash of an idempotent request. */
 export const MESSAGES_ROUTE = "POST /v1/messages";
 
 export const WITHOUT_COUNTERPART: unique symbol = Symbol("without counterpart");
 
-/** A request of the Messages API after its schema was checked. Further members go to Anthropic's models. */
+/** A request of the Messages API that has passed its schema. Other members are passed to Anthropic's models. */
 export interface MessagesBody {
   readonly model?: string | null;
   readonly messages: readonly Message[];
   readonly system?: string | readonly Block[] | null;
-  /** Of a count there is none. */
+  /** Absent in a token count. */
   readonly max_tokens?: number;
   readonly stream?: boolean | null;
   readonly stop_sequences?: readonly string[] | null;
@@ -37,7 +37,7 @@ export interface MessagesBody {
   readonly session_id?: string | null;
   readonly trace?: Record<string, unknown> | null;
   readonly route_explain?: boolean | null;
-  /** Fields that a preset would add, in the words of chat completions, and that this API has not. */
+  /** Fields of a preset, named as in chat completions, that this API does not have. */
   readonly [WITHOUT_COUNTERPART]?: readonly string[];
   readonly [field: string]: unknown;
 }
@@ -71,7 +71,7 @@ export interface CacheControl {
   readonly ttl?: string | null;
 }
 
-/** Members that are the gateway's own, and that no provider gets as they are. */
+/** Fields that only the gateway uses. No provider receives them unchanged. */
 export const GATEWAY_FIELDS: ReadonlySet<string> = new Set([
   "model",
   "models",
@@ -86,15 +86,15 @@ export const GATEWAY_FIELDS: ReadonlySet<string> = new Set([
   "__proto__",
 ]);
 
-/** Tools of Anthropic's that its clients run themselves, by the beginning of their type. */
+/** Type prefixes of Anthropic's tools that clients run themselves. */
 const CALLERS_TOOLS = ["bash_", "text_editor_", "computer_", "memory_"];
 
-/** Whether a tool is the caller's own, with a schema: what every model can be offered. */
+/** Returns true if a tool is defined by the caller with a schema, so that every model can be offered it. */
 export function isCustom({ type }: Tool): boolean {
   return type === undefined || type === null || type === "custom";
 }
 
-/** Whether the caller runs a tool; any other is run by the provider, at a price for each use. */
+/** Returns true if the caller runs the tool. The provider runs all others, at a price per use. */
 export function isRunByCaller(tool: Tool): boolean {
   return isCustom(tool) || CALLERS_TOOLS.some((prefix) => tool.type!.startsWith(prefix));
 }

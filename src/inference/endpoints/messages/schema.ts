@@ -24,7 +24,7 @@ const tool = Type.Object({
 
 const toolChoice = Type.Object({
   type: Type.Enum(["auto", "any", "tool", "none"]),
-  name: Type.Optional(Type.String({ description: "With tool" })),
+  name: Type.Optional(Type.String({ description: "The name of the tool, with type tool" })),
   disable_parallel_tool_use: optional(Type.Boolean()),
 });
 
@@ -33,10 +33,10 @@ const thinking = Type.Object({
   budget_tokens: optional(Type.Integer({ minimum: 1, maximum: MAX_SAFE })),
 });
 
-/** What the two endpoints have in common. */
+/** Fields of both endpoints. */
 const promptFields = {
   model: optional(
-    Type.String({ description: "Needed, and looked at, where `models` is not given" }),
+    Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
   ),
   messages: Type.Array(message, { minItems: 1 }),
   system: optional(Type.Union([Type.String(), Type.Array(systemBlock)])),
@@ -57,7 +57,7 @@ const promptFields = {
     Type.Array(Type.String({ minLength: 1 }), {
       minItems: 1,
       maxItems: MAX_FALLBACK_MODELS,
-      description: "Tried in turn where the one before fails; in the place of `model`",
+      description: "Models to try in order, each if the previous one fails. Replaces `model`",
     }),
   ),
   provider: optional(providerPreferences),
@@ -65,7 +65,7 @@ const promptFields = {
   guardrail: optional(Type.String()),
 };
 
-/** The body of POST /v1/messages, as Anthropic publishes it. Members beyond these go to Anthropic's models. */
+/** The body of POST /v1/messages, as Anthropic publishes it. Other members are passed to Anthropic's models. */
 export const messagesBody = Type.Object(
   {
     ...promptFields,
@@ -78,19 +78,21 @@ export const messagesBody = Type.Object(
     metadata: optional(
       Type.Object(
         { user_id: optional(Type.String({ maxLength: 512 })) },
-        { description: "Kept with the charge; `idempotency_key` does what the header does" },
+        { description: "Stored with the charge. `idempotency_key` works like the header" },
       ),
     ),
     thread: Type.Optional(
       Type.Unknown({
         description:
-          "Any value but null is 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation",
+          "Not supported. Any value except null is a 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation",
       }),
     ),
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),
     route_explain: optional(
-      Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
+      Type.Boolean({
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+      }),
     ),
   },
   {
@@ -109,11 +111,13 @@ export const countBody = Type.Object(promptFields, {
   examples: [{ model: "sandbox/chat", messages: [{ role: "user", content: "Hello" }] }],
 });
 
-/** What clients of Anthropic's send with their address: `?beta=true`. */
+/** The query `?beta=true`, which Anthropic's clients add to the address. */
 export const messagesQuery = Type.Object({ beta: Type.Optional(Type.Boolean()) });
 
 const usage = Type.Object({
-  input_tokens: Type.Integer({ description: "Neither read from a cache nor written to one" }),
+  input_tokens: Type.Integer({
+    description: "Input tokens neither read from a cache nor written to one",
+  }),
   output_tokens: Type.Integer(),
   cache_creation_input_tokens: Type.Optional(Type.Integer()),
   cache_read_input_tokens: Type.Optional(Type.Integer()),
@@ -132,10 +136,10 @@ export const messageAnswer = Type.Object({
   usage,
 });
 
-/** An event of its streams. */
+/** An event of a stream. */
 export const messageEvent = Type.Object(
   { type: Type.String() },
-  { description: "A frame is `event: `, its type, and `data: ` with this." },
+  { description: "Each frame is `event: ` with the type, and `data: ` with the event." },
 );
 
 export const tokenCount = Type.Object({ input_tokens: Type.Integer() });

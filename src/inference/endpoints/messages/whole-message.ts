@@ -19,7 +19,7 @@ const STOP_REASONS: Readonly<Record<FinishReason, string>> = {
   content_filter: "refusal",
 };
 
-/** How an answer ended, in Anthropic's words. */
+/** Returns the stop reason and stop sequence in Anthropic's form. */
 export function endOf(
   finish: FinishReason,
   stopSequence: string | undefined,
@@ -29,7 +29,10 @@ export function endOf(
     : { stop_reason: STOP_REASONS[finish], stop_sequence: null };
 }
 
-/** The usage of an answer; `cost` in USD. Anthropic counts what its cache reads and writes apart. */
+/**
+ * Returns the usage of an answer, with `cost` in USD. Anthropic counts cache reads and writes separately from
+ * other input.
+ */
 export function usageOf(usage: Usage, cost: number): Record<string, unknown> {
   const { promptTokens, cachedPromptTokens: cached, cacheWriteTokens: written } = usage;
   const forHour = usage.cacheWriteHourTokens ?? 0;
@@ -48,15 +51,15 @@ export function usageOf(usage: Usage, cost: number): Record<string, unknown> {
   };
 }
 
-/** A whole answer of the chat call as a message, whose id, model and usage the caller sets. */
+/** Returns a complete answer of the chat call as a message. The caller sets id, model and usage. */
 export function messageOf(choice: TypedChoice): Record<string, unknown> {
   const { text, refusal, toolCalls = [], finish, stopSequence } = choice;
-  const said = `${text ?? ""}${refusal ?? ""}`;
+  const answerText = `${text ?? ""}${refusal ?? ""}`;
   const content: Fields[] = thinkingOf(choice);
-  if (said !== "") content.push({ type: "text", text: said });
+  if (answerText !== "") content.push({ type: "text", text: answerText });
   for (const call of toolCalls) content.push(toolUse(call));
   return {
-    // Set by the caller, and in their place here.
+    // The caller sets id, model and usage. They are here to fix the order of the members.
     id: undefined,
     type: "message",
     role: "assistant",
@@ -68,8 +71,8 @@ export function messageOf(choice: TypedChoice): Record<string, unknown> {
 }
 
 function thinkingOf({ reasoning, reasoningDetails = [] }: TypedChoice): Fields[] {
-  const isTold = reasoningDetails.some(({ type }) => type !== "reasoning.encrypted");
-  const plain = reasoning && !isTold ? [thinking(reasoning, undefined)] : [];
+  const hasText = reasoningDetails.some(({ type }) => type !== "reasoning.encrypted");
+  const plain = reasoning && !hasText ? [thinking(reasoning, undefined)] : [];
   return [...plain, ...reasoningDetails.map(blockOfDetail)];
 }
 
@@ -89,25 +92,25 @@ function toolUse({ id, name, arguments: json }: ToolCall): Fields {
   return { type: "tool_use", id, name, input: inputOf(json) };
 }
 
-/** What a model wrote that is no JSON object comes in a form that says so. */
+/** Returns the input of a tool call. Arguments that are not a JSON object are returned as `INVALID_JSON`. */
 function inputOf(json: string): Fields {
   try {
     const input: unknown = JSON.parse(json === "" ? "{}" : json);
     if (isFields(input)) return input;
   } catch {
-    // Below.
+    // Returned as INVALID_JSON below.
   }
   return { INVALID_JSON: json };
 }
 
-/** A typed answer, in which a chat asks for one choice. */
+/** Returns a typed answer with one choice as a completion. */
 export function completionOf(choice: TypedChoice, usage: Usage | undefined): ClientCompletion {
   return { body: messageOf(choice), usage, estimatedTokens: tokensOfBytes(bytesOf(choice)) };
 }
 
 function bytesOf({ text, reasoning, reasoningDetails, refusal, toolCalls = [] }: TypedChoice) {
   let bytes = 0;
-  for (const said of [text, reasoning, refusal]) bytes += Buffer.byteLength(said ?? "");
+  for (const part of [text, reasoning, refusal]) bytes += Buffer.byteLength(part ?? "");
   for (const call of toolCalls) bytes += Buffer.byteLength(call.name + call.arguments);
   for (const detail of reasoningDetails ?? []) {
     if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);

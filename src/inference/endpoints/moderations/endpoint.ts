@@ -24,7 +24,7 @@ import { fillRouted, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 
-/** OpenAI's, where a request names none. */
+/** OpenAI's default model, used if a request names none. */
 const DEFAULT_MODEL = "omni-moderation-latest";
 const MAX_INPUTS = 1_024;
 
@@ -36,17 +36,20 @@ const part = Type.Union([
   }),
 ]);
 
-/** The body of POST /v1/moderations, as OpenAI has it. Members beyond these go to the provider. */
+/** The body of POST /v1/moderations in OpenAI's form. Other fields are passed to the provider. */
 const moderationsBody = Type.Object(
   {
-    model: optional(Type.String({ description: `${DEFAULT_MODEL} if it is left out` })),
+    model: optional(Type.String({ description: `${DEFAULT_MODEL} if absent` })),
     input: Type.Union(
       [
         Type.String(),
         Type.Array(Type.String(), { minItems: 1, maxItems: MAX_INPUTS }),
         Type.Array(part, { minItems: 1, maxItems: MAX_INPUTS }),
       ],
-      { description: "A text, texts that are decided about one by one, or the parts of one input" },
+      {
+        description:
+          "A text, a list of texts that are classified separately, or the parts of one input",
+      },
     ),
     preset: optional(Type.String()),
     ...routedFields,
@@ -84,23 +87,23 @@ interface ModerationsRequest extends CommonFields {
 interface AcceptedModerations extends AcceptedRequest {
   readonly fields: ModerationsRequest;
   readonly input: ModerationCall["input"];
-  /** UTF-8: no token is shorter than one. */
+  /** UTF-8 bytes of all texts. Every token has at least one byte. */
   readonly bytes: number;
   readonly images: number;
 }
 
-/** POST /v1/moderations. */
+/** Returns the route POST /v1/moderations. */
 export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefinition {
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/moderations",
     tag: "Moderations",
-    summary: "Classify texts and images by what is harmful in them",
+    summary: "Create moderation",
     access: { kind: "model", scope: "chat:completions" },
     body: moderationsBody,
     allowsUnknownFields: true,
     responses: {
       200: { description: "A result for each text, or one for all parts", schema: moderations },
-      413: { description: "The input is longer than the model takes" },
+      413: { description: "The input is longer than the model accepts" },
     },
   };
   const check = createCheck(moderationsBody, "invalid_body", "Request body");
@@ -108,7 +111,7 @@ export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefin
   return paidRoute(new PaidCall(dependencies, moderationsEndpoint), description, prepare);
 }
 
-const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(moderationsBody.properties));
+const ENDPOINT_FIELDS: ReadonlySet<string> = new Set(Object.keys(moderationsBody.properties));
 
 const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
   route: "POST /v1/moderations",
@@ -124,22 +127,22 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
     const input = typeof given.input === "string" ? [given.input] : given.input;
     let bytes = 0;
     let images = 0;
-    for (const one of input) {
-      const text = typeof one === "string" ? one : one.text;
+    for (const entry of input) {
+      const text = typeof entry === "string" ? entry : entry.text;
       if (text === undefined) images++;
       else bytes += Buffer.byteLength(text);
     }
     return { fields, input, bytes, images };
   },
 
-  /** What tokens an image becomes is the provider's matter. */
+  /** Counts each image as the full context length, because each provider counts image tokens in its own way. */
   bound({ bytes, images }, { contextLength, prices }) {
     const tokens = bytes + images * contextLength;
     const fixedFemto = times(tokens, exact(prices.inputTokenFemto));
     return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
   },
 
-  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
   async call(call, candidate, { request }) {
@@ -148,7 +151,7 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
       return await moderate(
         providerRequest(call, {
           input: request.input,
-          fields: fieldsFor(request.fields, OWN_FIELDS),
+          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
         }),
       );
     } catch (error) {
@@ -172,6 +175,6 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
 };
 
 function tooLong(cause: unknown): GatewayError {
-  const message = "The input is longer than the model takes.";
+  const message = "The input is longer than the model accepts.";
   return new GatewayError("input_too_long", message, { param: "input", cause });
 }

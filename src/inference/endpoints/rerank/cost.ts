@@ -5,26 +5,29 @@ import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Ranking } from "../../../providers/interface.ts";
 import type { CostBound } from "../../call/endpoint.ts";
 
-/** What the cost of a request depends on, in UTF-8 bytes: no token is shorter than one. */
+/** The sizes that determine the cost of a request, in UTF-8 bytes. Every token has at least one byte. */
 export interface RankingSize {
   readonly queryBytes: number;
   readonly documentBytes: readonly number[];
 }
 
-/** https://cohere.com/pricing: a search unit is a query with up to 100 documents, or pieces of longer ones. */
+/** Documents, or pieces of longer documents, in one search unit. See https://cohere.com/pricing. */
 const PIECES_A_UNIT = 100;
-/** Of the query and a piece of a document together. */
+/** Tokens of the query and a piece of a document together. */
 const PIECE_TOKENS = 500;
-/** What a long query leaves of a piece at least. */
+/** Minimum tokens of a document in a piece, however long the query is. */
 const MIN_PIECE_TOKENS = 50;
-/** Around the query and a document, which are read together. */
+/** Tokens added to the query and a document, which the model reads together. */
 const TOKENS_AROUND_DOCUMENT = 16;
 
 export function bySearchUnit({ prices }: ModelTerms): boolean {
   return prices.searchUnitFemto !== undefined;
 }
 
-/** All pieces that the documents can be cut into, or the tokens that they can be, each with the query. */
+/**
+ * Returns an upper bound of the cost: all search units, or all tokens of the documents, each read with the
+ * query.
+ */
 export function rankingBound(size: RankingSize, terms: ModelTerms): CostBound {
   const { prices } = terms;
   const none = { perUnitFemto: 0, units: 0, perUnitTokens: 0 };
@@ -37,7 +40,7 @@ export function rankingBound(size: RankingSize, terms: ModelTerms): CostBound {
   return { ...none, fixedFemto, fixedTokens: tokens };
 }
 
-/** What the provider has reported, or as much as the texts usually are. */
+/** Returns the usage that the provider reported, or an estimate from the texts. */
 export function rankingUsage(
   { promptTokens, searchUnits }: Ranking,
   size: RankingSize,

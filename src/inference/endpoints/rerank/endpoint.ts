@@ -16,21 +16,23 @@ import { paidRoute } from "../paid-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 import { bySearchUnit, type RankingSize, rankingBound, rankingUsage } from "./cost.ts";
 
-/** More than the models that are offered take at a time. */
+/** More documents than the offered models accept per request. */
 const MAX_DOCUMENTS = 10_000;
 
 const document = Type.Union([Type.String(), Type.Object({ text: Type.String() })]);
 
-/** The body of POST /v1/rerank, as Cohere and Jina have it. Members beyond these go to the provider. */
+/** The body of POST /v1/rerank in the form of Cohere and Jina. Other fields are passed to the provider. */
 const rerankBody = Type.Object(
   {
     model: optional(Type.String()),
     query: Type.String({ minLength: 1 }),
     documents: Type.Array(document, { minItems: 1, maxItems: MAX_DOCUMENTS }),
     top_n: optional(
-      Type.Integer({ minimum: 1, description: "Of the ranking, so many; else all of it" }),
+      Type.Integer({ minimum: 1, description: "Number of results to return. All if absent" }),
     ),
-    return_documents: optional(Type.Boolean({ description: "Shows each document in its result" })),
+    return_documents: optional(
+      Type.Boolean({ description: "Returns each document in its result" }),
+    ),
     preset: optional(Type.String()),
     ...routedFields,
   },
@@ -51,11 +53,11 @@ const ranking = Type.Object({
   model: Type.String(),
   results: Type.Array(
     Type.Object({
-      index: Type.Integer({ description: "Of the document, from 0" }),
-      relevance_score: Type.Number({ description: "The higher, the more relevant" }),
+      index: Type.Integer({ description: "Index of the document, from 0" }),
+      relevance_score: Type.Number({ description: "A higher score is more relevant" }),
       document: Type.Optional(Type.Object({ text: Type.String() })),
     }),
-    { description: "The most relevant first" },
+    { description: "Most relevant document first" },
   ),
   usage: Type.Object({
     prompt_tokens: Type.Integer(),
@@ -88,18 +90,18 @@ interface AcceptedRerank extends AcceptedRequest {
   readonly size: RankingSize;
 }
 
-/** POST /v1/rerank. */
+/** Returns the route POST /v1/rerank. */
 export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition {
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/rerank",
     tag: "Rerank",
-    summary: "Rank documents by how relevant they are to a query",
+    summary: "Rerank documents",
     access: { kind: "model", scope: "embeddings" },
     body: rerankBody,
     allowsUnknownFields: true,
     responses: {
       200: { description: "The ranking", schema: ranking },
-      413: { description: "The query or a document is longer than the model takes" },
+      413: { description: "The query or a document is longer than the model accepts" },
     },
   };
   const check = createCheck(rerankBody, "invalid_body", "Request body");
@@ -107,7 +109,7 @@ export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition
   return paidRoute(new PaidCall(dependencies, rerankEndpoint), description, prepare);
 }
 
-const OWN_FIELDS: ReadonlySet<string> = new Set(Object.keys(rerankBody.properties));
+const ENDPOINT_FIELDS: ReadonlySet<string> = new Set(Object.keys(rerankBody.properties));
 
 const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   route: "POST /v1/rerank",
@@ -128,7 +130,7 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
 
   bound: ({ size }, terms) => rankingBound(size, terms),
 
-  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
   async call(call, candidate, { request }) {
@@ -138,7 +140,7 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
         providerRequest(call, {
           query: request.fields.query,
           documents: request.texts,
-          fields: fieldsFor(request.fields, OWN_FIELDS),
+          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
         }),
       );
     } catch (error) {
@@ -156,7 +158,7 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
       .sort((one, other) => other.relevance_score - one.relevance_score || one.index - other.index)
       .slice(0, shown ?? scores.length)
       .map((result) =>
-        returns ? { ...result, document: shownOf(documents[result.index]!) } : result,
+        returns ? { ...result, document: shownDocument(documents[result.index]!) } : result,
       );
     const { promptTokens, searchUnits = 0 } = usage;
     const isBySearch = bySearchUnit(candidate.terms);
@@ -178,11 +180,11 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   },
 };
 
-function shownOf(one: Document): { readonly text: string } {
-  return typeof one === "string" ? { text: one } : one;
+function shownDocument(document: Document): { readonly text: string } {
+  return typeof document === "string" ? { text: document } : document;
 }
 
 function tooLong(cause: unknown): GatewayError {
-  const message = "The query or a document is longer than the model takes.";
+  const message = "The query or a document is longer than the model accepts.";
   return new GatewayError("input_too_long", message, { param: "documents", cause });
 }

@@ -13,14 +13,14 @@ import type { ResponseRenderer } from "./response-renderer.ts";
 import type { ChainPlace } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
 
-/** What the call of a background response has come to. */
+/** The progress of a background response. */
 export interface BackgroundProgress {
-  /** Of the candidate that was last called. */
+  /** The renderer of the candidate that was called last. */
   renderer: ResponseRenderer | undefined;
   failure: GatewayError | undefined;
-  /** What a call that failed is charged for. Undefined if it costs nothing. */
+  /** The charge of a failed call. Undefined if the call costs nothing. */
   charge: Pick<AnswerFacts, "usage" | "costUsd"> | undefined;
-  /** Whether the request asks for the stream of its events. */
+  /** True if the request streams its events. */
   readonly isStreamed: boolean;
 }
 
@@ -28,25 +28,25 @@ function newProgress(isStreamed: boolean): BackgroundProgress {
   return { renderer: undefined, failure: undefined, charge: undefined, isStreamed };
 }
 
-/** Sent when a background response begins: that it is created and that it waits. */
+/** Number of events sent when a background response begins: `response.created` and `response.queued`. */
 export const BEGUN_EVENTS = 2;
 
-/** A request of the Responses API as it was accepted. */
+/** An accepted request of the Responses API. */
 export class AcceptedResponse implements AcceptedRequest {
-  /** In the words of the chat call. */
+  /** The request in the form of the chat call. */
   readonly fields: ChatRequest;
-  /** Set where a thread has read the body, and that alone. */
+  /** The hash of the body. Set if a work thread has read the body without stored items. */
   readonly bodyHash: string | undefined;
   readonly facts: ResponsesFacts;
-  /** Where it continues a stored response. */
+  /** The position in the conversation. Undefined if the request continues no stored response. */
   readonly place: ChainPlace | undefined;
-  /** Unix seconds. */
+  /** Time of acceptance in Unix seconds. */
   readonly createdAt: number;
-  /** Where it runs without its client. */
+  /** Set if the response runs in the background. */
   readonly background: BackgroundProgress | undefined;
-  /** Undefined where the gateway runs no tools for it. */
+  /** The tools that the gateway runs. Undefined if it runs none. */
   readonly hosted: HostedTools | undefined;
-  /** Of its prompt, with the functions that the model is offered by the gateway. */
+  /** Size of the prompt, including the functions that the gateway adds. */
   readonly size: PromptSize;
   readonly #prepared: ShortTurn | LongResponses;
 
@@ -67,17 +67,17 @@ export class AcceptedResponse implements AcceptedRequest {
     this.background = facts.isBackground ? newProgress(facts.isStreamed) : undefined;
   }
 
-  /** Whether a thread has its input, as long as a provider may be sent it. */
+  /** True if a work thread holds the input. The input can then be as long as a provider accepts. */
   get isLong(): boolean {
     return this.#prepared instanceof LongResponses;
   }
 
-  /** As it came, with what its preset adds; undefined where a thread has it. */
+  /** The original body with the members of its preset. Undefined if a work thread holds it. */
   get body(): ResponsesBody | undefined {
     return this.#prepared instanceof LongResponses ? undefined : this.#prepared.turn.body;
   }
 
-  /** JSON of its own input as it is stored, with commas between the items. */
+  /** Returns the JSON of the request's own input as it is stored: items separated by commas. */
   storedInput(name: string): Uint8Array | Promise<Uint8Array> {
     if (this.#prepared instanceof LongResponses) return this.#prepared.storedInput(name);
     return new TextEncoder().encode(itemsJson(storedInput(this.#prepared.turn, name)));
@@ -86,7 +86,10 @@ export class AcceptedResponse implements AcceptedRequest {
 
 export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
 
-/** Where the gateway could run none of the tools, they are left to providers that run them themselves. */
+/**
+ * Returns true if the gateway can run at least one of the request's tools. Otherwise providers that run the
+ * tools themselves get them.
+ */
 function runsHere(
   facts: ResponsesFacts,
   registry: ToolRegistry,
@@ -94,7 +97,11 @@ function runsHere(
   return facts.hosted?.tools.some(([, { type }]) => registry.runs(type)) === true;
 }
 
-/** @param prepared whose body has passed its checks. Throws 400. */
+/**
+ * Accepts a request. Throws 400.
+ *
+ * @param prepared the turn, whose body has passed its checks
+ */
 export function acceptResponse(
   prepared: ShortTurn | LongResponses,
   createdAt: number,

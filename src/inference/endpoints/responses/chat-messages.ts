@@ -7,28 +7,31 @@ import { type Item, type Part, typeOfItem } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Before the media of a tool's output, which go behind it: results of the chat call are text. */
+/**
+ * Introduces the media of a tool's output. Tool results of the chat call contain only text, so the media
+ * follow in a message of the user.
+ */
 const MEDIA_OF = "What the tool call returned besides text: ";
 const SEPARATOR = "\n\n";
-/** See `chosenHere`. */
+/** Represents any tool of a remote server: see `chosenHere`. */
 const ANY_OF_SERVERS = null;
 
-/** What an assistant said and did in one go; items of one turn come one by one. */
+/** One message of the assistant. The items of one turn arrive separately. */
 interface Answer {
   readonly texts: string[];
   readonly calls: Fields[];
   readonly details: Fields[];
-  /** What tools of the gateway's own have returned: messages that follow it. */
+  /** Results of tools that the gateway runs. They follow the message. */
   readonly outputs: ChatMessage[];
   reasoning: string;
 }
 
 /**
- * Items as messages of the chat call: what the assistant thought, said and called becomes one message, outputs
- * of tools one each, and media in outputs follow in a message of the user. Types of items and parts that have no
+ * Returns items as messages of the chat call. The assistant's reasoning, texts and calls become one message.
+ * Each tool output becomes a message, and its media follow in a message of the user. Types without a
  * counterpart are left out and added to `untranslated`.
- * @param runHere functions by which the gateway runs tools for this request
- * @param namespaces names the functions of calls
+ * @param runHere functions that stand for tools which the gateway runs for this request
+ * @param namespaces returns the function names of calls
  */
 export function chatMessages(
   items: readonly Item[],
@@ -45,9 +48,9 @@ class Conversation {
   readonly #messages: ChatMessage[] = [];
   readonly #untranslated: Set<string>;
   #answer: Answer | undefined;
-  /** Calls that the caller was asked to approve, by their ids. */
-  readonly #asked = new Map<unknown, Item>();
-  /** Of the outputs so far; the next outputs come before them. */
+  /** Calls that the caller was asked to approve, by id. */
+  readonly #approvalRequests = new Map<unknown, Item>();
+  /** Media of the outputs so far. Further outputs precede them. */
   #media: ContentPart[] = [];
 
   readonly #runHere: ReadonlySet<unknown>;
@@ -66,8 +69,8 @@ class Conversation {
   add(item: Item): void {
     switch (typeOfItem(item)) {
       case "message":
-        if (item.role === "assistant") this.#addSaid(item);
-        else this.#addAsked(item);
+        if (item.role === "assistant") this.#addAssistantText(item);
+        else this.#addInput(item);
         return;
       case "function_call":
         this.#addCall(item, item.arguments as string);
@@ -83,7 +86,7 @@ class Conversation {
         this.#addReasoning(item);
         return;
       case "mcp_approval_request":
-        this.#asked.set(item.id, item);
+        this.#approvalRequests.set(item.id, item);
         return;
       case "mcp_approval_response":
         this.#addDecision(item);
@@ -95,9 +98,9 @@ class Conversation {
     }
   }
 
-  /** What was approved has been called since, or is called before the model goes on. */
+  /** Adds the result of a denied call. An approved call has run already, or runs before the model continues. */
   #addDecision({ approval_request_id: id, approve, reason }: Item): void {
-    const request = this.#asked.get(id);
+    const request = this.#approvalRequests.get(id);
     if (request === undefined || approve === true) return;
     const why = typeof reason === "string" && reason !== "" ? `: ${reason}` : ".";
     const output = `The user did not approve this call${why}`;
@@ -121,7 +124,10 @@ class Conversation {
     this.#current().calls.push(callOf({ call_id: item.call_id, name }, json));
   }
 
-  /** A run of a tool that the model is offered again; what it said of one that shows no results is in its answer. */
+  /**
+   * Adds a run of a tool that is offered again. A run without results is left out, because its result is part
+   * of the model's answer.
+   */
   #addRun(item: Item): void {
     const { name, json, output } = runOf(item) ?? {};
     const isOffered = this.#runHere.has(item.type === "mcp_call" ? ANY_OF_SERVERS : name);
@@ -134,18 +140,18 @@ class Conversation {
     }
   }
 
-  /** What follows the outputs of tools is another step's. */
+  /** Ends the message if it has tool outputs, because later items belong to another step. */
   #endRuns(): void {
     if (this.#answer !== undefined && this.#answer.outputs.length > 0) this.#endAnswer();
   }
 
-  #addSaid({ content }: Item): void {
+  #addAssistantText({ content }: Item): void {
     this.#endRuns();
-    const said = this.#partsOf(content).map(({ text }) => text ?? "");
-    if (said.length > 0) this.#current().texts.push(said.join(""));
+    const texts = this.#partsOf(content).map(({ text }) => text ?? "");
+    if (texts.length > 0) this.#current().texts.push(texts.join(""));
   }
 
-  #addAsked({ role, content }: Item): void {
+  #addInput({ role, content }: Item): void {
     this.#endAnswer();
     const parts = this.#partsOf(content);
     if (role !== "user") this.#endMedia();
@@ -168,8 +174,9 @@ class Conversation {
     this.#endRuns();
     const answer = this.#current();
     const texts = [...asParts(summary), ...asParts(content)].map(({ text }) => text);
-    const told = texts.filter((text) => typeof text === "string").join(SEPARATOR);
-    answer.reasoning += answer.reasoning === "" || told === "" ? told : SEPARATOR + told;
+    const reasoningText = texts.filter((text) => typeof text === "string").join(SEPARATOR);
+    answer.reasoning +=
+      answer.reasoning === "" || reasoningText === "" ? reasoningText : SEPARATOR + reasoningText;
     answer.details.push(...(detailsIn(encrypted) ?? []));
   }
 
@@ -178,7 +185,7 @@ class Conversation {
     this.#answer = undefined;
     if (answer === undefined) return;
     const { texts, calls, details, outputs, reasoning } = answer;
-    // Reasoning that led to nothing: no wire has a message for it.
+    // Reasoning without a text or call. No provider format has a message for it.
     if (texts.length + calls.length === 0) return;
     this.#messages.push({
       role: "assistant",
@@ -196,7 +203,7 @@ class Conversation {
     this.#push("user", media);
   }
 
-  /** Plain texts are joined: not every server takes lists of parts. */
+  /** Adds a message. Plain texts are joined, because not every server accepts lists of parts. */
   #push(role: string, parts: readonly ContentPart[]): void {
     if (parts.length === 0) return;
     const isPlain = parts.every(({ type }) => type === "text");
@@ -236,7 +243,7 @@ function asParts(content: unknown): readonly Part[] {
   return Array.isArray(content) ? (content as Part[]).filter(isFields) : [];
 }
 
-/** The call that an item shows as a run, and what came of it where the item says so. */
+/** Returns the call that an item shows as a run, with its result if the item contains one. */
 function runOf(item: Item): { name: string; json: string; output?: string } | undefined {
   const { results, outputs, queries, code } = item;
   switch (typeOfItem(item)) {
@@ -252,11 +259,11 @@ function runOf(item: Item): { name: string; json: string; output?: string } | un
       return { name: "code_interpreter", json: JSON.stringify({ code }), ...resultsIn(outputs) };
     case "mcp_call": {
       const { server_label: label, name, arguments: json, output, error } = item;
-      const told = output ?? error ?? "";
+      const result = output ?? error ?? "";
       return {
         name: functionOfTool(String(label), String(name)),
         json: typeof json === "string" ? json : "{}",
-        output: typeof told === "string" ? told : JSON.stringify(told),
+        output: typeof result === "string" ? result : JSON.stringify(result),
       };
     }
     default:

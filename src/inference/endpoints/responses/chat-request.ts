@@ -16,16 +16,16 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A request as the chat call takes it, and what of it has no counterpart there. */
+/** A request in the form of the chat call, and the parts of it without a counterpart. */
 export interface ChatTranslation {
   readonly request: ChatRequest;
-  /** Names of fields, tools and types of items that are left out. */
+  /** Names of the fields and tools, and types of the items, that are left out. */
   readonly untranslated: readonly string[];
   readonly namespaces: NamespaceTools;
 }
 
-/** Members of the same name and meaning. */
-const SAME = [
+/** Members with the same name and meaning in both APIs. */
+const SHARED_NAMES = [
   "model",
   "models",
   "provider",
@@ -46,9 +46,9 @@ const SAME = [
   "user",
 ] as const;
 
-/** Members that are translated, or that the gateway itself does. */
+/** Members that are translated, or that the gateway handles itself. */
 const TRANSLATED: ReadonlySet<string> = new Set([
-  ...SAME,
+  ...SHARED_NAMES,
   "input",
   "instructions",
   "previous_response_id",
@@ -59,7 +59,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "tools",
   "tool_choice",
   "parallel_tool_calls",
-  // Of tools that the gateway runs.
+  // Limits the tools that the gateway runs.
   "max_tool_calls",
   "max_output_tokens",
   "top_logprobs",
@@ -71,7 +71,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "__proto__",
 ]);
 
-/** What `include` may ask for, and a chat answer has. */
+/** The value of `include` that a chat answer supports. */
 export const LOGPROBS = "message.output_text.logprobs";
 
 export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
@@ -80,16 +80,16 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   for (const field in body) {
     if (body[field] !== null && !TRANSLATED.has(field)) untranslated.add(field);
   }
-  // A prompt that is too long is refused: no wire of chats cuts it.
+  // No chat API cuts a prompt that is too long, so it is rejected.
   if (body.truncation === "auto") untranslated.add("truncation");
-  if (asksObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
+  if (wantsObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
   const runHere = new Set((body.tools ?? []).filter(isRunHere).map(chosenHere));
   const namespaces = new NamespaceTools(body);
   const messages = chatMessages(turnItems(turn), untranslated, runHere, namespaces);
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
-    ...kept(body),
-    // It may be cancelled, and followed, before it is whole.
+    ...sharedFields(body),
+    // Streamed, so that it can be cancelled and followed before it is complete.
     ...(body.background === true && { stream: true }),
     [ITEM_FORM]: (leftOut) => itemForm(turn, leftOut),
     messages,
@@ -102,17 +102,20 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   return { request, untranslated: [...untranslated], namespaces };
 }
 
-function kept(body: ResponsesBody): Fields {
+function sharedFields(body: ResponsesBody): Fields {
   const fields: Record<string, unknown> = {};
-  for (const name of SAME) {
+  for (const name of SHARED_NAMES) {
     const value = body[name];
     if (value !== undefined && value !== null) fields[name] = value;
   }
   return fields;
 }
 
-/** Obfuscation of lengths would have to be the provider's, whose pieces show through. */
-function asksObfuscation({ stream_options: options }: ResponsesBody): boolean {
+/**
+ * Returns true if the request wants obfuscated lengths. Only the provider could do this, because its pieces
+ * determine the lengths.
+ */
+function wantsObfuscation({ stream_options: options }: ResponsesBody): boolean {
   return (options as Fields | null | undefined)?.include_obfuscation === true;
 }
 
@@ -125,7 +128,7 @@ function toolFields(
   const offered: Tool[] = [];
   for (const tool of tools ?? []) {
     if (isOffered(tool)) offered.push(tool);
-    // What the gateway runs is offered when it is made: see `HostedTools`.
+    // Tools that the gateway runs are added when the provider is called: see `HostedTools`.
     else if (!isRunHere(tool) && tool.type !== NAMESPACE) untranslated.add(`tools.${tool.type}`);
   }
   for (const { tool } of namespaces.functions.values()) offered.push(tool);
@@ -138,7 +141,10 @@ function toolFields(
   };
 }
 
-/** A custom tool is a function of one text, so that every model has it; the answer's call is turned back. */
+/**
+ * Returns a tool as a function. A custom tool becomes a function with one string parameter, so that every
+ * model supports it. The answer's call is turned back.
+ */
 function functionOf(tool: Tool): Fields {
   const { type, name, description, parameters, strict } = tool;
   if (type === "custom") {
@@ -169,15 +175,15 @@ function choiceOf(
   if (choice.type !== "allowed_tools") return named(choice) ?? "required";
   const mode = choice.mode === "required" ? "required" : "auto";
   if (choice.mode === "none") return "none";
-  const tools = (choice.tools ?? []).flatMap((one) =>
-    one.type === NAMESPACE ? namespaces.namesIn(one.name).map(functionNamed) : [named(one)],
+  const tools = (choice.tools ?? []).flatMap((tool) =>
+    tool.type === NAMESPACE ? namespaces.namesIn(tool.name).map(functionNamed) : [named(tool)],
   );
-  // Whatever a server has: which tools those are is not known yet.
+  // Allows any tool, because the tools of a server are not known yet.
   if (tools.includes(undefined)) return mode;
   return { type: "allowed_tools", allowed_tools: { mode, tools } };
 }
 
-/** Undefined where any tool of a server will do. */
+/** Returns the choice of a function, or undefined if any tool of a server is allowed. */
 function named(choice: Pick<ToolChoice, "type" | "name">): Fields | undefined {
   const here = chosenHere(choice);
   if (here === null) return undefined;
@@ -215,7 +221,10 @@ function formatOf({
   };
 }
 
-/** A summary is shown of any model; only some providers have to be asked for it. */
+/**
+ * Returns the reasoning fields. A summary is shown for every model, but only some providers have to be asked
+ * for it.
+ */
 function reasoningFields({ reasoning }: ResponsesBody): Fields {
   const { effort, summary } = reasoning ?? {};
   if (!effort && !summary) return {};
@@ -223,6 +232,6 @@ function reasoningFields({ reasoning }: ResponsesBody): Fields {
 }
 
 function logprobFields({ top_logprobs: top, include }: ResponsesBody): Fields {
-  const isAsked = include?.includes(LOGPROBS) === true || (top ?? 0) > 0;
-  return isAsked ? { logprobs: true, ...(top && { top_logprobs: top }) } : {};
+  const wantsLogprobs = include?.includes(LOGPROBS) === true || (top ?? 0) > 0;
+  return wantsLogprobs ? { logprobs: true, ...(top && { top_logprobs: top }) } : {};
 }

@@ -18,7 +18,7 @@ import { compactedResponse, responsesBody } from "./schema.ts";
 import { compactedContent } from "./summary-content.ts";
 import type { WholeOutput } from "./whole-response.ts";
 
-/** Compacts conversations: one call of a model, which summarises what is then one item. */
+/** Compacts conversations. A model summarises the conversation in one call, and the summary becomes one item. */
 class CompactEndpoint extends ResponsesEndpoint {
   override readonly route = COMPACT_ROUTE;
   override readonly title = "Compaction";
@@ -48,7 +48,7 @@ class CompactEndpoint extends ResponsesEndpoint {
   }
 }
 
-/** What the model said. */
+/** Returns the text of the model's answer. */
 function summaryOf({ body }: WholeOutput): string {
   const text = typeof body === "string" ? body : Buffer.from(body).toString("utf8");
   const items = JSON.parse(`[${text}]`) as { type: string; content?: { text?: unknown }[] }[];
@@ -59,7 +59,10 @@ function summaryOf({ body }: WholeOutput): string {
     .trim();
 }
 
-/** POST /v1/responses/compact: an item in the place of a conversation, made by any chat model. */
+/**
+ * Returns the route POST /v1/responses/compact, which replaces a conversation with one item and supports any
+ * chat model.
+ */
 export function compactRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
@@ -68,8 +71,8 @@ export function compactRoute(
   hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseStoreWriter(store);
-  const endpoint = new CompactEndpoint({ clock, thread, keeping, hosted });
+  const storeWriter = new ResponseStoreWriter(store);
+  const endpoint = new CompactEndpoint({ clock, thread, keeping: storeWriter, hosted });
   const { prepare } = new TurnPreparation({
     ...dependencies,
     store,
@@ -79,7 +82,7 @@ export function compactRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses/compact",
     tag: "Responses",
-    summary: "Compact a conversation into one item, with any chat model",
+    summary: "Compact conversation",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
     allowsUnknownFields: true,

@@ -8,18 +8,18 @@ import {
   typeOfItem,
 } from "./request.ts";
 
-/** The endpoint, as the hash of an idempotent call names it. */
+/** The name of the endpoint in the hash of an idempotent request. */
 export const COMPACT_ROUTE = "POST /v1/responses/compact";
 
-/** Asks for what goes on in the place of a conversation. */
-const ORDER = `Summarise the conversation so far, so that it can go on from the summary alone. Write:
-- what the user wants, with every requirement, preference and correction, in the user's words where they matter;
+/** Instructs the model to summarise a conversation. */
+const ORDER = `Summarise the conversation so far, so that it can continue from the summary alone. Write:
+- what the user wants, with every requirement, preference and correction, in the user's words if they matter;
 - what was done and found, with exact names, paths, identifiers, numbers and code that will be needed again;
 - decisions and their reasons, and what failed and why;
-- what stands open, and the next steps.
+- open questions, and the next steps.
 Write the summary alone, without remarks on it.`;
 
-/** What of a request for a compaction its call takes, besides the items. */
+/** Fields of the request that the summarising call uses, besides the items. */
 const CARRIED = [
   "model",
   "models",
@@ -37,19 +37,19 @@ const CARRIED = [
   "user",
 ] as const satisfies readonly (keyof ResponsesBody)[];
 
-/** Characters of an item in the words of JSON that a summary is made from. */
-const MAX_TOLD = 8_192;
+/** Characters of an item's JSON that the model reads for the summary. */
+const MAX_ITEM_CHARACTERS = 8_192;
 
 /**
- * The turn that a model is asked for to compact a conversation: its items, and the order to summarise them. It offers
- * no tools, so that the answer is text; calls and their outputs become text, which every provider takes. Throws
- * 400 where there is nothing to compact.
+ * Returns the turn that makes a model compact a conversation: its items, and the instruction to summarise
+ * them. It offers no tools, so that the answer is text. Calls and their outputs become text, which every
+ * provider accepts. Throws 400 if there is nothing to compact.
  */
 export function compactionOf(turn: ResponsesTurn): ResponsesTurn {
   const { body } = turn;
   const carried: Record<string, unknown> = {};
   for (const name of CARRIED) if (body[name] !== undefined) carried[name] = body[name];
-  const items = turnItems(turn).flatMap(told);
+  const items = turnItems(turn).flatMap(asMessages);
   if (items.length === 0) {
     const message = 'Request body field "input": there is nothing to compact';
     throw new GatewayError("invalid_body", message, { param: "input" });
@@ -58,7 +58,7 @@ export function compactionOf(turn: ResponsesTurn): ResponsesTurn {
   return { body: { ...carried, input, store: false }, earlier: [], referable: [] };
 }
 
-function told(item: Item): Item[] {
+function asMessages(item: Item): Item[] {
   const type = typeOfItem(item);
   switch (type) {
     case "message":
@@ -67,18 +67,23 @@ function told(item: Item): Item[] {
       return [];
     case "function_call":
     case "custom_tool_call":
-      return [said("assistant", `Called ${item.name}: ${item.arguments ?? item.input}`)];
+      return [messageItem("assistant", `Called ${item.name}: ${item.arguments ?? item.input}`)];
     case "function_call_output":
     case "custom_tool_call_output":
-      return [said("user", ["The call returned:", ...partsOf(item.output)])];
+      return [messageItem("user", ["The call returned:", ...partsOf(item.output)])];
     default: {
       const { id: _, type: __, ...rest } = item;
-      return [said("assistant", `${type}: ${JSON.stringify(rest).slice(0, MAX_TOLD)}`)];
+      return [
+        messageItem("assistant", `${type}: ${JSON.stringify(rest).slice(0, MAX_ITEM_CHARACTERS)}`),
+      ];
     }
   }
 }
 
-function said(role: "assistant" | "user", content: string | readonly (string | Part)[]): Item {
+function messageItem(
+  role: "assistant" | "user",
+  content: string | readonly (string | Part)[],
+): Item {
   if (typeof content === "string") return { type: "message", role, content };
   const parts = content.map((part) =>
     typeof part === "string" ? { type: "input_text", text: part } : part,

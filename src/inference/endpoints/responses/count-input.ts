@@ -13,7 +13,10 @@ import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { inputTokens, responsesBody } from "./schema.ts";
 
-/** POST /v1/responses/input_tokens: an estimate of what a request would send, its ancestry included. */
+/**
+ * Returns the route POST /v1/responses/input_tokens. It estimates the tokens of a request, including the
+ * stored items that it continues.
+ */
 export function countInputRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
@@ -22,8 +25,8 @@ export function countInputRoute(
   hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
+  const storeWriter = new ResponseStoreWriter(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping: storeWriter, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
@@ -31,25 +34,27 @@ export function countInputRoute(
     method: "POST",
     path: "/v1/responses/input_tokens",
     tag: "Responses",
-    summary: "Estimate the input tokens of a response, for any chat model, free",
+    summary: "Count input tokens",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
     allowsUnknownFields: true,
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
-    responses: { 200: { description: "The tokens", schema: inputTokens } },
+    responses: {
+      200: { description: "The estimated number of input tokens", schema: inputTokens },
+    },
     async handle(context) {
       const { body, admittedRateHeaders } = await prepare(context, () =>
         paid.admitReading(context),
       );
       const { caller, log, requestId, request } = context;
       const prepared = body as ShortTurn | LongResponses;
-      const arrived = {
+      const incoming = {
         ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
         request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
-      const { answer, headers } = await counting.run(arrived, {
+      const { answer, headers } = await counting.run(incoming, {
         isAnsweredBy: () => false,
-        ask: () => Promise.reject(new Error("no provider is asked")),
+        ask: () => Promise.reject(new Error("no provider counts these tokens")),
         answerHere: () =>
           thread.call<number>(caller.key.organizationId, countOf(prepared), request.signal),
       });

@@ -51,7 +51,7 @@ export interface ResponsesServices {
   readonly hosted: HostedServices;
 }
 
-/** Responses (spec 4.6) for every chat model. */
+/** The endpoint for responses (spec 4.6), for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
   readonly route: string = RESPONSES_ROUTE;
   readonly categories = ["chat", "code"] as const;
@@ -96,7 +96,10 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return planResponses(facts, priced, hosted.known.definitions);
   }
 
-  /** Throws what the gateway lacks for a tool where no candidate runs it. */
+  /**
+   * Plans the request for candidates that run its tools themselves. If there are none, throws the error of
+   * the gateway's missing tool setting.
+   */
   #planOfProviders(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
     try {
       return planResponses(facts, plan);
@@ -107,8 +110,8 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
-    const isRunThere = candidate === undefined || goesAsItems(facts, candidate);
-    return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
+    const isRunByProvider = candidate === undefined || goesAsItems(facts, candidate);
+    return isRunByProvider ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
   takesSteps({ hosted }: AcceptedResponse): boolean {
@@ -142,8 +145,8 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     candidate: Candidate,
     admitted: AdmittedResponse,
   ): Promise<WholeOutput> {
-    const given = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
-    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
+    const answered = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
+    const answer = admitted.guard === undefined ? answered : await admitted.guard.answer(answered);
     const options = outputOptions(admitted);
     if (answer.kind === "typed-completion") {
       return outputOf(answer.choices[0]!, answer.usage, options);
@@ -176,7 +179,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
 
   answer(output: WholeOutput, request: AcceptedResponse, facts: AnswerFacts) {
     const { error } = facts;
-    // What was answered before is charged, so it is shown: the response has failed, the request has not.
+    // Earlier steps are charged, so the answer shows them. The response has failed, but the request has not.
     if (error !== undefined)
       return output.loop!.renderer.stopped("failed", { error, charge: facts });
     return withOutputOf(headOf(output, request, facts), output.body);
@@ -209,8 +212,9 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
 export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
 
 /**
- * POST /v1/responses.
- * @param inBackground answers requests whose responses run without their clients
+ * Returns the route POST /v1/responses.
+ *
+ * @param inBackground answers requests for background responses
  */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
@@ -230,14 +234,14 @@ export function responsesRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
     tag: "Responses",
-    summary: "Create a response, streamed or not, with any chat model",
+    summary: "Create response",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
     allowsUnknownFields: true,
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
     responses: {
       200: {
-        description: "A response, or with stream true a stream of its events",
+        description: "A response, or a stream of events if `stream` is true",
         schema: responseAnswer,
         eventSchema: responseEvent,
       },
@@ -248,16 +252,16 @@ export function responsesRoute(
   return paidRoute(call, description, gated, inBackground(call, keeping));
 }
 
-/** Tools that operate a computer are for organizations that the operator lets have them (spec 4.6). */
+/** Rejects tools that operate a computer, unless the operator allows them to the organization (spec 4.6). */
 function withComputerGate(prepare: Prepare, { mayUseComputer }: HostedServices): Prepare {
   return (context, admit) => {
     const { organizationId } = context.caller.key;
     const check = (prepared: LoadedBody): LoadedBody | Promise<LoadedBody> => {
       const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
       if (param === undefined) return prepared;
-      return mayUseComputer(organizationId).then((may) => {
-        if (may) return prepared;
-        const message = "The organization may not use tools that operate a computer.";
+      return mayUseComputer(organizationId).then((isAllowed) => {
+        if (isAllowed) return prepared;
+        const message = "The organization is not allowed to use tools that operate a computer.";
         throw new GatewayError("tool_not_allowed", message, { param });
       });
     };

@@ -23,7 +23,7 @@ import { bothSizes, type HostedTools, type OpenHosted } from "./hosted-tools.ts"
 
 type Events = PieceReader<readonly ChatEvent[]>;
 
-/** What an output token takes at most, and what comes besides. */
+/** Maximum bytes of an output token. The spare bytes are for the items around the tokens. */
 const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_BYTES = 65_536;
 
@@ -32,14 +32,14 @@ interface LoopCall {
   readonly candidate: Candidate;
   readonly admitted: AdmittedResponse;
   readonly steps: StepMoney;
-  /** Set if the answer leaves as a whole. */
+  /** Set if the answer is sent complete. */
   readonly whole?: WholeAnswerSteps;
   ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
 }
 
 /**
- * A candidate's answer to a request whose tools the gateway runs; one that leaves as a whole goes on from the steps of
- * an earlier call under its idempotency key. Rejects as the candidate does.
+ * Opens a candidate's answer to a request whose tools the gateway runs. A complete answer continues from the
+ * steps of an earlier call with its idempotency key. Rejects like the candidate.
  */
 export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<ToolLoop> {
   const { call, candidate, admitted, steps, whole } = parts;
@@ -48,10 +48,11 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   const { signal } = call;
   const earlier = whole?.earlier(candidate);
   const opening = { organizationId, keyId, requestId, signal };
-  // The calls of remote tools that the caller has approved were among the earlier steps.
+  // The earlier steps already include the approved calls of remote tools.
   const opened = await hosted.open(opening, { runsApproved: earlier === undefined });
-  const begun = earlier === undefined ? firstOf(parts, opened, hosted) : goOn(parts, earlier);
-  const { first, state } = await begun.catch((error) => {
+  const beginning =
+    earlier === undefined ? firstOf(parts, opened, hosted) : continueFrom(parts, earlier);
+  const { first, state } = await beginning.catch((error) => {
     hosted.close();
     throw error;
   });
@@ -83,14 +84,14 @@ async function firstOf(
 }
 
 interface LoopBeginning {
-  /** Answers the request itself. */
+  /** Reads the provider's first answer. */
   readonly first?: Events;
-  /** In place of the first answer. */
+  /** The state of the earlier call. Replaces the first answer. */
   readonly state?: LoopState;
 }
 
-/** The hold has to cover what was used before, unless that is charged. Rejects with 402. */
-async function goOn(
+/** Continues from earlier steps. The hold must cover their usage unless it is already charged. Rejects with 402. */
+async function continueFrom(
   { candidate, steps }: LoopCall,
   { state, isPaid }: EarlierSteps,
 ): Promise<LoopBeginning> {
@@ -104,7 +105,7 @@ async function goOn(
   if (await steps.reserveStep(candidate, total, { costFemto: 0 })) return { state: reached };
   throw new GatewayError(
     "insufficient_credits",
-    "The credits do not cover the steps that were taken for the request before.",
+    "The credits do not cover the steps that an earlier attempt of the request has taken.",
   );
 }
 
@@ -120,9 +121,9 @@ function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHoste
     ask({ added, outputTokens, mayCall, onNewConnection, span }) {
       call.onNewConnection = onNewConnection;
       call.traceBy(span);
-      // The caller's own functions may still be called.
-      const isOver = !mayCall && request.facts.hosted!.offered.length === 0;
-      const toolChoice = isOver ? "none" : "auto";
+      // The model can still call the caller's own functions.
+      const callsNothing = !mayCall && request.facts.hosted!.offered.length === 0;
+      const toolChoice = callsNothing ? "none" : "auto";
       return ask(outputTokens, { messages: added, tools: opened.definitions, toolChoice });
     },
   };
@@ -132,7 +133,10 @@ function sizeOf({ request }: AdmittedResponse, opened: OpenHosted, added: Prompt
   return bothSizes(bothSizes(request.facts.size, opened.size), added);
 }
 
-/** What the tools' servers have told makes the prompt longer than was known at admission. Rejects with 402. */
+/**
+ * Extends the hold for tools that the servers listed after admission, which make the prompt longer. Rejects
+ * with 402.
+ */
 async function coverOpened(
   { candidate, admitted, steps }: LoopCall,
   opened: OpenHosted,

@@ -6,23 +6,23 @@ import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { HostedFacts } from "./request-facts.ts";
 
-/** When all of a request's tools are known. */
+/** All tools of a request, after its servers have listed theirs. */
 export interface OpenHosted {
   readonly tools: ReadonlyMap<string, GatewayTool>;
-  /** Functions in the form of the chat call. */
+  /** The functions in the form of the chat call. */
   readonly definitions: readonly unknown[];
-  /** Of the definitions. */
+  /** Size of the definitions. */
   readonly size: PromptSize;
-  /** Shown before the answer. */
+  /** Output items shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
-  /** Behind those of the request. */
+  /** Messages after those of the request. */
   readonly messages: readonly AddedMessage[];
 }
 
 /** The tools of one request that the gateway runs. */
 export class HostedTools {
   readonly maxRuns: number;
-  /** Those that the request alone decides. */
+  /** The tools that the request alone determines, without those of servers. */
   readonly known: OpenHosted;
   readonly #entries: readonly RequestTools[];
   readonly #offered: readonly string[];
@@ -31,22 +31,23 @@ export class HostedTools {
   #opened: Promise<OpenHosted> | undefined;
   #runsApproved = true;
 
-  /** Throws 400 for options that are wrong, and where a setting is missing. */
+  /** Throws 400 for invalid options, and an error if a required setting is missing. */
   constructor(facts: HostedFacts, registry: ToolRegistry) {
     const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered, items } = facts;
-    const asked = new Set(include);
+    const includes = new Set(include);
     this.maxRuns = Math.min(maxRuns, MOST_RUNS);
     this.#offered = offered;
     this.#items = items;
     this.#entries = tools.map(([at, tool]) =>
-      registry.create(tool, { param: `tools.${at}`, include: asked }),
+      registry.create(tool, { param: `tools.${at}`, include: includes }),
     );
     this.known = this.#with([], [], []);
   }
 
   /**
-   * Once, however often a provider is tried.
-   * @param runsApproved whether to make the calls of remote tools that the caller has approved
+   * Opens the tools once, however many providers are tried.
+   *
+   * @param runsApproved true to run the calls of remote tools that the caller has approved
    */
   open(
     opening: Omit<ToolOpening, "items">,
@@ -59,7 +60,7 @@ export class HostedTools {
     return this.#opened;
   }
 
-  /** The response is over, or the try of a provider has failed. */
+  /** Closes the tools. Called when the response ends or a provider's attempt fails. */
   close(): void {
     for (const close of this.#closing) close();
   }
@@ -89,8 +90,8 @@ export class HostedTools {
     const all = [...this.#entries.flatMap(({ tools }) => tools), ...opened];
     const tools = new Map(all.map((tool) => [tool.name, tool]));
     const twice = all.find((tool) => tools.get(tool.name) !== tool)?.name;
-    const taken = twice ?? this.#offered.find((name) => tools.has(name));
-    if (taken !== undefined) throw sameName(taken);
+    const duplicate = twice ?? this.#offered.find((name) => tools.has(name));
+    if (duplicate !== undefined) throw sameName(duplicate);
     const definitions = all.map(definitionOf);
     const size = promptSize({ messages: [], tools: definitions });
     return { tools, definitions, size, items, messages };
@@ -102,17 +103,17 @@ function definitionOf({ name, description, parameters }: GatewayTool) {
 }
 
 function sameName(name: string): GatewayError {
-  const message = `tools: several have the name ${JSON.stringify(name.slice(0, 100))}, by which the model calls them.`;
+  const message = `tools: several tools have the name ${JSON.stringify(name.slice(0, 100))}, by which the model calls them.`;
   return new GatewayError("invalid_body", message, { param: "tools" });
 }
 
-/** The sizes of two parts of one prompt together. */
-export function bothSizes(one: PromptSize, other: PromptSize): PromptSize {
+/** Returns the joined size of two parts of a prompt. */
+export function bothSizes(left: PromptSize, right: PromptSize): PromptSize {
   return {
-    bytes: one.bytes + other.bytes,
-    messages: one.messages + other.messages,
-    media: one.media + other.media,
-    hasTools: one.hasTools || other.hasTools,
-    longCacheLifetime: one.longCacheLifetime ?? other.longCacheLifetime,
+    bytes: left.bytes + right.bytes,
+    messages: left.messages + right.messages,
+    media: left.media + right.media,
+    hasTools: left.hasTools || right.hasTools,
+    longCacheLifetime: left.longCacheLifetime ?? right.longCacheLifetime,
   };
 }

@@ -11,20 +11,20 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Sends the events of an item of the output that is whole already, as if it were written now. */
+/** Sends the events of a complete output item, as a stream would. */
 export function itemEvents(item: Fields, index: number, send: SendEvent): void {
-  const place: ItemPlace = { id: String(item.id), index, send };
+  const target: ItemPlace = { id: String(item.id), index, send };
   const write = WRITERS[String(item.type)];
-  if (write !== undefined) write(place, item, statusOf(item));
-  else if (item.type === "reasoning") sendReasoning(place, item);
-  else sendTool(place, item);
+  if (write !== undefined) write(target, item, statusOf(item));
+  else if (item.type === "reasoning") sendReasoning(target, item);
+  else sendTool(target, item);
 }
 
 const WRITERS: Readonly<
-  Record<string, (place: ItemPlace, item: Fields, status: ItemStatus) => void>
+  Record<string, (target: ItemPlace, item: Fields, status: ItemStatus) => void>
 > = {
-  message(place, { content }, status) {
-    const writer = new MessageWriter(place);
+  message(target, { content }, status) {
+    const writer = new MessageWriter(target);
     for (const part of listOf(content)) {
       const { type, text, refusal, annotations, logprobs } = part;
       if (type === "refusal") writer.add("refusal", String(refusal));
@@ -34,22 +34,22 @@ const WRITERS: Readonly<
     writer.end(status);
   },
 
-  function_call(place, { call_id: callId, name, arguments: json }, status) {
-    const writer = new FunctionCallWriter(place, { callId: String(callId), name: String(name) });
+  function_call(target, { call_id: callId, name, arguments: json }, status) {
+    const writer = new FunctionCallWriter(target, { callId: String(callId), name: String(name) });
     writer.add(String(json));
     writer.end(status);
   },
 
-  custom_tool_call(place, { call_id: callId, name, input }, status) {
-    const writer = new CustomCallWriter(place, { callId: String(callId), name: String(name) });
+  custom_tool_call(target, { call_id: callId, name, input }, status) {
+    const writer = new CustomCallWriter(target, { callId: String(callId), name: String(name) });
     writer.add(JSON.stringify({ input }));
     writer.end(status);
   },
 };
 
-function sendTool(place: ItemPlace, { id: _, status, ...item }: Fields): void {
+function sendTool(target: ItemPlace, { id: _, status, ...item }: Fields): void {
   const run = { ...item, type: String(item.type) };
-  const writer = new HostedToolWriter(place, run);
+  const writer = new HostedToolWriter(target, run);
   writer.note("in_progress", run);
   writer.note(status === "failed" ? "failed" : "completed", run);
   writer.end("completed");
@@ -62,13 +62,13 @@ function sendReasoning({ id, index, send }: ItemPlace, item: Fields): void {
     send(`response.output_item.${what}`, `"output_index":${index},"item":${JSON.stringify(shown)}`);
   const sendParts = (parts: readonly Fields[], [part, text, number]: readonly string[]) => {
     for (const [at, whole] of parts.entries()) {
-      const place = `${members},"${number}":${at}`;
-      const said = JSON.stringify(whole.text);
+      const position = `${members},"${number}":${at}`;
+      const json = JSON.stringify(whole.text);
       const empty = JSON.stringify({ ...whole, text: "" });
-      send(`response.${part}.added`, `${place},"part":${empty}`);
-      send(`response.${text}.delta`, `${place},"delta":${said}`);
-      send(`response.${text}.done`, `${place},"text":${said}`);
-      send(`response.${part}.done`, `${place},"part":${JSON.stringify(whole)}`);
+      send(`response.${part}.added`, `${position},"part":${empty}`);
+      send(`response.${text}.delta`, `${position},"delta":${json}`);
+      send(`response.${text}.done`, `${position},"text":${json}`);
+      send(`response.${part}.done`, `${position},"part":${JSON.stringify(whole)}`);
     }
   };
   sendItem("added", { ...rest, summary: [] });

@@ -7,26 +7,29 @@ import { type Item, type Part, type ResponsesTurn, type Tool, typeOfItem } from 
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What of `include` concerns items of tools that a provider runs. */
-const OF_RUNS = /^(?:web_search|file_search|code_interpreter|computer)_call/;
+/** Values of `include` that concern tools which a provider runs. */
+const RUN_INCLUDES = /^(?:web_search|file_search|code_interpreter|computer)_call/;
 
 /**
- * A turn in the form of OpenAI's Responses interface, where a chat has no words for some of it.
- * @param leftOut `tools.` and the type of each tool that a candidate lacks
+ * Returns a turn in the form of OpenAI's Responses API, for parts that a chat cannot express.
+ *
+ * @param leftOut `tools.` and the type of each tool that the candidate does not support
  */
 export function itemForm(turn: ResponsesTurn, leftOut: readonly string[]): ItemsRequest {
   const { body } = turn;
   const sent = (body.tools ?? []).filter((tool) => isSent(tool, leftOut));
   const hasServers = sent.some(({ type }) => type === "mcp");
-  const said = turnItems(turn).flatMap((item) => sentItem(item, hasServers));
+  const items = turnItems(turn).flatMap((item) => sentItem(item, hasServers));
   const { instructions, tool_choice: choice, include } = body;
-  const told = instructions ? [{ type: "message", role: "system", content: instructions }] : [];
+  const instructionItems = instructions
+    ? [{ type: "message", role: "system", content: instructions }]
+    : [];
   const used = providerToolUse({ ...body, tools: sent }, false);
   return {
-    input: [...told, ...said],
+    input: [...instructionItems, ...items],
     tools: sent.map(sentTool),
     toolChoice: sent.length === 0 ? undefined : choice,
-    include: used === undefined ? [] : (include ?? []).filter((name) => OF_RUNS.test(name)),
+    include: used === undefined ? [] : (include ?? []).filter((name) => RUN_INCLUDES.test(name)),
     maxToolCalls:
       used !== undefined && used.maxCalls > 0
         ? (body.max_tool_calls ?? DEFAULT_PROVIDER_RUNS)
@@ -42,13 +45,13 @@ function isSent(tool: Tool, leftOut: readonly string[]): boolean {
 
 function sentTool(tool: Tool): Fields {
   const { type, name, description, parameters, strict, format } = tool;
-  const told = { type, name, ...(typeof description === "string" && { description }) };
-  if (type === "custom") return { ...told, ...(format && { format }) };
+  const shared = { type, name, ...(typeof description === "string" && { description }) };
+  if (type === "custom") return { ...shared, ...(format && { format }) };
   if (type !== "function") return tool;
   return {
-    ...told,
+    ...shared,
     parameters: parameters ?? { type: "object", properties: {} },
-    // As in a chat, where functions are not strict unless they say so.
+    // The default of chats, in which functions are strict only if they say so.
     strict: strict ?? false,
   };
 }
@@ -57,8 +60,8 @@ function sentItem(item: Item, hasServers: boolean): Fields[] {
   const type = typeOfItem(item);
   switch (type) {
     case "message": {
-      const isSaid = item.role === "assistant";
-      const content = isSaid ? saidParts(item.content) : askedContent(item.content);
+      const isAssistant = item.role === "assistant";
+      const content = isAssistant ? assistantParts(item.content) : inputContent(item.content);
       if (content.length === 0) return [];
       const phase = typeof item.phase === "string" ? { phase: item.phase } : {};
       return [{ type, role: item.role, content, ...phase }];
@@ -73,18 +76,18 @@ function sentItem(item: Item, hasServers: boolean): Fields[] {
     }
     case "function_call_output":
     case "custom_tool_call_output":
-      return [{ type, call_id: item.call_id, output: askedContent(item.output) }];
+      return [{ type, call_id: item.call_id, output: inputContent(item.output) }];
     case "reasoning":
       return [{ type, details: detailsIn(item.encrypted_content) ?? [] }];
     case "mcp_list_tools":
-      // Of a server that the request does not name.
+      // Kept only if the request names a server.
       return hasServers ? [item] : [];
     default:
       return [item];
   }
 }
 
-function saidParts(content: unknown): Fields[] {
+function assistantParts(content: unknown): Fields[] {
   if (typeof content === "string") return [{ type: "output_text", text: content }];
   return partsOf(content).flatMap(({ type, text, refusal }): Fields[] => {
     if (type === "refusal") return [{ type, refusal }];
@@ -92,11 +95,11 @@ function saidParts(content: unknown): Fields[] {
   });
 }
 
-function askedContent(content: unknown): string | Fields[] {
-  return typeof content === "string" ? content : partsOf(content).map(askedPart);
+function inputContent(content: unknown): string | Fields[] {
+  return typeof content === "string" ? content : partsOf(content).map(inputPart);
 }
 
-function askedPart(part: Part): Fields {
+function inputPart(part: Part): Fields {
   const { type, text } = part;
   if (type === "text" || type === "output_text") return { type: "input_text", text };
   return type === "input_image" ? { ...part, detail: part.detail ?? "auto" } : part;

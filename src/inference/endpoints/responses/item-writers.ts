@@ -5,24 +5,24 @@ import { encryptedContent } from "./reasoning-content.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Receives an event: its type, and its members in JSON, without braces. */
+/** Receives an event: its type, and its members in JSON without braces. */
 export type SendEvent = (type: string, members: string) => void;
 
-/** Begins a part of a summary that is not its first, where parts are read as one text. */
+/** Begins each summary part after the first, for clients that read the parts as one text. */
 const BLANK_LINE = "\n\n";
 
-/** How an item ends. */
+/** The status of a finished item. */
 export type ItemStatus = "completed" | "incomplete";
 
-/** An item of the output that is being written. Its texts are JSON. */
+/** Writes one output item. Texts are JSON. */
 export interface ItemWriter {
-  /** As it stands. */
+  /** Returns the item in its current state. */
   json(status: ItemStatus | "in_progress"): string;
-  /** Sends what ends it. */
+  /** Sends the events that end the item. */
   end(status: ItemStatus): void;
 }
 
-/** Where an item stands in the output, and what receives its events. */
+/** The position of an item in the output, and the receiver of its events. */
 export interface ItemPlace {
   readonly id: string;
   readonly index: number;
@@ -36,7 +36,7 @@ function sendItem({ index, send }: ItemPlace, type: "added" | "done", json: stri
   send(`response.output_item.${type}`, `"output_index":${index},"item":${json}`);
 }
 
-/** A part of a message: a text, or a refusal. */
+/** A part of a message: a text or a refusal. */
 interface MessagePart {
   readonly type: "output_text" | "refusal";
   readonly texts: string[];
@@ -44,17 +44,17 @@ interface MessagePart {
   readonly logprobs: unknown[];
 }
 
-/** What the assistant says. Its last part may grow. */
+/** Writes a message of the assistant. Only the last part can grow. */
 export class MessageWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   readonly #phase: string;
   readonly #parts: MessagePart[] = [];
 
-  /** @param phase whether it is the answer, or said on the way to it, where the model says so */
-  constructor(place: ItemPlace, phase?: string) {
-    this.#place = place;
+  /** @param phase the model's statement of whether this is the answer or an interim message, if it makes one */
+  constructor(position: ItemPlace, phase?: string) {
+    this.#position = position;
     this.#phase = phase === undefined ? "" : `,"phase":${JSON.stringify(phase)}`;
-    sendItem(place, "added", this.json("in_progress"));
+    sendItem(position, "added", this.json("in_progress"));
   }
 
   add(type: MessagePart["type"], text: string, logprobs: readonly unknown[] = []): void {
@@ -75,14 +75,14 @@ export class MessageWriter implements ItemWriter {
   }
 
   json(status: ItemStatus | "in_progress"): string {
-    const { id } = this.#place;
+    const { id } = this.#position;
     const parts = this.#parts.map(partJson).join(",");
     return `{"id":"${id}","type":"message","status":"${status}","role":"assistant","content":[${parts}]${this.#phase}}`;
   }
 
   end(status: ItemStatus): void {
     this.#endPart();
-    sendItem(this.#place, "done", this.json(status));
+    sendItem(this.#position, "done", this.json(status));
   }
 
   #partOf(type: MessagePart["type"]): MessagePart {
@@ -107,8 +107,8 @@ export class MessageWriter implements ItemWriter {
   }
 
   #send(type: string, members: string): void {
-    const place = `${itemMembers(this.#place)},"content_index":${this.#parts.length - 1}`;
-    this.#place.send(`response.${type}`, `${place},${members}`);
+    const itemPart = `${itemMembers(this.#position)},"content_index":${this.#parts.length - 1}`;
+    this.#position.send(`response.${type}`, `${itemPart},${members}`);
   }
 }
 
@@ -120,22 +120,22 @@ function partJson({ type, texts, annotations, logprobs }: MessagePart): string {
 }
 
 /**
- * What the model thinks. Where a summary is asked for, its text is shown as one, the form that clients display;
- * otherwise it is the item's content.
+ * Writes the reasoning of a model. If the request wants a summary, the text is shown as a summary, which
+ * clients display. Otherwise it is the content of the item.
  */
 export class ReasoningWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   readonly #isSummary: boolean;
   readonly #details: ReasoningDetail[] = [];
-  /** Pieces of the parts; the last part grows. */
+  /** Pieces of each part. Only the last part can grow. */
   readonly #parts: string[][] = [];
-  /** The provider's number of that part. */
+  /** The provider's number of the last part. */
   #part = 0;
 
-  constructor(place: ItemPlace, isSummary: boolean) {
-    this.#place = place;
+  constructor(position: ItemPlace, isSummary: boolean) {
+    this.#position = position;
     this.#isSummary = isSummary;
-    sendItem(place, "added", this.json());
+    sendItem(position, "added", this.json());
   }
 
   add(text: string, details: readonly ReasoningDetail[]): void {
@@ -158,18 +158,18 @@ export class ReasoningWriter implements ItemWriter {
   }
 
   json(): string {
-    const { id } = this.#place;
+    const { id } = this.#position;
     const parts = this.#parts.map((pieces) => this.#partJson(pieces.join(""))).join(",");
     const summary = this.#isSummary ? parts : "";
     const content = this.#isSummary || parts === "" ? "" : `,"content":[${parts}]`;
     const encrypted = encryptedContent(this.#details);
-    const kept = encrypted === undefined ? "" : `,"encrypted_content":"${encrypted}"`;
-    return `{"id":"${id}","type":"reasoning","summary":[${summary}]${content}${kept}}`;
+    const encryptedMember = encrypted === undefined ? "" : `,"encrypted_content":"${encrypted}"`;
+    return `{"id":"${id}","type":"reasoning","summary":[${summary}]${content}${encryptedMember}}`;
   }
 
   end(): void {
     if (this.#parts.length > 0) this.#endPart();
-    sendItem(this.#place, "done", this.json());
+    sendItem(this.#position, "done", this.json());
   }
 
   #endPart(): void {
@@ -192,64 +192,64 @@ export class ReasoningWriter implements ItemWriter {
   #send(type: string, members: string): void {
     const name = this.#isSummary ? "summary_index" : "content_index";
     const index = `"${name}":${this.#parts.length - 1}`;
-    this.#place.send(`response.${type}`, `${itemMembers(this.#place)},${index},${members}`);
+    this.#position.send(`response.${type}`, `${itemMembers(this.#position)},${index},${members}`);
   }
 }
 
-/** An item of the provider's own, which stays as it is but for its id. */
+/** Writes an item of the provider, which is unchanged except for its id. */
 export class ForeignItemWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   #fields: Readonly<Record<string, unknown>>;
 
-  constructor(place: ItemPlace, fields: Readonly<Record<string, unknown>>) {
-    this.#place = place;
+  constructor(position: ItemPlace, fields: Readonly<Record<string, unknown>>) {
+    this.#position = position;
     this.#fields = fields;
-    sendItem(place, "added", this.#json(fields));
+    sendItem(position, "added", this.#json(fields));
   }
 
-  /** Sends an event of the provider's. */
+  /** Sends an event of the provider. */
   pass(type: string, fields: Readonly<Record<string, unknown>>): void {
     const members = JSON.stringify(fields).slice(1, -1);
-    const place = itemMembers(this.#place);
-    this.#place.send(type, members === "" ? place : `${place},${members}`);
+    const place = itemMembers(this.#position);
+    this.#position.send(type, members === "" ? place : `${place},${members}`);
   }
 
-  /** The item is whole. */
+  /** Replaces the item with its complete form. */
   take(fields: Readonly<Record<string, unknown>>): void {
     this.#fields = fields;
   }
 
   json(status: ItemStatus | "in_progress"): string {
-    const { status: own } = this.#fields;
-    const isCut = status === "incomplete" && own !== undefined;
+    const { status: itemStatus } = this.#fields;
+    const isCut = status === "incomplete" && itemStatus !== undefined;
     return this.#json(isCut ? { ...this.#fields, status } : this.#fields);
   }
 
   end(status: ItemStatus): void {
-    sendItem(this.#place, "done", this.json(status));
+    sendItem(this.#position, "done", this.json(status));
   }
 
   #json(fields: Readonly<Record<string, unknown>>): string {
-    return JSON.stringify({ ...fields, id: this.#place.id });
+    return JSON.stringify({ ...fields, id: this.#position.id });
   }
 }
 
 interface Call {
-  /** What its output is to name. */
+  /** The id that the output of the call refers to. */
   readonly callId: string;
   readonly name: string;
-  /** The group that the tool is one of. */
+  /** The namespace of the tool. */
   readonly namespace?: string;
 }
 
-/** A call of a function, whose arguments are JSON. */
+/** Writes a call of a function, whose arguments are JSON. */
 export class FunctionCallWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
   constructor(place: ItemPlace, call: Call) {
-    this.#place = place;
+    this.#position = place;
     this.#call = call;
     sendItem(place, "added", this.json("in_progress"));
   }
@@ -262,31 +262,34 @@ export class FunctionCallWriter implements ItemWriter {
 
   json(status: ItemStatus | "in_progress"): string {
     const json = JSON.stringify(this.#pieces.join(""));
-    return `{${callHead(this.#place, "function_call", this.#call)},"arguments":${json},"status":"${status}"}`;
+    return `{${callHead(this.#position, "function_call", this.#call)},"arguments":${json},"status":"${status}"}`;
   }
 
   end(status: ItemStatus): void {
-    // Nothing at all is no JSON.
+    // An empty text is not JSON.
     if (this.#pieces.length === 0) this.add("{}");
     const name = JSON.stringify(this.#call.name);
     this.#send("done", `"name":${name},"arguments":${JSON.stringify(this.#pieces.join(""))}`);
-    sendItem(this.#place, "done", this.json(status));
+    sendItem(this.#position, "done", this.json(status));
   }
 
   #send(what: "delta" | "done", members: string): void {
     const type = `response.function_call_arguments.${what}`;
-    this.#place.send(type, `${itemMembers(this.#place)},${members}`);
+    this.#position.send(type, `${itemMembers(this.#position)},${members}`);
   }
 }
 
-/** A call of a custom tool, which models make as a function of one text: its input is known at its end. */
+/**
+ * Writes a call of a custom tool. Models call it as a function with one string parameter, so the input is
+ * complete only at the end.
+ */
 export class CustomCallWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
   constructor(place: ItemPlace, call: Call) {
-    this.#place = place;
+    this.#position = place;
     this.#call = call;
     sendItem(place, "added", this.#json("", "in_progress"));
   }
@@ -301,63 +304,63 @@ export class CustomCallWriter implements ItemWriter {
 
   end(status: ItemStatus): void {
     const input = JSON.stringify(customInput(this.#pieces.join("")));
-    const members = itemMembers(this.#place);
-    this.#place.send("response.custom_tool_call_input.delta", `${members},"delta":${input}`);
-    this.#place.send("response.custom_tool_call_input.done", `${members},"input":${input}`);
-    sendItem(this.#place, "done", this.json(status));
+    const members = itemMembers(this.#position);
+    this.#position.send("response.custom_tool_call_input.delta", `${members},"delta":${input}`);
+    this.#position.send("response.custom_tool_call_input.done", `${members},"input":${input}`);
+    sendItem(this.#position, "done", this.json(status));
   }
 
   #json(input: string, status: string): string {
-    return `{${callHead(this.#place, "custom_tool_call", this.#call)},"input":${JSON.stringify(input)},"status":"${status}"}`;
+    return `{${callHead(this.#position, "custom_tool_call", this.#call)},"input":${JSON.stringify(input)},"status":"${status}"}`;
   }
 }
 
-/** Of items that show what a tool was given as it is written: their events, and the member that holds it. */
+/** Item types that show a tool's input while it is written: their event, and the member with the input. */
 const WRITTEN_INPUTS: Readonly<Record<string, readonly [event: string, member: string]>> = {
   code_interpreter_call: ["code_interpreter_call_code", "code"],
   mcp_call: ["mcp_call_arguments", "arguments"],
 };
-/** Types without a status. */
+/** Item types without a status. */
 const WITHOUT_STATUS: ReadonlySet<string> = new Set(["mcp_list_tools", "mcp_approval_request"]);
-/** Types without states that events tell. */
+/** Item types without state events. */
 const WITHOUT_STATES: ReadonlySet<string> = new Set(["mcp_approval_request"]);
 
-/** A run of a tool of the gateway's own. */
+/** Writes a run of a tool that the gateway runs. */
 export class HostedToolWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #position: ItemPlace;
   #item: Fields & { readonly type: string };
   #state: string | undefined;
 
-  constructor(place: ItemPlace, item: Fields & { readonly type: string }) {
-    this.#place = place;
+  constructor(position: ItemPlace, item: Fields & { readonly type: string }) {
+    this.#position = position;
     this.#item = item;
-    sendItem(place, "added", this.json("in_progress"));
+    sendItem(position, "added", this.json("in_progress"));
   }
 
-  /** Sends the state that the run is in, with what is known of it. */
+  /** Sends the state of the run with the current item. */
   note(state: string, item: Fields & { readonly type: string }): void {
     const { type } = item;
     this.#item = item;
     if (state === this.#state) return;
     const isFirst = this.#state === undefined;
     this.#state = state;
-    // Of most types only the item says that it failed.
-    const isTold = state !== "failed" || type.startsWith("mcp_");
-    if (isTold && !WITHOUT_STATES.has(type)) this.#send(`${type}.${state}`);
+    // Most types show a failure only in the item.
+    const isSent = state !== "failed" || type.startsWith("mcp_");
+    if (isSent && !WITHOUT_STATES.has(type)) this.#send(`${type}.${state}`);
     if (isFirst) this.#sendInput();
   }
 
   json(status: ItemStatus | "in_progress"): string {
     const { type, ...members } = this.#item;
     const hasEnded = this.#state === "completed" || this.#state === "failed";
-    // What the answer ended before has failed: not every type can be incomplete.
+    // A run that the answer ended early has failed, because not every type can be incomplete.
     const last = hasEnded ? this.#state : status === "in_progress" ? status : "failed";
-    const told = WITHOUT_STATUS.has(type) ? {} : { status: last };
-    return JSON.stringify({ id: this.#place.id, type, ...told, ...members });
+    const statusMember = WITHOUT_STATUS.has(type) ? {} : { status: last };
+    return JSON.stringify({ id: this.#position.id, type, ...statusMember, ...members });
   }
 
   end(status: ItemStatus): void {
-    sendItem(this.#place, "done", this.json(status));
+    sendItem(this.#position, "done", this.json(status));
   }
 
   #sendInput(): void {
@@ -370,11 +373,12 @@ export class HostedToolWriter implements ItemWriter {
   }
 
   #send(type: string, members = ""): void {
-    this.#place.send(`response.${type}`, itemMembers(this.#place) + members);
+    this.#position.send(`response.${type}`, itemMembers(this.#position) + members);
   }
 }
 
 function callHead({ id }: ItemPlace, type: string, { callId, name, namespace }: Call): string {
-  const told = namespace === undefined ? "" : `,"namespace":${JSON.stringify(namespace)}`;
-  return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)},"name":${JSON.stringify(name)}${told}`;
+  const namespaceMember =
+    namespace === undefined ? "" : `,"namespace":${JSON.stringify(namespace)}`;
+  return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)},"name":${JSON.stringify(name)}${namespaceMember}`;
 }

@@ -4,16 +4,16 @@ import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { nameOfResponse, responseId } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 
-/** What of a whole response is stored besides its input: see `withOutput`. */
+/** The stored parts of a complete response, besides its input: see `withOutput`. */
 export interface ResponseContents {
   readonly head: string;
   readonly output: string | Uint8Array;
 }
 
-/** Writes the responses that can be continued. */
+/** Stores responses that can be continued. */
 export class ResponseStoreWriter {
   readonly #store: ResponseStore;
-  /** Inputs that are written before their answers have come: their lengths in bytes. */
+  /** Lengths in bytes of inputs that are written before their answer. */
   readonly #inputs = new WeakMap<AcceptedResponse, Promise<number>>();
 
   constructor(store: ResponseStore) {
@@ -21,26 +21,29 @@ export class ResponseStoreWriter {
   }
 
   /**
-   * A provider answers: writes a long input, which the thread gives up once the answer has begun. A short one is
-   * written with the answer.
+   * Starts to write a long input when a provider answers, because the thread releases the input once the
+   * answer has begun. A short input is written with the answer.
    */
   noteAnswered(admitted: AdmittedResponse): void {
     const { facts, isLong } = admitted.request;
     if (!facts.isStored || !isLong || this.#inputs.has(admitted.request)) return;
     const writing = this.#writeInput(admitted);
-    // Reported where the answer waits for it; an answer that never ends needs no input.
+    // The answer reports the error when it waits for the input. An answer that never ends needs no input.
     writing.catch(() => undefined);
     this.#inputs.set(admitted.request, writing);
   }
 
-  /** Writes the input of a response that is read before it is answered. */
+  /** Writes the input of a response that clients can read before it is answered. */
   async keepInput(admitted: AdmittedResponse): Promise<void> {
     const writing = this.#writeInput(admitted);
     this.#inputs.set(admitted.request, writing);
     await writing;
   }
 
-  /** Writes what is kept of an answer. Undefined where nothing is. */
+  /**
+   * Stores the answer before it is charged. Returns the effect that makes it visible, or undefined if the
+   * response is not stored.
+   */
   async keep(
     admitted: AdmittedResponse,
     { head, output }: ResponseContents,
@@ -49,7 +52,7 @@ export class ResponseStoreWriter {
     if (!facts.isStored) return undefined;
     const response = rowOf(admitted);
     const encoder = new TextEncoder();
-    const said = typeof output === "string" ? encoder.encode(output) : output;
+    const outputBytes = typeof output === "string" ? encoder.encode(output) : output;
     const writing = this.#inputs.get(admitted.request);
     let inputBytes: number;
     if (writing === undefined) {
@@ -58,7 +61,7 @@ export class ResponseStoreWriter {
       const contents = [
         ["head", encoder.encode(head)],
         ["input", input],
-        ["output", said],
+        ["output", outputBytes],
       ] as const;
       const { stream } = admitted.request.fields;
       await this.#store.write(response, contents, { isAll: stream !== true });
@@ -66,13 +69,13 @@ export class ResponseStoreWriter {
       inputBytes = await writing;
       await this.#store.write(response, [
         ["head", encoder.encode(head)],
-        ["output", said],
+        ["output", outputBytes],
       ]);
     }
-    const chainBytes = (place?.chainBytes ?? 0) + inputBytes + said.length;
+    const chainBytes = (place?.chainBytes ?? 0) + inputBytes + outputBytes.length;
     return this.#store.keep({
       id: response.id,
-      ownBytes: inputBytes + said.length,
+      ownBytes: inputBytes + outputBytes.length,
       chainBytes,
       conversationId: place?.conversationId,
     });

@@ -15,55 +15,61 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Fields that decide nothing about an answer, but for its form and whether it is stored; the models are named apart. */
-const UNDECIDING: ReadonlySet<string> = new Set([
+/**
+ * Fields that change only the form of an answer or whether it is stored, and not its content. The models are
+ * part of the identity separately.
+ */
+const FORM_FIELDS: ReadonlySet<string> = new Set([
   ...["model", "models", "stream", "stream_options", "store"],
   ...["user", "metadata", "trace", "session_id", "route_explain"],
   ...["prompt_cache_key", "prompt_cache_retention", "safety_identifier"],
 ]);
-/** Tools whose runs change something elsewhere, or leave what a later request works with. */
+/** Tools whose runs change something elsewhere, or leave state for a later request. */
 const ACTING_TOOLS: ReadonlySet<string> = new Set(["mcp", "code_interpreter"]);
-/** The event that ends a whole stream holds the response, with what that repeats of its request. */
+/**
+ * Maximum bytes of an event. The last event of a stream contains the response, including the parts that
+ * repeat the request.
+ */
 const MAX_EVENT_BYTES = 2_097_152;
 
-/** What is kept of a response: its output, named after it, and how it ended. */
-interface Kept extends Pick<ResponseParts, "status" | "reason"> {
+/** The cached parts of a response: its output, the id on which item ids are based, and its end. */
+interface CachedParts extends Pick<ResponseParts, "status" | "reason"> {
   readonly id: string;
   readonly output: readonly Fields[];
 }
 
-/** Responses in the response cache. Each hit is a response of its own, which is stored where its request asks for it. */
+/** Responses in the response cache. Each hit is a new response, which is stored if its request says so. */
 export class KeptResponses implements CacheFormat<AcceptedResponse> {
-  readonly #keeping: ResponseStoreWriter;
+  readonly #storeWriter: ResponseStoreWriter;
 
-  constructor(keeping: ResponseStoreWriter) {
-    this.#keeping = keeping;
+  constructor(storeWriter: ResponseStoreWriter) {
+    this.#storeWriter = storeWriter;
   }
 
   identity({ fields, facts, body, background, place }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
     if (acts || background !== undefined) return undefined;
-    // A conversation goes on with each answer: the same request is another one then.
+    // Each answer extends the conversation, so the same request is different the next time.
     if (place?.conversationId !== undefined) return undefined;
-    return longIdentity(fields) ?? decidingFields(body!, UNDECIDING);
+    return longIdentity(fields) ?? decidingFields(body!, FORM_FIELDS);
   }
 
   ofWhole(body: string | Uint8Array): string | undefined {
     const response = keptJson(body);
-    return response && keptOf(response);
+    return response && cacheableJson(response);
   }
 
   gather(): AnswerGatherer {
     return new ResponseGatherer();
   }
 
-  whole(kept: string, request: AcceptedResponse, facts: HitFacts): string {
-    const { head, output } = contentsOf(kept, request, facts);
+  whole(cached: string, request: AcceptedResponse, facts: HitFacts): string {
+    const { head, output } = contentsOf(cached, request, facts);
     return withOutput(head, output);
   }
 
-  stream(kept: string, request: AcceptedResponse, facts: HitFacts): string {
-    const { status } = JSON.parse(kept) as Kept;
+  stream(cached: string, request: AcceptedResponse, facts: HitFacts): string {
+    const { status } = JSON.parse(cached) as CachedParts;
     const frames: string[] = [];
     const send = (type: string, members: string) => {
       const json = `{"type":"${type}","sequence_number":${frames.length},${members}}`;
@@ -72,38 +78,46 @@ export class KeptResponses implements CacheFormat<AcceptedResponse> {
     const begun = withOutput(headOf({ status: "in_progress" }, request, facts), "");
     send("response.created", `"response":${begun}`);
     send("response.in_progress", `"response":${begun}`);
-    for (const [index, item] of itemsOf(kept, facts).entries()) itemEvents(item, index, send);
-    send(`response.${status}`, `"response":${this.whole(kept, request, facts)}`);
+    for (const [index, item] of itemsOf(cached, facts).entries()) itemEvents(item, index, send);
+    send(`response.${status}`, `"response":${this.whole(cached, request, facts)}`);
     return `${frames.join("")}data: [DONE]\n\n`;
   }
 
-  keep(kept: string, admitted: AdmittedResponse, facts: HitFacts) {
-    return this.#keeping.keep(admitted, contentsOf(kept, admitted.request, facts));
+  keep(cached: string, admitted: AdmittedResponse, facts: HitFacts) {
+    return this.#storeWriter.keep(admitted, contentsOf(cached, admitted.request, facts));
   }
 }
 
-/** An answer that the limit of its own request ended would end there again. */
-function keptOf({ id, status, incomplete_details: why, output }: Fields): string | undefined {
+/**
+ * Returns the cached form of a response. An answer that ended at the output limit is cached, because the same
+ * request would end there again.
+ */
+function cacheableJson({
+  id,
+  status,
+  incomplete_details: why,
+  output,
+}: Fields): string | undefined {
   const reason = isFields(why) ? (why.reason as string) : undefined;
   const isWhole =
     status === "completed" || (status === "incomplete" && reason === "max_output_tokens");
   if (!isWhole || typeof id !== "string" || !Array.isArray(output)) return undefined;
-  return JSON.stringify({ id, status, reason, output } satisfies Kept);
+  return JSON.stringify({ id, status, reason, output } satisfies CachedParts);
 }
 
 function contentsOf(
-  kept: string,
+  cached: string,
   request: AcceptedResponse,
   facts: HitFacts,
 ): ResponseContents & { readonly output: string } {
-  const head = headOf(JSON.parse(kept) as Kept, request, facts);
-  const items = itemsOf(kept, facts);
+  const head = headOf(JSON.parse(cached) as CachedParts, request, facts);
+  const items = itemsOf(cached, facts);
   return { head, output: items.map((item) => JSON.stringify(item)).join(",") };
 }
 
-/** Items are named after the response that they are of. */
-function itemsOf(kept: string, { requestId }: HitFacts): Fields[] {
-  const { id, output } = JSON.parse(kept) as Kept;
+/** Returns the cached items with ids of the new response. */
+function itemsOf(cached: string, { requestId }: HitFacts): Fields[] {
+  const { id, output } = JSON.parse(cached) as CachedParts;
   const before = nameOfResponse(id);
   return output.map((item) =>
     typeof item.id === "string"
@@ -113,7 +127,7 @@ function itemsOf(kept: string, { requestId }: HitFacts): Fields[] {
 }
 
 function headOf(
-  { status, reason }: Pick<Kept, "status" | "reason">,
+  { status, reason }: Pick<CachedParts, "status" | "reason">,
   { facts, createdAt }: AcceptedResponse,
   { requestId, model, usage, nowSeconds }: HitFacts,
 ): string {
@@ -131,7 +145,7 @@ function headOf(
 
 const LAST_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/;
 
-/** The last event of a stream holds its response. */
+/** Gathers a stream by its last event, which contains the response. */
 class ResponseGatherer implements AnswerGatherer {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   #last: string | undefined;
@@ -144,7 +158,7 @@ class ResponseGatherer implements AnswerGatherer {
         if (LAST_EVENT.test(data)) this.#last = data;
       });
     } catch {
-      // It is too long to be kept.
+      // The stream is too long for the cache.
       this.#isBroken = true;
     }
   }
@@ -152,6 +166,6 @@ class ResponseGatherer implements AnswerGatherer {
   end(): string | undefined {
     if (this.#isBroken || this.#last === undefined) return undefined;
     const event = keptJson(textOfLatin1(this.#last));
-    return event && isFields(event.response) ? keptOf(event.response) : undefined;
+    return event && isFields(event.response) ? cacheableJson(event.response) : undefined;
   }
 }

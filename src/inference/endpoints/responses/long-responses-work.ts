@@ -1,6 +1,6 @@
+import { bodyHash } from "../../../http/idempotency-key.ts";
 import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
-import { bodyHash } from "../../call/idempotency/idempotency.ts";
 import type { Preset } from "../../definitions/known-definitions.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
@@ -16,7 +16,7 @@ import { assertResponses } from "./request-checks.ts";
 import { factsOf } from "./request-facts.ts";
 import { storedInput } from "./stored-items.ts";
 
-/** What is made of a turn, and the endpoint that it is for. */
+/** A use of a turn, and the endpoint that it belongs to. */
 interface Use {
   readonly route: string;
   turnOf(turn: ResponsesTurn): ResponsesTurn;
@@ -25,7 +25,7 @@ interface Use {
 const ANSWERED: Use = { route: RESPONSES_ROUTE, turnOf: (turn) => turn };
 const COMPACTED: Use = { route: COMPACT_ROUTE, turnOf: compactionOf };
 
-/** Turns that build on stored items, where they are long together. */
+/** Reads and renders turns that are long together with the stored items that they continue. */
 function turnForm(use: Use): LongBodyForm {
   return {
     parse: parseJson,
@@ -41,7 +41,7 @@ function turnForm(use: Use): LongBodyForm {
   };
 }
 
-/** Bodies alone. */
+/** Reads and renders bodies without stored items. */
 function bodyForm(use: Use): LongBodyForm {
   return {
     ...turnForm(use),
@@ -56,7 +56,7 @@ function bodyForm(use: Use): LongBodyForm {
   };
 }
 
-/** Long bodies, in the thread, by the names of their forms. */
+/** Reads and renders long bodies in a work thread, by the names of their forms. */
 export const longResponsesForms: Readonly<Record<`${LongUse}${"" | ".turn"}`, LongBodyForm>> = {
   responses: bodyForm(ANSWERED),
   "responses.turn": turnForm(ANSWERED),
@@ -92,8 +92,12 @@ function fieldsOf(turn: ResponsesTurn, shape: BodyShape | StoredShape): Record<s
     : shapedBody(chatRequestOf(turn).request, shape);
 }
 
-export function countInputTokens({ text: given, isTurn, preset }: CountInputCall): Promise<number> {
-  const text = typeof given === "string" ? given : textOfShared(given);
+export function countInputTokens({
+  text: source,
+  isTurn,
+  preset,
+}: CountInputCall): Promise<number> {
+  const text = typeof source === "string" ? source : textOfShared(source);
   const turn = isTurn ? (JSON.parse(text) as ResponsesTurn) : bodyAlone(text);
   const filled = preset === undefined ? turn : fill(turn, preset);
   return countChatTokens(chatRequestOf(filled).request);

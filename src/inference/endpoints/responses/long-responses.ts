@@ -11,41 +11,41 @@ import type { ResponsesFacts } from "./request-facts.ts";
 import type { ChainPlace, StoredItems } from "./response-store.ts";
 import { storedInputRender } from "./stored-items.ts";
 
-/** What the thread reports of a body that has passed all checks. */
+/** The facts that a work thread returns about a body that has passed all checks. */
 export type LongResponsesFacts =
-  /** What it builds on is still to be brought; the rest of its checks follows then. */
+  /** The body refers to stored items. The remaining checks run after these are loaded. */
   | { readonly needs: StoredNeeds; readonly hash: string }
   | (Omit<ResponsesFacts, "chat"> & { readonly chat: LongChatFacts; readonly needs?: undefined });
 
-/** How the thread gives a turn to a render: as the chat call has it, or as it is stored. */
+/** A shape that renders the input as it is stored, instead of as a chat call. */
 export interface StoredShape {
-  /** Of the response. */
+  /** The name of the response. */
   readonly storedAs: string;
 }
 
-/** Counts the tokens of a turn in the thread. */
+/** Counts the tokens of a turn in a work thread. */
 export interface CountInputCall {
   readonly kind: "responses.count";
-  /** JSON of a turn, or of a body that builds on nothing stored; each has passed all checks. */
+  /** The JSON of a turn, or of a body that refers to no stored items. Both have passed all checks. */
   readonly text: string | SharedBytes;
   readonly isTurn: boolean;
-  /** The one that the body names; a text includes it already. */
+  /** The preset that the body names. A string already includes its members. */
   readonly preset?: Preset | undefined;
 }
 
-/** What a turn was made of. */
+/** The origin of a turn. */
 interface TurnSource {
   readonly use: LongUse;
   /** See `LongResponses.bodyHash`. */
   readonly bodyHash: string | undefined;
 }
 
-/** A request that lies in a work thread. */
+/** A request whose body a work thread holds. */
 export class LongResponses {
   readonly place: ChainPlace | undefined;
   readonly #body: LongBody<LongResponsesFacts>;
 
-  /** Set where its bytes are those of a turn, with the stored items that it builds on, and not of the body alone. */
+  /** Set if the bytes are a turn, including the stored items that it continues, and not only the body. */
   readonly #turn: TurnSource | undefined;
 
   constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, place?: ChainPlace) {
@@ -59,8 +59,8 @@ export class LongResponses {
   }
 
   /**
-   * Of the body as the caller sent it, for its idempotency key; undefined where no thread has read that alone. What is
-   * stored grows between two tries.
+   * The hash of the body as the caller sent it, for its idempotency key. Undefined if no thread has read only
+   * the body. Stored items can change between two attempts, so they are not part of the hash.
    */
   get bodyHash(): string | undefined {
     if (this.#turn !== undefined) return this.#turn.bodyHash;
@@ -80,10 +80,10 @@ export class LongResponses {
     return this.#body.preset;
   }
 
-  /** Of one that needs nothing more. */
+  /** The facts of a request whose stored items are loaded. */
   get facts(): ResponsesFacts {
     const { facts } = this.#body;
-    if (facts.needs !== undefined) throw new Error("a turn was accepted without what it builds on");
+    if (facts.needs !== undefined) throw new Error("a turn was accepted without its stored items");
     return { ...facts, chat: chatRoutingView(facts.chat, this.#body) };
   }
 
@@ -102,10 +102,10 @@ export class LongResponses {
   }
 }
 
-/** What is made of a long body: a response, or a compaction. */
+/** The use of a long body: a response or a compaction. */
 export type LongUse = "responses" | "responses.compact";
 
-/** Reads a body that is too long for the event loop: see `LongBodies`. */
+/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
 export async function readLongResponses(
   bodies: LongBodies,
   bytes: SharedBytes,
@@ -117,12 +117,12 @@ export async function readLongResponses(
   return { value: new LongResponses(body), release: () => body.release() };
 }
 
-/** What a long turn consists of: its text is a body with the stored items that it builds on. */
+/** The parts of a long turn besides its body. */
 export interface LongBodyParts {
   readonly earlier: StoredItems;
   readonly referable: StoredItems;
   readonly place: ChainPlace | undefined;
-  /** Ids of earlier items that were taken out of the conversation. */
+  /** Ids of items that were removed from the conversation. */
   readonly removed: readonly string[];
 }
 

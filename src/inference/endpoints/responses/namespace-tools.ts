@@ -2,47 +2,55 @@ import { isFields } from "../../../lib/json.ts";
 import { functionOfTool } from "../../tools/mcp/tool-names.ts";
 import { type Item, isOffered, type ResponsesBody, type Tool } from "./request.ts";
 
-/** The type of a group of functions with a common name, as Codex offers the tools of each MCP server. */
+/**
+ * The type of a group of functions with a common name. Codex offers the tools of each MCP server as such a
+ * group.
+ */
 export const NAMESPACE = "namespace";
 
-/** A tool of a namespace: a chat has a function in its place. */
+/** A tool of a namespace. A chat has a function for it. */
 export interface NamespacedTool {
   readonly namespace: string;
   readonly name: string;
 }
 
 interface FlatTool extends NamespacedTool {
-  /** The tool under the name of its function. */
+  /** The tool, with the name of its function. */
   readonly tool: Tool;
 }
 
 /**
- * The tools of a request's namespaces as functions of a chat. Their names join those of namespace and tool, within the
- * characters and the length that models allow. A name that is taken gets a hash, so that each function stands for one
- * tool; it is the same in all turns that offer the same tools.
+ * The tools of a request's namespaces as functions of a chat. A function's name joins namespace and tool, in
+ * the characters and the length that models allow. A name that is already used gets a hash, so that each
+ * function has one tool. The names are equal in all turns that offer the same tools.
  */
 export class NamespaceTools {
-  /** By the name of the function. */
+  /** Functions by name. */
   readonly functions: ReadonlyMap<string, FlatTool>;
-  /** Whether a namespace holds something else than functions and custom tools. */
+  /** True if a namespace contains something other than functions and custom tools. */
   readonly lacksSome: boolean;
-  /** Names of functions, by namespace and tool. */
+  /** Names of functions by namespace and tool. */
   readonly #names = new Map<string, string>();
 
   constructor({ tools }: ResponsesBody) {
     const functions = new Map<string, FlatTool>();
-    const taken = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
+    const usedNames = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
     let lacksSome = false;
     for (const { type, name: namespace, tools: inner } of tools ?? []) {
       if (type !== NAMESPACE) continue;
       const members: readonly unknown[] = Array.isArray(inner) ? inner : [];
-      const known = namespace === undefined ? [] : members.filter(isFlat);
-      lacksSome ||= known.length < members.length;
-      for (const tool of known) {
+      const supported = namespace === undefined ? [] : members.filter(isFlat);
+      lacksSome ||= supported.length < members.length;
+      for (const tool of supported) {
         const key = keyOf(namespace!, tool.name);
         if (this.#names.has(key)) continue;
-        const name = freeName(namespace!, tool.name, (one) => taken.has(one), taken.size);
-        taken.add(name);
+        const name = freeName(
+          namespace!,
+          tool.name,
+          (candidate) => usedNames.has(candidate),
+          usedNames.size,
+        );
+        usedNames.add(name);
         this.#names.set(key, name);
         functions.set(name, { namespace: namespace!, name: tool.name, tool: { ...tool, name } });
       }
@@ -51,13 +59,13 @@ export class NamespaceTools {
     this.lacksSome = lacksSome;
   }
 
-  /** The function of a call in the conversation, whose tool may no longer be offered. */
+  /** Returns the function name of a call in the conversation, whose tool might no longer be offered. */
   functionOf({ name, namespace }: Item): unknown {
     if (typeof namespace !== "string" || typeof name !== "string") return name;
     return this.#names.get(keyOf(namespace, name)) ?? plainName(namespace, name);
   }
 
-  /** The functions of a namespace. */
+  /** Returns the names of the functions of a namespace. */
   namesIn(namespace: string | undefined): string[] {
     const all = [...this.functions].filter(([, tool]) => tool.namespace === namespace);
     return all.map(([name]) => name);
@@ -77,20 +85,24 @@ function keyOf(namespace: string, name: string): string {
   return JSON.stringify([namespace, name]);
 }
 
-/** Codex's namespaces end with the mark that stands between the names anyway. */
+/** Returns the plain name of a function. Codex's namespaces already end with the separator. */
 function plainName(namespace: string, name: string): string {
   return functionOfTool(namespace.replace(/_{1,64}$/, ""), name);
 }
 
-/** @param count of the names that are taken, so that names with the same hash get different ones */
+/**
+ * Returns an unused name.
+ *
+ * @param count number of used names, so that names with the same hash differ
+ */
 function freeName(
   namespace: string,
   name: string,
-  isTaken: (name: string) => boolean,
+  isUsed: (name: string) => boolean,
   count: number,
 ): string {
-  let found = plainName(namespace, name);
-  // No name of a function has this character, so a hash is added.
-  for (let at = count; isTaken(found); at++) found = functionOfTool(namespace, `${name}#${at}`);
-  return found;
+  let result = plainName(namespace, name);
+  // No function name contains this character, so a hash is added.
+  for (let at = count; isUsed(result); at++) result = functionOfTool(namespace, `${name}#${at}`);
+  return result;
 }

@@ -18,36 +18,36 @@ import type { NamespacedTool } from "./namespace-tools.ts";
 type Fields = Readonly<Record<string, unknown>>;
 type EventOf<Type extends ChatEvent["type"]> = Extract<ChatEvent, { readonly type: Type }>;
 
-/** What of a request decides about the form of its output. */
+/** The parts of a request that determine the form of its output. */
 export interface OutputOptions {
-  /** Of the response, without its prefix: items are named after it. */
+  /** The name of the response, which is its id without the prefix. Item ids contain it. */
   readonly name: string;
-  /** Whether reasoning is shown as its summary. */
+  /** True if reasoning is shown as a summary. */
   readonly showsSummary: boolean;
-  /** Names of functions whose input is text in place of JSON. */
+  /** Names of functions whose input is text instead of JSON. */
   readonly customTools: ReadonlySet<string>;
   /** Tools of namespaces, by the names of their functions. */
   readonly namespaced: ReadonlyMap<string, NamespacedTool>;
 }
 
 /**
- * Gathers an answer's events into items, and sends an event for each step. Messages and reasoning follow one
- * another, as in the provider's answer where that has items; calls of tools stay open to the end of the answer,
- * since their pieces may come interleaved.
+ * Gathers an answer's events into items, and sends an event for each change. Messages and reasoning follow
+ * each other, as in the provider's answer if that has items. Tool calls stay open to the end of the answer,
+ * since their pieces can be interleaved.
  */
 export class OutputItems {
   readonly #options: OutputOptions;
   readonly #send: SendEvent;
-  /** In their order; those that have ended with their JSON. */
+  /** Items in order. A finished item has its JSON. */
   readonly #items = new Map<ItemWriter, string | undefined>();
   readonly #calls = new Map<number, FunctionCallWriter | CustomCallWriter>();
-  /** What continues the reasoning and came behind it. */
+  /** Details that belong to the reasoning but arrived after it. */
   readonly #lateDetails: ReasoningDetail[] = [];
-  /** The provider's number of the item that came last. */
+  /** The provider's number of the last item. */
   #item: number | undefined;
-  /** Runs of the gateway's own tools, by their numbers. */
+  /** Runs of tools that the gateway runs, by number. */
   readonly #runs = new Map<number, HostedToolWriter>();
-  /** Items of the provider's own that are on their way, by its numbers. */
+  /** Unfinished items of the provider, by its numbers. */
   readonly #foreign = new Map<number, ForeignItemWriter>();
   #message: MessageWriter | undefined;
   #reasoning: ReasoningWriter | undefined;
@@ -59,22 +59,22 @@ export class OutputItems {
     this.#send = send;
   }
 
-  /** How the answer has ended; undefined before. */
+  /** The finish reason of the answer. Undefined before its end. */
   get finish(): FinishReason | undefined {
     return this.#finish;
   }
 
-  /** The gateway's own limit that ended it, if one did. */
+  /** The limit of the gateway that ended the answer, if one did. */
   get limit(): EventOf<"finish">["limit"] {
     return this.#limit;
   }
 
-  /** JSON of the items, with commas between them; what has not ended is incomplete. */
+  /** JSON of the items, separated by commas. Unfinished items are incomplete. */
   get json(): string {
     return [...this.#items].map(([writer, json]) => json ?? writer.json("incomplete")).join(",");
   }
 
-  /** Of the one answer that is asked for. Usage and errors are its taker's matter. */
+  /** Adds an event of the answer's only choice. The caller handles usage and errors. */
   add(event: ChatEvent): void {
     if (event.type === "text") this.#addText(event);
     else if (event.type === "reasoning") this.#addReasoning(event);
@@ -88,7 +88,10 @@ export class OutputItems {
     }
   }
 
-  /** What comes of one item of the provider's is not joined to that of another. */
+  /**
+   * Ends the open message and reasoning if the provider's item changes, because pieces of different items are
+   * not joined.
+   */
   #moveTo(item: number | undefined): void {
     if (item === this.#item) return;
     this.#endReasoning();
@@ -100,7 +103,7 @@ export class OutputItems {
     if (step === "added") {
       this.#endReasoning();
       this.#endMessage();
-      const writer = new ForeignItemWriter(this.#placeOf(prefixIn(fields)), fields);
+      const writer = new ForeignItemWriter(this.#positionOf(prefixIn(fields)), fields);
       this.#items.set(writer, undefined);
       this.#foreign.set(item, writer);
       return;
@@ -133,8 +136,8 @@ export class OutputItems {
   #addReasoning({ text, details = [], item }: EventOf<"reasoning">): void {
     if (text === "" && details.length === 0) return;
     this.#moveTo(item);
-    const hasMoved = item === undefined && (this.#message !== undefined || this.#calls.size > 0);
-    if (text === "" && this.#reasoning === undefined && hasMoved) {
+    const isLate = item === undefined && (this.#message !== undefined || this.#calls.size > 0);
+    if (text === "" && this.#reasoning === undefined && isLate) {
       this.#lateDetails.push(...details);
       return;
     }
@@ -149,9 +152,9 @@ export class OutputItems {
       if (id === undefined || name === undefined) return;
       this.#endReasoning();
       const isCustom = this.#options.customTools.has(name);
-      const place = this.#placeOf(isCustom ? "ctc" : "fc");
+      const position = this.#positionOf(isCustom ? "ctc" : "fc");
       const called = this.#options.namespaced.get(name) ?? { name };
-      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(place, {
+      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(position, {
         callId: id,
         ...called,
       });
@@ -168,7 +171,7 @@ export class OutputItems {
       this.#endReasoning();
       this.#endMessage();
       const { type } = item;
-      writer = new HostedToolWriter(this.#placeOf(prefixOf(type)), item);
+      writer = new HostedToolWriter(this.#positionOf(prefixOf(type)), item);
       this.#items.set(writer, undefined);
       this.#runs.set(run, writer);
     }
@@ -194,18 +197,18 @@ export class OutputItems {
   #openMessage(phase?: string): MessageWriter {
     this.#endReasoning();
     if (this.#message === undefined) {
-      this.#message = new MessageWriter(this.#placeOf("msg"), phase);
+      this.#message = new MessageWriter(this.#positionOf("msg"), phase);
       this.#items.set(this.#message, undefined);
     }
     return this.#message;
   }
 
-  /** What a provider calls a summary is one, whether it was asked for or not. */
+  /** Returns the open reasoning. A provider's summary is shown as a summary, even if the request wants none. */
   #openReasoning(details: readonly ReasoningDetail[]): ReasoningWriter {
     if (this.#reasoning === undefined) {
       const isSummary = details.some(({ type }) => type === "reasoning.summary");
       const showsSummary = this.#options.showsSummary || isSummary;
-      this.#reasoning = new ReasoningWriter(this.#placeOf("rs"), showsSummary);
+      this.#reasoning = new ReasoningWriter(this.#positionOf("rs"), showsSummary);
       this.#items.set(this.#reasoning, undefined);
     }
     return this.#reasoning;
@@ -226,13 +229,13 @@ export class OutputItems {
     this.#items.set(writer, writer.json(status));
   }
 
-  #placeOf(prefix: string): ItemPlace {
+  #positionOf(prefix: string): ItemPlace {
     const index = this.#items.size;
     return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
   }
 }
 
-/** What ids of the items of hosted tools begin with. */
+/** Prefixes of the item ids of tools that the gateway runs. */
 const HOSTED_PREFIXES: Readonly<Record<string, string>> = {
   web_search_call: "ws",
   file_search_call: "fs",
@@ -246,18 +249,18 @@ function prefixOf(type: string): string {
   return Object.hasOwn(HOSTED_PREFIXES, type) ? HOSTED_PREFIXES[type]! : "item";
 }
 
-/** Of the provider's id, which tells what an item is. */
+/** Returns the prefix of the provider's id, which names the kind of item. */
 function prefixIn({ id }: Fields): string {
   const [, prefix] = /^([a-z]{1,16})_/.exec(typeof id === "string" ? id : "") ?? [];
   return prefix ?? "item";
 }
 
-/** Its middle is the name of its response: see `responseOfItem`. */
+/** Returns the id of an item, which contains the name of its response: see `responseOfItem`. */
 function outputItemId(prefix: string, name: string, index: number): string {
   return `${prefix}_${name}${String(index).padStart(2, "0")}`;
 }
 
-/** Of a chat answer, in OpenAI's form. */
+/** Returns the log probabilities of a chat answer in OpenAI's form for responses. */
 function tokensOf(logprobs: unknown): readonly unknown[] {
   if (!isFields(logprobs) || !Array.isArray(logprobs.content)) return [];
   return logprobs.content.filter(isFields).map((token) => ({
@@ -272,7 +275,7 @@ function tokenOf({ token, logprob, bytes }: Fields): Fields {
   return { token, logprob, bytes: Array.isArray(bytes) ? bytes : [] };
 }
 
-/** A chat's annotation holds what it says in a member named after its type. */
+/** Returns an annotation. A chat's annotation has its content in a member named after its type. */
 function annotationOf(annotation: unknown): Fields[] {
   if (!isFields(annotation)) return [];
   if (annotation.type === "file_citation" && isFields(annotation.file_citation)) {

@@ -5,10 +5,10 @@ import { planFields } from "../chat-completions/request-fields.ts";
 import { goesAsItems, providerToolLack } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
-/** What coding agents ask for in passing: left out where a model lacks it. */
+/** Features that coding agents request by default. They are left out if a model does not support them. */
 const HINTS: ReadonlySet<string> = new Set(["parallel_tool_calls"]);
 
-/** What the fields of the chat call are called here. */
+/** Names in this API of the chat call's fields. */
 const NAMES: Readonly<Record<string, string>> = {
   response_format: "text.format",
   verbosity: "text.verbosity",
@@ -19,20 +19,21 @@ const NAMES: Readonly<Record<string, string>> = {
 const CONTENT = /^messages\..*/;
 
 /**
- * The plan of a request with regard to what its candidates have. What they lack is left out, and listed, together
- * with what no chat has.
- * @param definitions of tools that the gateway offers besides the request's own. Throws 400 unsupported_parameter where no candidate is left.
+ * Plans a request by the features of its candidates. Unsupported parts are left out and listed, together with
+ * parts that no chat supports. Throws 400 unsupported_parameter if no candidate is left.
+ *
+ * @param definitions tools that the gateway offers in addition to the request's own
  */
 export function planResponses(
   facts: ResponsesFacts,
   plan: RoutePlan,
   definitions: readonly unknown[] = [],
 ): RoutePlan {
-  const { chat: asked, untranslated, ofProvider } = facts;
+  const { chat: requested, untranslated, ofProvider } = facts;
   const chat =
     definitions.length === 0
-      ? asked
-      : { ...asked, tools: [...(asked.tools ?? []), ...definitions] };
+      ? requested
+      : { ...requested, tools: [...(requested.tools ?? []), ...definitions] };
   if (plan.candidates.length === 0) return plan;
   const requiresAll = chat.provider?.require_parameters === true;
   if (requiresAll && ofProvider === undefined && untranslated.length > 0) {
@@ -41,7 +42,7 @@ export function planResponses(
   const able =
     ofProvider === undefined
       ? plan
-      : planByLacks(plan, (candidate) => lackOfItems(facts, candidate, requiresAll));
+      : planByLacks(plan, (candidate) => unsupportedItems(facts, candidate, requiresAll));
   let planned: RoutePlan;
   try {
     planned = planFields(chat, able, HINTS);
@@ -53,7 +54,7 @@ export function planResponses(
   for (const candidate of planned.candidates) {
     const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
     const missed = listed.filter((name) => isMissed(name, chat.reasoning));
-    const ofItems = lackOfItems(facts, candidate, false);
+    const ofItems = unsupportedItems(facts, candidate, false);
     const all = [...new Set([...missed.map(nameOf), ...ofItems.listed])];
     const without = [...leftOut, ...ofItems.leftOut];
     if (all.length + without.length > 0) lacked.set(candidate, { leftOut: without, listed: all });
@@ -61,8 +62,8 @@ export function planResponses(
   return { ...planned, lacked };
 }
 
-/** What a candidate lacks of the tools and items that chats have no words for. */
-function lackOfItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: boolean): Lack {
+/** Returns the tools and items without a counterpart in chats that a candidate does not support. */
+function unsupportedItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: boolean): Lack {
   const { untranslated, ofProvider, chat } = facts;
   const { leftOut, barrier } = providerToolLack(facts, candidate);
   const asItems = goesAsItems(facts, candidate);
@@ -82,10 +83,10 @@ function lackOfItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: b
   };
 }
 
-/** OpenAI's Responses interface has none. */
+/** Fields that OpenAI's Responses API does not have. */
 const PENALTIES = ["presence_penalty", "frequency_penalty"] as const;
 
-/** Summaries are made here of what a model says of its reasoning. */
+/** Returns false for reasoning summaries, because the gateway makes them from the model's reasoning. */
 function isMissed(name: string, reasoning: ResponsesFacts["chat"]["reasoning"]): boolean {
   return name !== "reasoning.summary" && (name !== "reasoning" || Boolean(reasoning?.effort));
 }
@@ -99,7 +100,10 @@ function lacking(param: string): GatewayError {
   return new GatewayError("unsupported_parameter", message, { param });
 }
 
-/** An error that names a field of the chat call, which the caller does not know. */
+/**
+ * Returns the error with the name of the chat call's field replaced by the name in this API, which the caller
+ * knows.
+ */
 function renamed(error: unknown): unknown {
   if (!(error instanceof GatewayError) || error.param === null) return error;
   const name = nameOf(error.param);

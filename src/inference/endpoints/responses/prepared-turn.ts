@@ -22,18 +22,18 @@ import { assertResponses } from "./request-checks.ts";
 import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
 import { responseOfItem } from "./stored-items.ts";
 
-/** More responses are not looked up for one request. */
+/** Maximum number of responses that are looked up for one request. */
 const MAX_REFERRED_RESPONSES = 1_000;
 
-/** What of the store a request builds on. */
+/** The stored objects that a request refers to. */
 export interface StoredNeeds {
   readonly previousId: string | undefined;
   readonly conversationId: string | undefined;
-  /** Responses whose items it refers to. */
+  /** Responses whose items the request refers to. */
   readonly referredIds: readonly string[];
 }
 
-/** Undefined where it builds on nothing. Throws 400. */
+/** Returns the stored objects that a request refers to, or undefined if there are none. Throws 400. */
 export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
   const previousId = body.previous_response_id ?? undefined;
   const referred = new Set<string>();
@@ -47,11 +47,11 @@ export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
     throw new GatewayError("invalid_body", message, { param: "input" });
   }
   const conversationId = conversationIdOf(body);
-  const isFree = (previousId ?? conversationId) === undefined && referred.size === 0;
-  return isFree ? undefined : { previousId, conversationId, referredIds: [...referred] };
+  const isIndependent = (previousId ?? conversationId) === undefined && referred.size === 0;
+  return isIndependent ? undefined : { previousId, conversationId, referredIds: [...referred] };
 }
 
-/** A request with what it builds on, short enough for the event loop. */
+/** A request with its stored items, short enough for the event loop. */
 export class ShortTurn {
   readonly turn: ResponsesTurn;
   readonly place: ChainPlace | undefined;
@@ -70,13 +70,14 @@ interface PreparingDependencies {
   readonly store: ResponseStore;
   readonly longBodies: LongBodies;
   readonly definitions: DefinitionCache;
-  /** Whether the turns are to be compacted, in the place of being answered. */
+  /** True if the turns are compacted instead of answered. */
   readonly isCompacted?: boolean;
 }
 
 /**
- * Brings the stored items that a request builds on. They are read only for a key that has rate and money left, as long
- * bodies are; where they are too long for the event loop, the thread reads them together with the body.
+ * Loads the stored items that a request refers to. As with long bodies, it reads them only for a key that has
+ * rate and budget left. If they are too long for the event loop, the work thread reads them together with the
+ * body.
  */
 export class TurnPreparation {
   readonly #dependencies: PreparingDependencies;
@@ -87,7 +88,10 @@ export class TurnPreparation {
     this.#fill = preparePreset(dependencies.definitions, filledResponses, checkResponses);
   }
 
-  /** At once for a request that builds on nothing stored. Throws, or rejects with, what refuses it. */
+  /**
+   * Prepares a request. Returns without waiting if the request refers to no stored items. Throws or rejects
+   * if the request is rejected.
+   */
   readonly prepare: Prepare = (context, admit) => {
     const filled = this.#fill(context, admit);
     return filled instanceof Promise
@@ -105,16 +109,16 @@ export class TurnPreparation {
       const { needs } = body;
       return needs === undefined
         ? { body, admittedRateHeaders }
-        : this.#bring(context, body, needs, admit);
+        : this.#load(context, body, needs, admit);
     }
     assertResponses(body as ResponsesBody);
     const needs = needsOf(body as ResponsesBody);
-    if (needs !== undefined) return this.#bring(context, body as ResponsesBody, needs, admit);
+    if (needs !== undefined) return this.#load(context, body as ResponsesBody, needs, admit);
     const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
     return { body: this.#short(turn, undefined), admittedRateHeaders };
   }
 
-  async #bring(
+  async #load(
     context: RequestContext,
     body: ResponsesBody | LongResponses,
     needs: StoredNeeds,
@@ -151,28 +155,28 @@ export class TurnPreparation {
     return isCompacted ? new ShortTurn(compactionOf(turn), undefined) : new ShortTurn(turn, place);
   }
 
-  /** The thread reads one JSON text with all parts of the turn. */
+  /** Reads one JSON text with all parts of the turn in the work thread. */
   async #readLong(
     context: RequestContext,
     { earlier, referable, place, removed }: LongBodyParts,
     bodyHash: string | undefined,
   ): Promise<LongResponses> {
     const { log, request, caller } = context;
-    const bytes = turnText({ earlier, referable, removed }, ownBytes(context));
+    const bytes = turnText({ earlier, referable, removed }, bodyBytes(context));
     const release = log.releaseBody;
     const { longBodies, isCompacted } = this.#dependencies;
     const owner = caller.key.organizationId;
     const use = isCompacted ? "responses.compact" : "responses";
     const turn = { use, bodyHash } as const;
     const read = await readLongTurn(longBodies, bytes, owner, request.signal, turn);
-    // It holds the body too.
+    // The turn includes the body.
     release?.();
     log.releaseBody = () => read.release();
     return read.responses.at(place);
   }
 }
 
-function ownBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
+function bodyBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
   if (body instanceof LongResponses) return body.bytes.segments;
   return [new TextEncoder().encode(bodyText)];
 }

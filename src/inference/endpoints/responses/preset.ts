@@ -10,8 +10,8 @@ type Fields = Readonly<Record<string, unknown>>;
 export const checkResponses = createCheck(responsesBody, "invalid_body", "Request body");
 
 /**
- * Fields of chat completions under the names that they have here. What has no counterpart keeps its name, and is
- * listed as left out.
+ * Returns the body with the members of a preset, which are named as in chat completions, in the form of this
+ * API. Members without a counterpart keep their name, and the plan lists them as left out.
  */
 export function filledResponses(
   { preset: _, ...body }: ResponsesBody,
@@ -33,7 +33,7 @@ const NAMES: Readonly<Record<string, string>> = {
   max_tokens: "max_output_tokens",
   max_completion_tokens: "max_output_tokens",
 };
-/** `top_logprobs` says it. */
+/** `top_logprobs` implies it. */
 const IMPLIED: ReadonlySet<string> = new Set(["logprobs"]);
 
 const SHAPES: Readonly<Record<string, (value: never, body: ResponsesBody) => Fields>> = {

@@ -9,15 +9,16 @@ import { isOfferedInPassing, isRunHere, type ResponsesBody, type Tool } from "./
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /**
- * Tools that OpenAI runs itself, or that its models alone are made for. They go to candidates that take requests in
- * items, and their items come back as they are.
+ * Tools that OpenAI runs itself, or that only its models support. They are sent to candidates that take
+ * requests as items, and their items are returned unchanged.
  */
 interface ProviderTool {
-  /** The provider runs it, and the model reads the conversation once more with each result. */
+  /** True if the provider runs the tool. The model reads the conversation again after each run. */
   readonly isRun: boolean;
   /**
-   * What a run costs besides tokens: a price of the catalogue; or nothing that could be metered, or that the
-   * operator's account may be used for, so that only an organization's own key serves it.
+   * The cost of a run besides tokens. A price of the catalogue, `tokens` if there is none, or `own key` if
+   * the gateway cannot meter it or would use the operator's account. A tool with `own key` is served only
+   * with the organization's own key.
    */
   readonly terms: keyof ModelPrices | "tokens" | "own key";
 }
@@ -29,7 +30,7 @@ const TOOLS: Readonly<Record<string, ProviderTool>> = {
   web_search_preview: { isRun: true, terms: "own key" },
   web_search_preview_2025_03_11: { isRun: true, terms: "own key" },
   mcp: { isRun: true, terms: "tokens" },
-  // Stores and containers are those of the account, and the operator's is that of all organizations.
+  // Stores and containers belong to the account. The operator's account is shared by all organizations.
   file_search: { isRun: true, terms: "own key" },
   code_interpreter: { isRun: true, terms: "own key" },
   image_generation: { isRun: true, terms: "own key" },
@@ -43,25 +44,31 @@ const TOOLS: Readonly<Record<string, ProviderTool>> = {
 
 const COMPUTER: ReadonlySet<string> = new Set(["computer_use_preview", "computer"]);
 
-/** Where a request states no limit: each run is held for. */
+/** Runs that the hold covers if the request states no limit. */
 export const DEFAULT_PROVIDER_RUNS = 5;
 
-/** Such a tool of a request. */
-interface AskedTool {
+/** A provider tool of a request. */
+interface RequestedTool {
   readonly type: string;
   readonly param: string;
-  /** Coding agents offer it with every call: it is left out where a candidate lacks it. */
+  /**
+   * True for tools that coding agents offer with every call. They are left out if a candidate does not
+   * support them.
+   */
   readonly isHint: boolean;
 }
 
-/** What a request asks of such tools; plain data, since a thread may have read it. */
+/** The provider tools that a request uses. Plain data, so that a thread can return it. */
 export interface ProviderToolUse {
-  readonly tools: readonly AskedTool[];
-  /** Runs that the provider may make. */
+  readonly tools: readonly RequestedTool[];
+  /** Maximum number of runs by the provider. */
   readonly maxCalls: number;
-  /** Where it asks for a tool that operates a computer. */
+  /** The parameter of a tool that operates a computer, if the request has one. */
   readonly computer: string | undefined;
-  /** Whether it is sent in items wherever a candidate takes those: a chat has no words for some of it. */
+  /**
+   * True if candidates that take items receive the request as items, because a chat cannot express a part of
+   * it.
+   */
   readonly prefersItems: boolean;
 }
 
@@ -69,19 +76,23 @@ export function isProviderTool({ type }: Pick<Tool, "type">): boolean {
   return Object.hasOwn(TOOLS, type);
 }
 
-/** Whether it is sent to a provider: what an agent offers in passing only where it costs nothing or is asked for. */
+/** Returns true if the tool is sent to a provider. A web search that an agent offers by default is not sent. */
 export function isSentToProvider(tool: Tool): boolean {
   if (!isProviderTool(tool)) return false;
   return tool.type !== "web_search" || tool.external_web_access !== false;
 }
 
-/** @param hasForeignItems the conversation holds items that a chat has no words for */
+/**
+ * Returns the provider tools that a request uses, or undefined if a chat can express the request.
+ *
+ * @param hasForeignItems true if the conversation has items without a counterpart in chats
+ */
 export function providerToolUse(
   body: ResponsesBody,
   hasForeignItems: boolean,
 ): ProviderToolUse | undefined {
   const all = body.tools ?? [];
-  const tools = all.flatMap((tool, at): AskedTool[] => {
+  const tools = all.flatMap((tool, at): RequestedTool[] => {
     if (!isSentToProvider(tool)) return [];
     return [{ type: tool.type, param: `tools.${at}.type`, isHint: isOfferedInPassing(tool) }];
   });
@@ -99,26 +110,26 @@ export function providerToolUse(
   };
 }
 
-/** Whether a candidate is sent the request in items. */
+/** Returns true if the candidate receives the request as items. */
 export function goesAsItems(
   { ofProvider, runsHere }: ResponsesFacts,
-  { provider, ...place }: Candidate,
+  { provider, ...endpoint }: Candidate,
 ): boolean {
-  // What the loop adds of its tools is in the words of a chat.
+  // The loop adds its tools in the form of a chat.
   if (runsHere === true) return false;
-  const { upstreamModel, model } = place;
+  const { upstreamModel, model } = endpoint;
   const takes = provider.takesItems?.(upstreamModel, model.canonicalId ?? model.id);
   return takes === "always" || (takes === "able" && ofProvider?.prefersItems === true);
 }
 
-/** What a candidate lacks of them. */
+/** Returns the provider tools that a candidate does not support. */
 export function providerToolLack(facts: ResponsesFacts, candidate: Candidate): Lack {
   const leftOut: string[] = [];
   let barrier: Lack["barrier"];
   const asItems = goesAsItems(facts, candidate);
   for (const { type, param, isHint } of facts.ofProvider?.tools ?? []) {
     if (facts.runsHere === true && isRunHere({ type })) continue;
-    // A chat has its functions.
+    // A chat has the functions of the namespace.
     if (type === NAMESPACE) continue;
     if (asItems && isOnItsTerms(type, candidate)) continue;
     if (isHint) leftOut.push(`tools.${type}`);
@@ -133,7 +144,10 @@ function isOnItsTerms(type: string, { terms, byokKeyId }: Candidate): boolean {
   return cost !== "own key" && terms.prices[cost] !== undefined;
 }
 
-/** Behind each run the model is called again, and each call may read as much as the model's context takes. */
+/**
+ * Returns an upper bound of the cost. After each run, the model is called again, and each call can read the
+ * model's full context.
+ */
 export function boundWithRuns(
   { chat, ofProvider, runsHere }: ResponsesFacts,
   size: PromptSize,

@@ -19,7 +19,7 @@ import { summaryIn } from "./summary-content.ts";
 type Fields = Readonly<Record<string, unknown>>;
 type MemberType = "string" | "object" | "text or parts";
 
-/** Items whose form the gateway knows, and what of them has to be there. */
+/** Required members of the items whose form the gateway knows. */
 const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
   message: { role: "string", content: "text or parts" },
   function_call: { call_id: "string", name: "string", arguments: "string" },
@@ -31,22 +31,22 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
   item_reference: { id: "string" },
 };
 
-/** Calls of tools that OpenAI runs, or its clients by other means: left out of a chat, and listed. */
+/** Types of tool calls that OpenAI or its clients run in other ways. They are left out of a chat and listed. */
 const FOREIGN_ITEM = /^(?:[a-z_]+_call|[a-z_]+_call_output|mcp_[a-z_]+|tool_search_[a-z]+)$/;
 
 const MAX_TOOL_CALLS = 1_000;
-/** Each is called by the gateway. */
+/** Maximum number of remote servers, since the gateway calls each one. */
 const MAX_SERVERS = 16;
 
-/** An item that a chat has no words for. */
+/** Returns true for an item without a counterpart in chats. */
 export function isForeignItem(item: Item): boolean {
   return FOREIGN_ITEM.test(typeOfItem(item)) && !Object.hasOwn(ITEMS, typeOfItem(item));
 }
 
-/** By the roles of messages, what their parts may be. */
+/** Roles of messages. */
 const ROLES: ReadonlySet<unknown> = new Set(["user", "assistant", "system", "developer"]);
 
-/** Parts whose form the gateway knows; an input of a file has one of three. */
+/** Required members of the parts whose form the gateway knows. A file input has one of three other members. */
 const PARTS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
   input_text: { text: "string" },
   output_text: { text: "string" },
@@ -59,13 +59,13 @@ const PARTS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 };
 const FILE_MEMBERS = ["file_data", "file_url", "file_id"];
 
-/** What would be broken in silence if it was left out. */
+/** Fields that cannot be left out without a silent change of the result. */
 const UNSUPPORTED = ["prompt", "moderation"];
 
 const INCLUDABLE: ReadonlySet<string> = new Set([
   "reasoning.encrypted_content",
   "message.output_text.logprobs",
-  // Of an input that the client has, and of tools that no chat model runs: nothing is missing.
+  // Parts of the client's own input, or of tools that no chat model runs. Leaving them out loses nothing.
   "message.input_image.image_url",
   "file_search_call.results",
   "web_search_call.results",
@@ -75,22 +75,22 @@ const INCLUDABLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What of a request depends on its kind, as the published descriptions have it; the schema says the rest.
- * Throws 400, naming the place.
+ * Throws 400 if an item or tool lacks a member that OpenAI's published description requires for its kind. The
+ * error names the parameter. The schema checks the rest.
  */
 export function assertResponses(body: ResponsesBody): void {
   for (const field of UNSUPPORTED) {
     if (body[field] !== undefined && body[field] !== null) throw unsupported(field);
   }
   if (body.background === true && body.store === false) {
-    throw invalid("background", "needs a response that is stored, and store is false");
+    throw invalid("background", "needs a stored response, but store is false");
   }
   if (conversationIdOf(body) !== undefined) {
     if (body.previous_response_id) throw invalid("conversation", "excludes previous_response_id");
-    if (body.store === false) throw invalid("conversation", "needs a response that is stored");
+    if (body.store === false) throw invalid("conversation", "needs a stored response");
   }
   body.include?.forEach((name, at) => {
-    if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
+    if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is unknown");
   });
   assertItems(inputItems(body), "input");
   if ((body.max_tool_calls ?? 0) > MAX_TOOL_CALLS) {
@@ -103,7 +103,7 @@ export function assertResponses(body: ResponsesBody): void {
   }
 }
 
-/** What the chat call refuses too. */
+/** Throws 400 for requests that the chat call also rejects. */
 export function assertChat(chat: ChatRequest): void {
   assertSupported(chat);
   const { messages } = chat;
@@ -112,39 +112,42 @@ export function assertChat(chat: ChatRequest): void {
   }
 }
 
-/** @param place the field that holds them. Throws 400. */
-export function assertItems(items: readonly Item[], place: string): void {
-  for (const [at, item] of items.entries()) assertItem(item, `${place}.${at}`);
+/**
+ * Throws 400 for an invalid item.
+ *
+ * @param place the path of the field with the items
+ */
+export function assertItems(items: readonly Item[], path: string): void {
+  for (const [at, item] of items.entries()) assertItem(item, `${path}.${at}`);
 }
 
-function assertItem(item: Item, place: string): void {
+function assertItem(item: Item, path: string): void {
   if (referredId(item) !== undefined) return;
   const type = typeOfItem(item);
   if (!Object.hasOwn(ITEMS, type)) {
     if (FOREIGN_ITEM.test(type)) {
-      // Of the operator's account.
-      if (isFields(item.output) && item.output.file_id)
-        throw unsupported(`${place}.output.file_id`);
+      // Files belong to the operator's account.
+      if (isFields(item.output) && item.output.file_id) throw unsupported(`${path}.output.file_id`);
       return;
     }
-    throw invalid(`${place}.type`, "is not known");
+    throw invalid(`${path}.type`, "is unknown");
   }
-  assertMembers(item, ITEMS[type]!, place);
+  assertMembers(item, ITEMS[type]!, path);
   if (type === "compaction" && summaryIn(item.encrypted_content) === undefined) {
-    throw invalid(`${place}.encrypted_content`, "was not made by this gateway");
+    throw invalid(`${path}.encrypted_content`, "was not made by this gateway");
   }
   if (type === "message" && !ROLES.has(item.role)) {
-    throw invalid(`${place}.role`, `must be ${[...ROLES].join(", ")}`);
+    throw invalid(`${path}.role`, `must be ${[...ROLES].join(", ")}`);
   }
-  assertParts(item.content, `${place}.content`);
-  assertParts(item.output, `${place}.output`);
-  assertParts(item.summary, `${place}.summary`);
+  assertParts(item.content, `${path}.content`);
+  assertParts(item.output, `${path}.output`);
+  assertParts(item.summary, `${path}.summary`);
 }
 
-function assertParts(parts: unknown, place: string): void {
+function assertParts(parts: unknown, path: string): void {
   if (!Array.isArray(parts)) return;
   for (const [at, part] of parts.entries()) {
-    const here = `${place}.${at}`;
+    const here = `${path}.${at}`;
     if (!isFields(part) || typeof part.type !== "string")
       throw invalid(`${here}.type`, "is required");
     if (part.type === "input_image" && typeof part.file_id === "string") {
@@ -161,12 +164,12 @@ function assertParts(parts: unknown, place: string): void {
 function assertMembers(
   holder: Fields,
   members: Readonly<Record<string, MemberType>>,
-  place: string,
+  path: string,
 ): void {
   for (const name in members) {
     const value = holder[name];
-    if (value === undefined || value === null) throw invalid(`${place}.${name}`, "is required");
-    if (!isOf(value, members[name]!)) throw invalid(`${place}.${name}`, `must be ${members[name]}`);
+    if (value === undefined || value === null) throw invalid(`${path}.${name}`, "is required");
+    if (!isOf(value, members[name]!)) throw invalid(`${path}.${name}`, `must be ${members[name]}`);
   }
 }
 
@@ -189,22 +192,22 @@ function assertTools({ tools }: ResponsesBody): void {
 
 const CHOSEN: ReadonlySet<string> = new Set(["function", "custom"]);
 
-/** A choice of what is not offered would be no choice. */
+/** Throws 400 for a choice of a tool that is not offered. */
 function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   if (!choice) return;
   const offered = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
   const runHere = (tools ?? []).filter(isRunHere);
   const ofProvider = new Set((tools ?? []).filter(isProviderTool).map(({ type }) => type));
-  const assertNamed = (type: string, name: string | undefined, place: string) => {
+  const assertNamed = (type: string, name: string | undefined, path: string) => {
     const here = chosenHere({ type, name });
     if (here !== undefined) {
       const isThere = runHere.some((tool) => tool.type === type || chosenHere(tool) === here);
-      if (!isThere) throw invalid(`${place}.type`, "is not the type of a tool");
+      if (!isThere) throw invalid(`${path}.type`, "is not the type of a tool");
       return;
     }
     if (ofProvider.has(type)) return;
-    if (!CHOSEN.has(type)) throw unsupported(`${place}.type`, ` ${JSON.stringify(type)}`);
-    if (!offered.has(name)) throw invalid(`${place}.name`, "is not the name of a tool");
+    if (!CHOSEN.has(type)) throw unsupported(`${path}.type`, ` ${JSON.stringify(type)}`);
+    if (!offered.has(name)) throw invalid(`${path}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {
     if (choice === "required" && offered.size + ofProvider.size === 0)

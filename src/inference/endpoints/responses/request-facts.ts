@@ -17,53 +17,57 @@ import {
 import { assertChat, isForeignItem } from "./request-checks.ts";
 import { echoOf } from "./response-json.ts";
 
-/** What decides about a request, whatever its length. */
+/** The facts of a request that decisions need. They are small for a request of any length. */
 export interface ResponsesFacts {
-  /** As the chat call takes it. */
+  /** The request in the form of the chat call. */
   readonly chat: ChatRequest;
-  /** What has no counterpart there. */
+  /** Names of parts without a counterpart in the chat call. */
   readonly untranslated: readonly string[];
   readonly size: PromptSize;
-  /** What its response repeats of it: members in JSON. */
+  /** Members of the request that its response repeats, as JSON without braces. */
   readonly echo: string;
-  /** Whether reasoning is shown as its summary. */
+  /** True if reasoning is shown as a summary. */
   readonly showsSummary: boolean;
-  /** Names of functions whose input is text in place of JSON. */
+  /** Names of functions whose input is text instead of JSON. */
   readonly customTools: ReadonlySet<string>;
   /** Tools of namespaces, by the names of their functions. */
   readonly namespaced: ReadonlyMap<string, NamespacedTool>;
-  /** Undefined where the request has none. */
+  /** The tools that the gateway can run. Undefined if the request has none. */
   readonly hosted: HostedFacts | undefined;
-  /** What it asks of tools that a provider runs; undefined where a chat has words for all of it. */
+  /** The tools that a provider runs. Undefined if a chat can express the request. */
   readonly ofProvider: ProviderToolUse | undefined;
-  /** Set where the gateway runs its tools, which a provider may run too. */
+  /** True if the gateway runs the tools, even if a provider could run them. */
   readonly runsHere?: boolean;
-  /** Whether its response can be continued. */
+  /** True if the response can be continued. */
   readonly isStored: boolean;
-  /** Whether it runs without its client. */
+  /** True if the response runs in the background. */
   readonly isBackground: boolean;
-  /** Whether the client asks for events: the call of one that runs in the background has them in any case. */
+  /** True if the client streams events. The call of a background response produces events in any case. */
   readonly isStreamed: boolean;
 }
 
 /** Tools of a request that the gateway runs. */
 export interface HostedFacts {
-  /** With their places among the request's tools. */
+  /** The tools with their indexes in the request. */
   readonly tools: readonly (readonly [at: number, tool: Tool])[];
   readonly include: readonly string[];
   readonly maxRuns: number | undefined;
-  /** Names of the caller's own functions, those of namespaces among them. */
+  /** Names of the caller's own functions, including those of namespaces. */
   readonly offered: readonly string[];
-  /** Those of the conversation that are of remote servers. */
+  /** Items of the conversation that belong to remote servers. */
   readonly items: readonly Item[];
 }
 
-/** More names than a header lists. */
+/** Maximum number of names. More than a response header lists. */
 const MAX_LISTED = 100;
-/** Characters. Each response, and three events of its stream, say them again. */
+/** Maximum characters. Each response, and three events of its stream, repeat them. */
 const MAX_ECHO = 1_048_576;
 
-/** @param turn whose body has passed its checks. Throws 400. */
+/**
+ * Returns the facts of a turn. Throws 400.
+ *
+ * @param turn its body has passed its checks
+ */
 export function factsOf(turn: ResponsesTurn): ResponsesFacts {
   const { body } = turn;
   assertCalled(turn);
@@ -103,16 +107,19 @@ function hostedOf(
   return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered, items };
 }
 
-/** Items of which a picture is part. */
-const PICTURES: ReadonlySet<unknown> = new Set(["computer_call_output", "image_generation_call"]);
+/** Item types that contain an image. */
+const IMAGE_ITEMS: ReadonlySet<unknown> = new Set([
+  "computer_call_output",
+  "image_generation_call",
+]);
 
 function withForeign(size: PromptSize, items: readonly Item[], tools: readonly Tool[]): PromptSize {
   const sent = tools.filter(isSentToProvider);
   if (items.length + sent.length === 0) return size;
-  const texts = items.filter(({ type }) => !PICTURES.has(type));
-  // The functions of a namespace are among those of the chat.
-  const told = sent.map((tool) => (tool.type === NAMESPACE ? { ...tool, tools: [] } : tool));
-  const bytes = [...texts, ...told].map((one) => Buffer.byteLength(JSON.stringify(one)));
+  const texts = items.filter(({ type }) => !IMAGE_ITEMS.has(type));
+  // The functions of a namespace are already part of the chat.
+  const shownTools = sent.map((tool) => (tool.type === NAMESPACE ? { ...tool, tools: [] } : tool));
+  const bytes = [...texts, ...shownTools].map((part) => Buffer.byteLength(JSON.stringify(part)));
   return {
     ...size,
     bytes: bytes.reduce((sum, more) => sum + more, size.bytes),

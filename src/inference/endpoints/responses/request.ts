@@ -2,10 +2,10 @@ import type { ProviderPreferences } from "../../call/routing/preferences.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The endpoint, as the hash of an idempotent call names it. */
+/** The name of the endpoint in the hash of an idempotent request. */
 export const RESPONSES_ROUTE = "POST /v1/responses";
 
-/** A request of the Responses API after its schema was checked. */
+/** A request of the Responses API that has passed its schema. */
 export interface ResponsesBody {
   readonly model?: string | null;
   readonly input?: string | readonly Item[] | null;
@@ -49,7 +49,7 @@ export interface ResponsesBody {
   readonly [field: string]: unknown;
 }
 
-/** What a conversation is made of: messages, calls of tools and what they gave, reasoning. */
+/** An item of a conversation: a message, a tool call, its output, or reasoning. */
 export interface Item {
   /** Absent for a message in its short form. */
   readonly type?: string | null;
@@ -68,7 +68,7 @@ export interface Tool {
   readonly description?: string | null;
   readonly parameters?: Fields | null;
   readonly strict?: boolean | null;
-  /** Of a custom tool. */
+  /** The input format of a custom tool. */
   readonly format?: Fields | null;
   readonly [field: string]: unknown;
 }
@@ -88,39 +88,39 @@ export interface TextFormat {
   readonly strict?: boolean | null;
 }
 
-/** A request with the stored items that it builds on, which came from this gateway. */
+/** A request with the stored items that it refers to, which this gateway has stored. */
 export interface ResponsesTurn {
   readonly body: ResponsesBody;
-  /** Input and output of the response that it continues from, and of those before it. */
+  /** Input and output of the response that the request continues, and of those before it. */
   readonly earlier: readonly Item[];
-  /** Ids of earlier items that were taken out of the conversation. */
+  /** Ids of items that were removed from the conversation. */
   readonly removed?: readonly string[];
-  /** Items of other responses, to which item references may point. */
+  /** Items of other responses that item references can point to. */
   readonly referable: readonly Item[];
 }
 
-/** The type of an item; the short form of a message has none. */
+/** Returns the type of an item. A message in its short form has no type. */
 export function typeOfItem({ type }: Item): string {
   return type ?? "message";
 }
 
-/** The conversation that a request names. */
+/** Returns the id of the conversation that a request names. */
 export function conversationIdOf({ conversation }: ResponsesBody): string | undefined {
   return typeof conversation === "string" ? conversation : conversation?.id;
 }
 
-/** The input as items. */
+/** Returns the input as items. */
 export function inputItems({ input }: ResponsesBody): readonly Item[] {
   if (typeof input === "string") return [{ type: "message", role: "user", content: input }];
   return input ?? [];
 }
 
-/** Tools that the caller runs, which every model can be offered. */
+/** Returns true if the caller runs the tool, so that every model can be offered it. */
 export function isOffered({ type }: Tool): boolean {
   return type === "function" || type === "custom";
 }
 
-/** Tools that the gateway runs, by their types: the functions that models are offered (contract §7). */
+/** Tool types that the gateway runs, and the functions that models are offered for them (contract §7). */
 const RUN_HERE: ReadonlyMap<string, string> = new Map([
   ["web_search", "web_search"],
   ["web_search_2025_08_26", "web_search"],
@@ -130,29 +130,32 @@ const RUN_HERE: ReadonlyMap<string, string> = new Map([
   ["code_interpreter", "code_interpreter"],
 ]);
 
-/** Tools of servers that the gateway calls, under names of their own. */
-const REMOTE = "mcp";
+/** The type of tools on remote servers. Their functions have separate names. */
+const REMOTE_TYPE = "mcp";
 
-/** Coding agents offer them with every call; a model that lacks them works without. */
+/** Returns true for tools that coding agents offer with every call. A model without them works as well. */
 export function isOfferedInPassing(tool: Fields): boolean {
   if (tool.type === "namespace") return true;
   return tool.type === "web_search" && tool.external_web_access !== undefined;
 }
 
-/** Tools that the gateway runs for the model. */
+/** Returns true if the gateway runs the tool for the model. */
 export function isRunHere(tool: Tool): boolean {
-  return (RUN_HERE.has(tool.type) || tool.type === REMOTE) && !isOfferedInPassing(tool);
+  return (RUN_HERE.has(tool.type) || tool.type === REMOTE_TYPE) && !isOfferedInPassing(tool);
 }
 
-/** What a choice of a tool that the gateway runs names: a function; null stands for any tool. Undefined for others. */
+/**
+ * Returns the function that a choice of a gateway-run tool names. Null is any tool of a server. Returns
+ * undefined for other tools.
+ */
 export function chosenHere({
   type,
   name,
 }: Pick<ToolChoice, "type" | "name">): string | null | undefined {
-  return type === REMOTE ? (name ?? null) : RUN_HERE.get(type);
+  return type === REMOTE_TYPE ? (name ?? null) : RUN_HERE.get(type);
 }
 
-/** The names of tools whose input is text in place of JSON. */
+/** Returns the names of tools whose input is text instead of JSON. */
 export function customToolsOf(tools: readonly Tool[]): ReadonlySet<string> {
   const custom = tools.filter(({ type }) => type === "custom");
   return new Set(custom.map(({ name }) => name!));

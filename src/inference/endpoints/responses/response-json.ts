@@ -12,10 +12,10 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The prefix of a response's id; the rest is its name, which its request and its items share. */
+/** The prefix of a response's id. The rest is the name of the response, which its request and its items share. */
 const RESPONSE = "resp_";
 
-/** Hex, from the id of a request. */
+/** Returns the name of a response, in hex, from the id of its request. */
 export function nameOfResponse(requestId: string): string {
   return requestId.slice(requestId.indexOf("_") + 1);
 }
@@ -32,25 +32,25 @@ export type ResponseStatus =
   | "failed"
   | "cancelled";
 
-/** What a response says besides what the request said. Texts are JSON, and times Unix seconds. */
+/** The parts of a response that do not repeat the request. Texts are JSON, and times are Unix seconds. */
 export interface ResponseParts {
   readonly name: string;
   readonly createdAt: number;
   readonly completedAt: number | null;
   readonly status: ResponseStatus;
-  /** Why it is incomplete. */
+  /** The reason why the response is incomplete. */
   readonly reason?: string | undefined;
   readonly error?: { readonly code: string; readonly message: string } | undefined;
   readonly model: string;
   readonly usage: Fields | null;
-  /** Members in JSON, without braces: see `echoOf`. */
+  /** Members in JSON without braces: see `echoOf`. */
   readonly echo: string;
 }
 
-/** A response without its output, which may be long. */
+/** Returns a response without its output, which can be long. */
 export function responseHead(parts: ResponseParts): string {
   const { name, createdAt, completedAt, status, reason, error, model, usage, echo } = parts;
-  const own = JSON.stringify({
+  const members = JSON.stringify({
     id: responseId(name),
     object: "response",
     created_at: createdAt,
@@ -61,22 +61,26 @@ export function responseHead(parts: ResponseParts): string {
     model,
     usage,
   });
-  return `${own.slice(0, -1)},${echo}}`;
+  return `${members.slice(0, -1)},${echo}}`;
 }
 
-/** @param output JSON of items with commas between them */
+/**
+ * Returns the response with its output.
+ *
+ * @param output JSON of items, separated by commas
+ */
 export function withOutput(head: string, output: string): string {
   return `${head.slice(0, -1)},"output":[${output}]}`;
 }
 
-/** A response that has begun, in JSON, as it stands without an answer. */
+/** Returns the JSON of a begun response with another status and without an answer. */
 export function responseWith(
   begunJson: string,
   status: ResponseStatus,
   error?: { readonly code: string; readonly message: string },
 ): string {
-  const told = error && { error: { code: error.code, message: error.message } };
-  return JSON.stringify({ ...(JSON.parse(begunJson) as Fields), status, ...told });
+  const errorMember = error && { error: { code: error.code, message: error.message } };
+  return JSON.stringify({ ...(JSON.parse(begunJson) as Fields), status, ...errorMember });
 }
 
 const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
@@ -85,8 +89,9 @@ const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
 };
 
 /**
- * How an answer that ended for a reason stands.
- * @param limit of the gateway's own that ended it
+ * Returns the status of a response by its finish reason.
+ *
+ * @param limit the limit of the gateway that ended the answer
  */
 export function endOf(
   finish: FinishReason,
@@ -96,7 +101,7 @@ export function endOf(
   return reason === undefined ? { status: "completed" } : { status: "incomplete", reason };
 }
 
-/** The usage of an answer; `cost` in USD. */
+/** Returns the usage of an answer, with `cost` in USD. */
 export function usageOf(usage: Usage, cost: number): Fields {
   const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
   return {
@@ -112,7 +117,10 @@ export function usageOf(usage: Usage, cost: number): Fields {
   };
 }
 
-/** What a response repeats of its request, with what holds where that says nothing: members in JSON. */
+/**
+ * Returns the members of the request that a response repeats, with defaults for absent ones, as JSON without
+ * braces.
+ */
 export function echoOf(body: ResponsesBody): string {
   const { tools, text, reasoning, tool_choice: choice } = body;
   const conversationId = conversationIdOf(body);
@@ -150,15 +158,15 @@ export function echoOf(body: ResponsesBody): string {
 function echoedTool(tool: Tool): Fields[] {
   if (isRunHere(tool)) return [withoutSecrets(tool)];
   const { type, name, description, parameters, strict, format } = tool;
-  const told = { type, name, description: description ?? null };
+  const shared = { type, name, description: description ?? null };
   if (type === "function") {
-    return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
+    return [{ ...shared, parameters: parameters ?? null, strict: strict ?? null }];
   }
-  if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
+  if (type === "custom") return [{ ...shared, format: format ?? { type: "text" } }];
   return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
 }
 
-/** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
+/** Returns a tool without the credentials that the gateway uses at a server. They are neither shown nor stored. */
 function withoutSecrets(tool: Tool): Fields {
   const { authorization: _authorization, headers: _headers, server_url: address, ...rest } = tool;
   if (typeof address !== "string") return rest;

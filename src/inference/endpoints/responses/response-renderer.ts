@@ -13,12 +13,12 @@ import { endOf, type ResponseParts, responseHead, usageOf, withOutput } from "./
 export interface RenderOptions extends OutputOptions {
   /** The resolved model. */
   readonly model: string;
-  /** When the request was accepted. */
+  /** Time when the request was accepted, in Unix seconds. */
   readonly nowSeconds: number;
   readonly echo: string;
-  /** How many events were sent before the first of an answer: those that begin it, where there are any. */
+  /** Number of events that were sent before the first event of the answer. */
   readonly begunEvents?: number;
-  /** The answer leaves as a whole, and no event of it does. */
+  /** True if the answer is sent complete, without events. */
   readonly isGathered?: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface WholeResponse {
 
 type ForeignEvent = Extract<ChatEvent, { readonly type: "foreign_item" }>;
 
-/** Items of tools that the provider runs. */
+/** Item types of tools that the provider runs. */
 const RUNS: ReadonlySet<unknown> = new Set([
   "web_search_call",
   "file_search_call",
@@ -45,18 +45,18 @@ export const DONE = "data: [DONE]\n\n";
 
 interface StoppedOptions {
   readonly error?: GatewayError | undefined;
-  /** What it is charged for. Undefined if it costs nothing, or that is not known yet. */
+  /** The charge of the response. Undefined if it costs nothing, or if the charge is not known yet. */
   readonly charge?: { readonly usage: Usage; readonly costUsd: number } | undefined;
 }
 
-/** Renders typed events as those of the Responses API. */
+/** Renders typed events as events of the Responses API. */
 export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   readonly #options: RenderOptions;
   readonly #items: OutputItems;
   #sequence: number;
   #hasStarted = false;
   #whole: WholeResponse | undefined;
-  /** Calls of tools that the provider has run, and those among them that it bills apart. */
+  /** Number of tool calls that the provider ran, and of the searches among them, which have a separate price. */
   #runs = 0;
   #searches = 0;
 
@@ -70,7 +70,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     );
   }
 
-  /** The whole response, in two parts of JSON: see `withOutput`. The same however often it is asked for. */
+  /** Returns the complete response in two parts of JSON: see `withOutput`. Later calls return the first result. */
   whole(usage: Usage, costUsd: number, nowSeconds: number): WholeResponse {
     this.#whole ??= this.#makeWhole(usage, costUsd, nowSeconds);
     return this.#whole;
@@ -83,25 +83,25 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     return { head, output: this.#items.json };
   }
 
-  /** The items so far, JSON with commas between them, and how they ended. */
+  /** The JSON of the items so far, separated by commas, and how they ended. */
   get items(): Pick<OutputItems, "json" | "finish" | "limit"> {
     return this.#items;
   }
 
-  /** The response as it stands, which is not going to be answered: JSON. */
+  /** Returns the JSON of a response that will not be completed, with the items so far. */
   stopped(status: "failed" | "cancelled", { error, charge }: StoppedOptions = {}): string {
-    const told = error && { code: error.code, message: error.message };
+    const errorMember = error && { code: error.code, message: error.message };
     const usage = charge === undefined ? null : usageOf(charge.usage, charge.costUsd);
-    return withOutput(this.#head({ status, error: told, usage }), this.#items.json);
+    return withOutput(this.#head({ status, error: errorMember, usage }), this.#items.json);
   }
 
-  /** The events that end a whole response, bytes kept as characters. */
+  /** Returns the events that end a complete response, with bytes as Latin-1 characters. */
   closing({ head, output }: WholeResponse): string {
     const { status } = this.#end;
     return this.#frame(`response.${status}`, `"response":${withOutput(head, output)}`) + DONE;
   }
 
-  /** The events that end a response which failed on the way, bytes kept as characters. */
+  /** Returns the events that end a failed response, with bytes as Latin-1 characters. */
   failing(error: GatewayError, requestId: string, charge?: StoppedOptions["charge"]): string {
     const failed = `"response":${this.stopped("failed", { error, charge })}`;
     const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
@@ -119,7 +119,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   protected override takeEnd(): void {
-    // Each event is whole.
+    // Each event is complete, so no state remains at the end.
   }
 
   #takeEvent(event: ChatEvent): void {
@@ -135,13 +135,16 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
       this.startedChoices = 1;
       this.noteBegun();
       this.meter(answerBytes(event));
-      if (event.type === "foreign_item") this.#noteRun(event);
+      if (event.type === "foreign_item") this.#countRun(event);
       this.#items.add(event);
       if (event.type === "finish") this.finishedChoices = 1;
     }
   }
 
-  /** What is counted here of an answer on its way: the provider reads the prompt again behind each run of a tool. */
+  /**
+   * Returns the counted usage of an unfinished answer, with tool runs included. The provider reads the prompt
+   * again after each run.
+   */
   withRuns(counted: Usage): Usage {
     if (this.#runs === 0) return counted;
     const { promptTokens } = counted;
@@ -152,7 +155,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     };
   }
 
-  #noteRun({ step, fields: { type, action } }: ForeignEvent): void {
+  #countRun({ step, fields: { type, action } }: ForeignEvent): void {
     if (step !== "done" || !RUNS.has(type)) return;
     this.#runs += 1;
     const isOpened = isFields(action) && action.type !== undefined && action.type !== "search";
@@ -181,7 +184,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 }
 
-/** An error in a stream: the envelope of all errors, in the form of an event. */
+/** Returns an error event of a stream, with the error envelope of all APIs. */
 export function errorFrame(error: GatewayError, requestId: string, sequence: number): string {
   const envelope = errorEnvelope(error, requestId);
   const { code, message, param } = envelope.error;
@@ -189,7 +192,7 @@ export function errorFrame(error: GatewayError, requestId: string, sequence: num
   return eventFrame("error", sequence, members);
 }
 
-/** An event, bytes kept as characters; `members` in JSON, without braces. */
+/** Returns a frame of a stream, with bytes as Latin-1 characters. `members` are JSON without braces. */
 export function eventFrame(type: string, sequence: number, members: string): string {
   const json = `{"type":"${type}","sequence_number":${sequence},${members}}`;
   return `event: ${type}\ndata: ${latin1OfText(json)}\n\n`;

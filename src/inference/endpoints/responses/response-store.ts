@@ -19,40 +19,46 @@ import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
 
-/** Of a sealed piece: sealing one and writing it out takes about a millisecond. */
+/** Bytes of a sealed piece. Sealing and writing a piece takes about a millisecond. */
 const PIECE_BYTES = 262_144;
-/** Of the items that a request builds on: as much as a body may bring. */
+/** Maximum bytes of the stored items that a request refers to. Equal to the limit of a body. */
 export const MAX_STORED_INPUT_BYTES = 33_554_432;
-/** Opened before other work gets its turn; a piece takes as long as so many of its bytes, however short it is. */
+/**
+ * Bytes that are opened before the event loop runs other work. Opening a piece costs at least as much time as
+ * `BYTES_OF_OPENING` bytes.
+ */
 const OPENED_AT_ONCE_BYTES = 4_194_304;
 const BYTES_OF_OPENING = 8_192;
-/** Conversations beyond this are read in turn: they take a multiple of their length in memory. */
+/**
+ * Bytes of a long conversation. Long conversations are read in turn, because they take several times their
+ * length in memory.
+ */
 const LONG_BYTES = 1_048_576;
 const LONG_AT_A_TIME = 2;
 const LONG_AT_A_TIME_OF_ONE = 1;
 const MAX_WAITING_LONG = 512;
 
-/** Items as JSON with commas between them, in UTF-8. */
+/** Items as JSON in UTF-8, separated by commas. */
 export interface StoredItems {
   readonly pieces: readonly Uint8Array[];
   readonly byteLength: number;
 }
 
-/** Where a response stands in its conversation. */
+/** The position of a response in its conversation. */
 export interface ChainPlace {
   /** Null at the beginning of a conversation. */
   readonly previousId: string | null;
   readonly chainId: string;
-  /** Set where it becomes part of a conversation: behind what is the last of that when it is charged. */
+  /** Set if the response is added to a conversation, after the last response at the time of its charge. */
   readonly conversationId?: string;
-  /** Of all items before it. */
+  /** Bytes of all earlier items. */
   readonly chainBytes: number;
 }
 
 interface ConversationItems {
   readonly items: StoredItems;
   readonly place: ChainPlace;
-  /** Ids of items that were taken out. */
+  /** Ids of items that were removed from the conversation. */
   readonly removedItems: readonly string[];
 }
 
@@ -61,7 +67,7 @@ type PlainPiece = Omit<ContentPiece, "sealed"> & { readonly plain: Uint8Array };
 const NOTHING: StoredItems = { pieces: [], byteLength: 0 };
 const COMMA = new TextEncoder().encode(",");
 
-/** Bounds the long responses that are being read. */
+/** Returns the semaphore that bounds how many long responses are read at a time. */
 export function createLongReadSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: LONG_AT_A_TIME,
@@ -72,9 +78,10 @@ export function createLongReadSemaphore(): FairSemaphore {
 }
 
 /**
- * Stored responses (spec 3.5): sealed at rest, each with its own input and output alone. Pieces are written before
- * the charge over the connections of requests, so that long ones delay no charge, and the charge's transaction makes
- * them visible: what a process that dies leaves in between no reader sees, and it is removed after a day.
+ * Stored responses (spec 3.5), sealed at rest. Each has only its own input and output. Pieces are written
+ * before the charge on the requests' connections, so that long responses do not delay charges. The charge's
+ * transaction makes them visible. Pieces of a process that died in between stay invisible, and are removed
+ * after a day.
  */
 export class ResponseStore {
   readonly #sql: Database;
@@ -88,8 +95,10 @@ export class ResponseStore {
 
   /**
    * Writes contents of a response that is not charged yet.
-   * @param isAll there are no others. Short ones may be lost until the charge is written, which fails then:
-   * leave it out where something has been delivered, for that is charged in any case.
+   *
+   * @param isAll true if there are no other contents. Short contents can then be lost until the charge is
+   * written, and the charge fails in that case. Use false if something was already delivered, because that is
+   * charged in any case.
    */
   async write(
     response: NewResponse,
@@ -100,7 +109,7 @@ export class ResponseStore {
     let bytes = 0;
     let waitsForDisk = !isAll;
     for (const [kind, content] of contents) {
-      // An empty content has a piece too: what has none is not there.
+      // An empty content has one piece, because a content without pieces counts as absent.
       for (let number = 0; number === 0 || number * PIECE_BYTES < content.length; number++) {
         const at = number * PIECE_BYTES;
         const plain = content.subarray(at, at + PIECE_BYTES);
@@ -133,22 +142,22 @@ export class ResponseStore {
     });
   }
 
-  /** Makes a response visible with its charge. */
-  keep(kept: CachedResponse): StatementEffect {
-    return keepResponseEffect(kept);
+  /** Returns the effect that makes a response visible with its charge. */
+  keep(response: CachedResponse): StatementEffect {
+    return keepResponseEffect(response);
   }
 
   /**
-   * All items up to a response, its own included, and the place behind it. Throws 400 where it, or one before it,
-   * is gone, and 413 where they are more than a body may bring.
+   * Returns all items up to a response, including its own, and the position after it. Throws 400 if the
+   * response or an earlier one no longer exists, and 413 if the items are longer than a body can be.
    */
   async conversation(
     organizationId: string,
     id: string,
   ): Promise<{ readonly items: StoredItems; readonly place: ChainPlace }> {
-    const found = await findResponse(this.#sql, organizationId, id);
-    if (found === undefined) throw previousNotFound(id);
-    const { chainId, chainBytes } = found;
+    const response = await findResponse(this.#sql, organizationId, id);
+    if (response === undefined) throw previousNotFound(id);
+    const { chainId, chainBytes } = response;
     if (chainBytes > MAX_STORED_INPUT_BYTES) throw storedTooLong("previous_response_id");
     const items = await this.#inTurn(organizationId, chainBytes, async () => {
       const { pieces, isWhole } = await readChain(this.#sql, organizationId, id);
@@ -159,13 +168,13 @@ export class ResponseStore {
   }
 
   /**
-   * All items of a conversation, those too that were taken out, and the place behind them. Throws 404 where there is no
-   * such conversation, and 413.
+   * Returns all items of a conversation, including removed ones, and the position after them. Throws 404 if
+   * the conversation does not exist, and 413.
    */
   async ofConversation(organizationId: string, id: string): Promise<ConversationItems> {
-    const found = await findConversation(this.#sql, organizationId, id);
-    if (found === undefined) throw conversationNotFound(id);
-    const { lastId: previousId, bytes: chainBytes, removedItems } = found;
+    const conversation = await findConversation(this.#sql, organizationId, id);
+    if (conversation === undefined) throw conversationNotFound(id);
+    const { lastId: previousId, bytes: chainBytes, removedItems } = conversation;
     if (chainBytes > MAX_STORED_INPUT_BYTES) throw storedTooLong("conversation");
     const items =
       previousId === null
@@ -178,7 +187,10 @@ export class ResponseStore {
     return { items, place, removedItems };
   }
 
-  /** The items of responses; those that are gone, or not the organization's, are left out. Throws 413. */
+  /**
+   * Returns the items of responses. Responses that no longer exist or belong to another organization are left
+   * out. Throws 413.
+   */
   async itemsOf(organizationId: string, ids: readonly string[]): Promise<StoredItems> {
     if (ids.length === 0) return NOTHING;
     const bytes = await sizeOfResponses(this.#sql, organizationId, ids);
@@ -188,7 +200,10 @@ export class ResponseStore {
     );
   }
 
-  /** The JSON of a response without its output, and its output. Undefined where it was not answered, or is gone. */
+  /**
+   * Returns the JSON of a response without its output, and its output. Returns undefined if the response was
+   * not answered or no longer exists.
+   */
   async response(
     organizationId: string,
     id: string,
@@ -201,7 +216,10 @@ export class ResponseStore {
     };
   }
 
-  /** The JSON of a response as it has begun, or as it has ended without an answer; undefined where it has not. */
+  /**
+   * Returns the JSON of a response that has begun, or that has ended without an answer. Returns undefined if
+   * there is none.
+   */
   async unanswered(
     organizationId: string,
     id: string,
@@ -212,17 +230,17 @@ export class ResponseStore {
   }
 
   /**
-   * Reads all that a response was made from: the items of those before it, as far as they are there, and its input.
-   * Where they are long, the next ones are read when `read` is done. Throws 404.
+   * Reads all items that a response was made from: the items of earlier responses that still exist, and its
+   * input. The next long conversation is read after `read` has finished. Throws 404.
    */
   async readInput<Result>(
     organizationId: string,
     id: string,
     read: (items: StoredItems) => Result | Promise<Result>,
   ): Promise<Result> {
-    const found = await findResponse(this.#sql, organizationId, id, "any");
-    if (found === undefined) throw responseNotFound();
-    return this.#inTurn(organizationId, found.chainBytes, async () => {
+    const response = await findResponse(this.#sql, organizationId, id, "any");
+    if (response === undefined) throw responseNotFound();
+    return this.#inTurn(organizationId, response.chainBytes, async () => {
       const { pieces } = await readChain(this.#sql, organizationId, id, "any");
       return read(await this.#open(pieces.filter((row) => row.id !== id || row.kind !== "output")));
     });
@@ -236,12 +254,12 @@ export class ResponseStore {
     return bytes > LONG_BYTES ? this.#longReads.run(organizationId, read) : read();
   }
 
-  /** Throws 404. */
+  /** Deletes a response. Throws 404. */
   async delete(organizationId: string, id: string): Promise<void> {
     if (!(await deleteResponse(this.#sql, organizationId, id))) throw responseNotFound();
   }
 
-  /** Contents that follow one another are joined as they stand, and others by a comma. */
+  /** Opens pieces. Pieces of one content are joined directly, and contents are separated by commas. */
   async #open(rows: readonly ChainPiece[]): Promise<StoredItems> {
     const pieces: Uint8Array[] = [];
     let byteLength = 0;
@@ -249,8 +267,8 @@ export class ResponseStore {
     let last: ChainPiece | undefined;
     for (const row of rows) {
       const plain = this.#keyring.open(row.sealed);
-      const isSame = last?.id === row.id && last.kind === row.kind;
-      if (!isSame && byteLength > 0 && plain.length > 0) {
+      const isSameContent = last?.id === row.id && last.kind === row.kind;
+      if (!isSameContent && byteLength > 0 && plain.length > 0) {
         pieces.push(COMMA);
         byteLength += COMMA.length;
       }
@@ -267,8 +285,8 @@ export class ResponseStore {
 }
 
 /**
- * Writes what is sealed with the key that seals at present. `write` resolves with the id of that key, and has written
- * nothing where it is another one than it was given.
+ * Writes sealed data with the current sealing key. `write` resolves with the id of the current key. If it
+ * received another key's id, it has written nothing.
  */
 export async function underSealingKey<Written extends { readonly sealingId: string }>(
   keyring: Keyring,
@@ -278,9 +296,9 @@ export async function underSealingKey<Written extends { readonly sealingId: stri
   const written = await write(sealingId);
   if (written.sealingId === sealingId) return written;
   keyring.noteSealing(written.sealingId);
-  const again = await write(written.sealingId);
-  if (again.sealingId === written.sealingId) return again;
-  throw new Error("the master key was replaced twice in a moment");
+  const retried = await write(written.sealingId);
+  if (retried.sealingId === written.sealingId) return retried;
+  throw new Error("the master key was replaced twice during one write");
 }
 
 function previousNotFound(id: string): GatewayError {
@@ -300,6 +318,6 @@ export function responseNotFound(): GatewayError {
 }
 
 export function storedTooLong(param: string): GatewayError {
-  const message = `The stored items that the request builds on take more than ${MAX_STORED_INPUT_BYTES} bytes.`;
+  const message = `The stored items that the request refers to have more than ${MAX_STORED_INPUT_BYTES} bytes.`;
   return new GatewayError("input_too_long", message, { param });
 }

@@ -28,34 +28,34 @@ import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.
 
 type Events = PieceReader<readonly ChatEvent[]>;
 
-/** What becomes of the bytes that tokens are, and of the items around them. */
+/** Maximum bytes of an output token. The spare bytes are for the items around the tokens. */
 const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_OUTPUT_BYTES = 65_536;
-/** Of the text of all steps of a loop, where the caller set no limit. */
+/** Maximum text bytes of all steps of a tool loop, if the caller set no limit. */
 const MAX_LOOP_OUTPUT_BYTES = 33_554_432;
 
 /**
- * Server-sent events with names, behind which `[DONE]` is the last. In the background there is no client to keep
- * waiting, and the event that ends a response is made of what it is then.
+ * Named server-sent events, followed by `[DONE]`. A background response has no client and needs no keepalive.
+ * Its last event is made from its final state.
  */
 export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   readonly contentType = EVENT_STREAM;
   readonly keepalive: string;
   readonly isDeliveredWhole: boolean;
   readonly #clock: Clock;
-  readonly #keeping: ResponseStoreWriter;
+  readonly #storeWriter: ResponseStoreWriter;
   readonly #background: BackgroundProgress | undefined;
 
-  /** @param background of the one response that the form is for */
-  constructor(clock: Clock, keeping: ResponseStoreWriter, background?: BackgroundProgress) {
+  /** @param background the progress of the single response that uses this form */
+  constructor(clock: Clock, storeWriter: ResponseStoreWriter, background?: BackgroundProgress) {
     this.#clock = clock;
-    this.#keeping = keeping;
+    this.#storeWriter = storeWriter;
     this.#background = background;
     this.isDeliveredWhole = background?.isStreamed === false;
     this.keepalive = background === undefined ? ": keepalive\n\n" : "";
   }
 
-  /** If a background response is lost to its events, nothing of it is shown either. */
+  /** Returns true if a background response has failed before any of it was shown. */
   isWaived(): boolean {
     return this.isDeliveredWhole && this.#background!.failure !== undefined;
   }
@@ -86,7 +86,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
       hosted === undefined
         ? await ask(sentLimit(admitted, candidate))
         : await loopOfTools({ call, candidate, admitted, steps, ask }, hosted);
-    this.#keeping.noteAnswered(admitted);
+    this.#storeWriter.noteAnswered(admitted);
     const { echo } = facts;
     const background = this.#background;
     const begunEvents = background === undefined ? 0 : BEGUN_EVENTS;
@@ -104,7 +104,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 
   keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
-    return this.#keeping.keep(admitted, this.#whole(answer, facts));
+    return this.#storeWriter.keep(admitted, this.#whole(answer, facts));
   }
 
   ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
@@ -134,7 +134,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 }
 
-/** Bytes beyond which the answer of a loop of tools fails. */
+/** Returns the maximum bytes of a tool loop's answer. A longer answer fails. */
 export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
   const stated = statedOutputLimit(fields);
   return stated === undefined
@@ -142,7 +142,7 @@ export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
     : stated * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
 }
 
-/** Calls the candidate, which streams its answer. */
+/** Returns a function that calls the candidate and streams its answer. */
 export function askFor(call: ProviderCall, candidate: Candidate, admitted: AdmittedResponse) {
   const { createdAt } = admitted.request;
   const options = { model: candidate.model.id, nowSeconds: createdAt, hidesReasoning: false };

@@ -51,7 +51,7 @@ const number = (minimum: number, maximum: number) => optional(Type.Number({ mini
 export const responsesBody = Type.Object(
   {
     model: optional(
-      Type.String({ description: "Needed, and looked at, where `models` is not given" }),
+      Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
     ),
     input: optional(Type.Union([Type.String(), Type.Array(inputItem)])),
     instructions: optional(Type.String()),
@@ -76,7 +76,7 @@ export const responsesBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MAX_SAFE,
-        description: "Of tools that the gateway runs",
+        description: "Limit for tools that the gateway runs",
       }),
     ),
     parallel_tool_calls: optional(Type.Boolean()),
@@ -106,7 +106,7 @@ export const responsesBody = Type.Object(
         {},
         {
           description:
-            "Kept with the charge: at most 16 pairs, with keys of at most 64 characters and texts of at most 512, besides `tags` and `idempotency_key`, which does what the header does",
+            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header",
         },
       ),
     ),
@@ -114,7 +114,7 @@ export const responsesBody = Type.Object(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,
         maxItems: MAX_FALLBACK_MODELS,
-        description: "Tried in turn where the one before fails; in the place of `model`",
+        description: "Models to try in order, each if the previous one fails. Replaces `model`",
       }),
     ),
     provider: optional(providerPreferences),
@@ -123,7 +123,9 @@ export const responsesBody = Type.Object(
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),
     route_explain: optional(
-      Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
+      Type.Boolean({
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+      }),
     ),
   },
   { examples: [{ model: "sandbox/chat", input: "Hello", max_output_tokens: 100 }] },
@@ -166,8 +168,11 @@ export const inputTokens = Type.Object({
   input_tokens: Type.Integer({ description: "An estimate" }),
 });
 
-/** An event of its streams. */
+/** An event of a stream. */
 export const responseEvent = Type.Object(
   { type: Type.String(), sequence_number: Type.Integer() },
-  { description: "A frame is `event: `, its type, and `data: ` with this; the last is `[DONE]`." },
+  {
+    description:
+      "Each frame is `event: ` with the type, and `data: ` with the event. The last frame is `data: [DONE]`.",
+  },
 );

@@ -6,7 +6,7 @@ import { responseId } from "./response-json.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What ids of items begin with, by their type. */
+/** Prefixes of item ids by type. */
 const PREFIXES: Readonly<Record<string, string>> = {
   message: "msg",
   function_call: "fc",
@@ -18,15 +18,15 @@ const PREFIXES: Readonly<Record<string, string>> = {
 };
 const OF_RESPONSE = /^[a-z]+_([0-9a-f]{32})(?:\d{2,}|i\d+)$/;
 
-/** The response that an item is of, told by its id; undefined for one that a client has named. */
+/** Returns the response that an item's id names, or undefined for an id that a client has set. */
 export function responseOfItem(id: string): string | undefined {
   const [, name] = OF_RESPONSE.exec(id) ?? [];
   return name === undefined ? undefined : responseId(name);
 }
 
 /**
- * The input of a turn as it is kept and listed: in the form of output, each item with an id. Items keep the ids that
- * clients have given them.
+ * Returns the input of a turn as it is stored and listed: in the form of output, with an id for each item.
+ * Ids set by clients are kept.
  */
 export function storedInput(turn: ResponsesTurn, name: string): Item[] {
   return ownItems(turn).map((item, at) => {
@@ -62,12 +62,12 @@ function withoutNulls(item: Fields): Fields {
   return Object.fromEntries(Object.entries(item).filter(([, value]) => value !== null));
 }
 
-/** JSON of items with commas between them. */
+/** Returns the JSON of items, separated by commas. */
 export function itemsJson(items: readonly Item[]): string {
   return items.map((item) => JSON.stringify(item)).join(",");
 }
 
-/** The same of a turn that lies in a work thread. */
+/** Renders the stored input of a turn in a work thread. */
 export const storedInputRender = new BodyRender(
   import.meta.url,
   ({ items }): RenderedBody => ({ body: itemsJson(items as readonly Item[]) }),
@@ -79,18 +79,18 @@ export interface PageOptions {
   readonly after: string | undefined;
   /** Ids of items that are left out. */
   readonly removed?: readonly string[];
-  /** The one item that is asked for, in the place of a page. */
+  /** The id of a single item to return instead of a page. */
   readonly only?: string;
 }
 
-/** A page of a list of items, or one of them, as JSON; its body is null where there is no such item. */
+/** Returns a page of items, or a single item, as JSON. The body is null if the item does not exist. */
 export const itemsPage = new AnswerRead(
   import.meta.url,
   (json, { limit, order, after, removed, only }: PageOptions): { readonly body: string | null } => {
     const items = itemsIn(json, removed);
     if (only !== undefined) {
-      const found = items.find(({ id }) => id === only);
-      return { body: found === undefined ? null : JSON.stringify(found) };
+      const item = items.find(({ id }) => id === only);
+      return { body: item === undefined ? null : JSON.stringify(item) };
     }
     if (order === "desc") items.reverse();
     const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
@@ -107,7 +107,7 @@ export const itemsPage = new AnswerRead(
   },
 );
 
-/** Items but for those that were taken out. */
+/** Returns the items without removed ones. */
 function itemsIn(json: string, removed: readonly string[] = []): Item[] {
   const items = JSON.parse(`[${json}]`) as Item[];
   if (removed.length === 0) return items;

@@ -1,8 +1,9 @@
 import type { Item } from "./request.ts";
 
 /**
- * What stands for a conversation, in the `encrypted_content` of a compaction item. As that of reasoning it is marked
- * and encoded, not encrypted: clients send it back unchanged, and it stays readable when the master key is replaced.
+ * The `encrypted_content` of a compaction item, which replaces a conversation. Like that of reasoning, it is
+ * marked and encoded, not encrypted. Clients return it unchanged, and it stays readable when the master key
+ * is replaced.
  */
 const MARK = "gateway-compaction:";
 
@@ -10,17 +11,20 @@ export function compactedContent(summary: string): string {
   return MARK + Buffer.from(summary).toString("base64");
 }
 
-/** Undefined for what another gateway or a provider has compacted, or a client has cut. */
+/**
+ * Returns the summary, or undefined if another gateway or a provider made the content, or a client has
+ * shortened it.
+ */
 export function summaryIn(content: unknown): string | undefined {
   if (typeof content !== "string" || !content.startsWith(MARK)) return undefined;
   const summary = Buffer.from(content.slice(MARK.length), "base64").toString("utf8");
   return summary === "" ? undefined : summary;
 }
 
-/** An item as models are sent it: a summary is a message. */
+/** Returns an item in the form that models receive. A summary becomes a message. */
 export function withSummary(item: Item): Item {
   if (item.type !== "compaction") return item;
   const summary = summaryIn(item.encrypted_content) ?? "";
-  const content = `What was said before this, as a summary:\n\n${summary}`;
+  const content = `A summary of the conversation so far:\n\n${summary}`;
   return { type: "message", role: "user", content };
 }

@@ -24,8 +24,8 @@ export interface WholeLoop {
 }
 
 /**
- * Runs a loop of tools to its end. A failure before the provider has ended a step rejects, so that another one may
- * answer; a later one is part of the output, with what was answered before it.
+ * Runs a tool loop to its end. If it fails before the provider has ended a step, it rejects, so that another
+ * provider can answer. A later failure is part of the output, together with the earlier steps.
  */
 export async function outputOfLoop(
   { call, candidate, admitted, steps }: WholeLoop,
@@ -68,7 +68,7 @@ async function readTo(
     renderer.push(piece);
     if (renderer.failure !== undefined) throw renderer.failure;
     if (renderer.outputBytes > maxBytes) {
-      throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
+      throw new GatewayError("provider_error", "The provider exceeded its token limit.");
     }
   }
 }
@@ -79,7 +79,10 @@ function endedEarly(call: ProviderCall): ProviderFailure {
     : new ProviderFailure("unavailable", "the provider's stream ended without a finish reason");
 }
 
-/** A GatewayError states what the gateway itself failed at, such as a tool that it runs. */
+/**
+ * Returns an error as a failure. A GatewayError is a failure of the gateway itself, such as a tool that it
+ * runs.
+ */
 function asFailure(error: unknown, call: ProviderCall): unknown {
   if (error instanceof GatewayError || error instanceof ProviderFailure) return error;
   if (call.aborted) return new ProviderFailure("aborted", "the call was aborted");

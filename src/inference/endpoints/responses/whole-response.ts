@@ -7,26 +7,26 @@ import { eventsOfCompletion } from "../../../providers/whole-as-stream.ts";
 import { OutputItems, type OutputOptions } from "./output-items.ts";
 import type { ResponseRenderer } from "./response-renderer.ts";
 
-/** What a whole answer of the chat call becomes. */
+/** The output of a complete answer. */
 export interface WholeOutput {
-  /** JSON of items with commas between them; its bytes where it was too long for the event loop. */
+  /** JSON of items, separated by commas. Bytes if the answer was too long for the event loop. */
   readonly body: string | Uint8Array;
   readonly finish: FinishReason;
   readonly usage: Usage | undefined;
-  /** Unix seconds; set by the event loop. */
+  /** Time of completion in Unix seconds. The event loop sets it. */
   readonly completedAt?: number;
-  /** Tokens of the answer, counted here where the usage is undefined. */
+  /** Tokens of the answer, estimated by the gateway. Used if the usage is undefined. */
   readonly estimatedTokens: number;
-  /** Set if it came of a loop of tools. */
+  /** Set if a tool loop made the answer. */
   readonly loop?: LoopEnd | undefined;
 }
 
-/** How a loop of tools has ended. */
+/** The end of a tool loop. */
 interface LoopEnd {
   readonly renderer: ResponseRenderer;
-  /** What it failed with after its first step. */
+  /** The error after the first step, if one occurred. */
   readonly failure: unknown;
-  /** Of the gateway's own that ended it. */
+  /** The limit of the gateway that ended the loop. */
   readonly limit: string | undefined;
 }
 
@@ -49,14 +49,14 @@ export function outputOf(
   };
 }
 
-/** Of a typed answer, in a work thread. */
+/** Renders a typed answer in a work thread. */
 export const longTypedOutput = new CompletionRender(
   import.meta.url,
   ({ choices, usage }, options: OutputOptions): WholeOutput =>
     outputOf(choices[0]!, usage, options),
 );
 
-/** Of an answer of OpenAI's wire in the gateway's form, in a work thread. */
+/** Renders an answer in OpenAI's format in a work thread, in the form of this gateway. */
 export const longOutput = new AnswerRead(
   import.meta.url,
   (text, options: OutputOptions): WholeOutput =>

@@ -7,17 +7,17 @@ import type { CostBound } from "../../call/endpoint.ts";
 import type { SoundLength } from "./sound-length.ts";
 import { TOKENS_A_SECOND, tokensOfSound } from "./speech-answer.ts";
 
-/** What the cost of a request depends on. */
+/** The values that determine the cost of a request. */
 export interface SpeechSize {
-  /** Unicode code points of the input, as providers count characters: spaces and line ends too. */
+  /** Unicode code points of the input, which providers count as characters, including spaces and line ends. */
   readonly characters: number;
-  /** UTF-8 bytes of the input and the instructions: no token is shorter than one. */
+  /** UTF-8 bytes of the input and the instructions. Every token has at least one byte. */
   readonly bytes: number;
-  /** The most that the speech may take to play. */
+  /** The longest playing time of the speech. */
   readonly maxSeconds: number;
 }
 
-/** Around the text: names of voices, and what tells the model to read it. */
+/** Tokens of voice names and of the instruction to read the text. */
 const TOKENS_AROUND_INPUT = 64;
 const MAX_SECONDS_A_CHARACTER = 1;
 const SPARE_SECONDS = 10;
@@ -31,7 +31,7 @@ export function speechSize(
   return {
     characters,
     bytes: Buffer.byteLength(input) + Buffer.byteLength(instructions ?? ""),
-    // Faster speech bounds nothing: some models do not heed the speed.
+    // A higher speed does not lower the bound, because some models ignore the speed.
     maxSeconds: (characters * MAX_SECONDS_A_CHARACTER) / Math.min(speed, 1) + SPARE_SECONDS,
   };
 }
@@ -42,12 +42,12 @@ function codePoints(text: string): number {
   return count;
 }
 
-/** Whether its tokens have a price. */
+/** Returns true if tokens of the model have a price. */
 export function isByToken({ prices }: ModelTerms): boolean {
   return prices.inputTokenFemto > 0n || soundTokenFemto(prices) > 0n;
 }
 
-/** Whether the charge depends on how long the speech is. */
+/** Returns true if the charge depends on the length of the speech. */
 export function growsWithSound({ prices }: ModelTerms): boolean {
   return soundTokenFemto(prices) > 0n || prices.secondFemto !== undefined;
 }
@@ -56,7 +56,10 @@ function soundTokenFemto({ outputTokenFemto, audioOutputTokenFemto }: ModelPrice
   return higher(outputTokenFemto, audioOutputTokenFemto ?? 0n);
 }
 
-/** Characters by their price; tokens of the input, and of as much sound as the text can become. */
+/**
+ * Returns an upper bound of the cost: characters by their price, and tokens of the input and of the longest
+ * audio.
+ */
 export function speechBound(size: SpeechSize, terms: ModelTerms): CostBound {
   const { prices, contextLength, maxOutputTokens } = terms;
   const inputTokens = Math.min(size.bytes + TOKENS_AROUND_INPUT, contextLength);
@@ -78,8 +81,8 @@ export function speechBound(size: SpeechSize, terms: ModelTerms): CostBound {
 }
 
 /**
- * What speech has used: all characters of the input as soon as there is sound, which is when providers bill
- * them; tokens as reported, or by the sound that has come.
+ * Returns the usage of speech. All characters of the input count from the first byte of audio on, because
+ * providers bill them then. Tokens are as reported, or estimated from the audio so far.
  */
 export function speechUsage(
   reported: Usage | undefined,

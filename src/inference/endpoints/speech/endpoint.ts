@@ -35,9 +35,9 @@ import { type SpeechRequest, speechBody, speechEvent } from "./schema.ts";
 import { SoundLength } from "./sound-length.ts";
 import { assertSound, SpeechAnswer } from "./speech-answer.ts";
 
-/** Of a whole answer, which is kept in memory; a stream has no such bound. */
+/** Bytes of a complete answer, which is held in memory. A stream has no such limit. */
 const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
-/** Of 48 kHz, 16 bits and two channels. */
+/** The rate of audio with 48 kHz, 16 bits and two channels. */
 const MAX_BYTES_A_SECOND = 192_000;
 
 interface AcceptedSpeech extends AcceptedRequest {
@@ -53,18 +53,18 @@ interface WholeSpeech {
   readonly length: SoundLength;
 }
 
-/** POST /v1/audio/speech (spec 4.3). */
+/** Returns the route POST /v1/audio/speech (spec 4.3). */
 export function speechRoute(dependencies: PaidCallDependencies): RouteDefinition {
   return paidRoute(new PaidCall(dependencies, endpoint), {
     path: "/v1/audio/speech",
     tag: "Audio",
-    summary: "Speak a text, as a stream of sound or whole",
+    summary: "Create speech",
     access: { kind: "model", scope: "audio" },
     body: speechBody,
     allowsUnknownFields: true,
     responses: {
       200: {
-        description: "The sound, or with stream_format sse a stream of events that hold it",
+        description: "The audio, or a stream of events with the audio if `stream_format` is sse",
         contentType: "audio/*",
         eventSchema: speechEvent,
       },
@@ -104,7 +104,7 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
 
   bound: ({ size }, terms) => speechBound(size, terms),
 
-  /** Providers take no limit of sound, so that nothing of the hold can be lowered. */
+  /** Returns 0. Providers accept no limit of the audio, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
   async call(call, candidate, { request }) {
@@ -118,10 +118,10 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
 
   answer: ({ bytes }) => bytes,
 
-  stream: ({ fields }) => (fields.stream_format === "sse" ? EVENTS : SOUND),
+  stream: ({ fields }) => (fields.stream_format === "sse" ? EVENT_STREAM : AUDIO_STREAM),
 };
 
-/** What both forms of a stream have in common. */
+/** Members of both kinds of stream. */
 const STREAM = {
   choices: () => 1,
   maxOutputBytes: ({ size }: AcceptedSpeech) => Math.ceil(size.maxSeconds) * MAX_BYTES_A_SECOND,
@@ -129,8 +129,8 @@ const STREAM = {
     speechUsage(answer.usage, (answer as SpeechAnswer).length, size, terms),
 };
 
-/** The bytes of the sound and nothing else: no sign of life while there are none, and a cut where they break off. */
-const SOUND: StreamForm<AcceptedSpeech> = {
+/** A stream of only the audio bytes. It has no keepalive, and ends early if the call fails. */
+const AUDIO_STREAM: StreamForm<AcceptedSpeech> = {
   ...STREAM,
   contentType: SOUND_TYPES.mp3,
   keepalive: "",
@@ -141,8 +141,8 @@ const SOUND: StreamForm<AcceptedSpeech> = {
   failure: () => undefined,
 };
 
-/** OpenAI's `speech.audio.delta` and `speech.audio.done`, which tells the usage. */
-const EVENTS: StreamForm<AcceptedSpeech> = {
+/** A stream of OpenAI's events `speech.audio.delta` and `speech.audio.done`. The last one contains the usage. */
+const EVENT_STREAM: StreamForm<AcceptedSpeech> = {
   ...STREAM,
   contentType: "text/event-stream; charset=utf-8",
   keepalive: ": keepalive\n\n",
@@ -187,7 +187,7 @@ function speak(
   );
 }
 
-/** Throws ProviderFailure where there is no sound, or more than is kept in memory. */
+/** Reads a complete answer. Throws ProviderFailure if it has no audio, or more than memory may hold. */
 async function wholeSpeech(speech: Speech, format: SpeechFormat): Promise<WholeSpeech> {
   const reader = speech.reader();
   const length = new SoundLength(format);
@@ -203,13 +203,13 @@ async function wholeSpeech(speech: Speech, format: SpeechFormat): Promise<WholeS
       length.push(piece);
       sizeBytes += piece.length;
       if (sizeBytes > MAX_WHOLE_BYTES)
-        throw brokenAnswer("more sound than a whole answer may have");
+        throw brokenAnswer("more audio than a complete answer can have");
     }
   } catch (error) {
     reader.cancel().catch(() => undefined);
     throw error;
   }
-  if (sizeBytes === 0) throw brokenAnswer("no sound");
+  if (sizeBytes === 0) throw brokenAnswer("no audio");
   const bytes = Buffer.concat(pieces, sizeBytes);
   return { bytes, contentType: speech.contentType, usage: speech.usage(), length };
 }
@@ -244,19 +244,21 @@ function frameOf(value: unknown): string {
   return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }
 
-/** What decides something in the gateway alone, or is sent in a form of the provider's. */
-const OWN_FIELDS = new Set([...Object.keys(speechBody.properties), "__proto__"]);
+/** Fields that only the gateway uses, or sends in the provider's form. */
+const GATEWAY_FIELDS = new Set([...Object.keys(speechBody.properties), "__proto__"]);
 
 function providerFields(request: SpeechRequest): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(request).filter(([field, value]) => value !== null && !OWN_FIELDS.has(field)),
+    Object.entries(request).filter(
+      ([field, value]) => value !== null && !GATEWAY_FIELDS.has(field),
+    ),
   );
 }
 
 function notWhole(): GatewayError {
   return new GatewayError(
     "invalid_body",
-    'Request body field "stream": events (stream_format "sse") are a stream.',
+    'Request body field "stream": must not be false with stream_format "sse".',
     { param: "stream" },
   );
 }

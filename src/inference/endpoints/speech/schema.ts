@@ -8,7 +8,10 @@ const MAX_CHARACTERS = 4_096;
 
 const name = Type.String({ minLength: 1, maxLength: 256 });
 
-/** The body of POST /v1/audio/speech (spec 4.3, and OpenAI's description). Members beyond these go to the provider. */
+/**
+ * The body of POST /v1/audio/speech (spec 4.3, and OpenAI's description). Other fields are passed to the
+ * provider.
+ */
 export const speechBody = Type.Object(
   {
     model: optional(Type.String()),
@@ -19,7 +22,8 @@ export const speechBody = Type.Object(
     speed: optional(Type.Number({ minimum: 0.25, maximum: 4 })),
     stream: optional(
       Type.Boolean({
-        description: "False: the whole sound at once, with its length. Else sound as it is made",
+        description:
+          "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated",
       }),
     ),
     stream_format: optional(Type.Enum(["audio", "sse"])),
@@ -33,11 +37,11 @@ export const speechBody = Type.Object(
   },
 );
 
-/** What the frames of a stream of events hold. */
+/** The events of a stream of events. */
 export const speechEvent = Type.Union([
   Type.Object({
     type: Type.Literal("speech.audio.delta"),
-    audio: Type.String({ description: "A piece of the sound in base64" }),
+    audio: Type.String({ description: "A piece of the audio in base64" }),
   }),
   Type.Object({
     type: Type.Literal("speech.audio.done"),

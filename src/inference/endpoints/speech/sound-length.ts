@@ -1,6 +1,9 @@
 import type { SpeechFormat } from "../../../providers/media.ts";
 
-/** Bytes of a second where the sound tells nothing itself: OpenAI's PCM, and what encoders make of speech. */
+/**
+ * Bytes per second, used if the audio does not state its rate: OpenAI's PCM, and the usual bit rates for
+ * speech.
+ */
 const USUAL_RATES: Readonly<Record<SpeechFormat, number>> = {
   pcm: 48_000,
   wav: 48_000,
@@ -11,8 +14,8 @@ const USUAL_RATES: Readonly<Record<SpeechFormat, number>> = {
 };
 
 /**
- * How long the sound is of which pieces have come: by the time in the last page of Ogg, by the rate in the first
- * piece, or by the usual rate of the format.
+ * Measures the playing time of audio that arrives in pieces. Uses the time in the last Ogg page, the rate in
+ * the first piece, or the usual rate of the format.
  */
 export class SoundLength {
   readonly #format: SpeechFormat;
@@ -25,7 +28,7 @@ export class SoundLength {
     this.#format = format;
   }
 
-  /** Never less than before. */
+  /** Playing time so far in milliseconds. Never decreases. */
   get ms(): number {
     return this.#ms;
   }
@@ -40,7 +43,10 @@ export class SoundLength {
     this.#ms = Math.max(this.#ms, ms);
   }
 
-  /** Where the last page ends that begins in these bytes, if it can be true; 0 where none tells. */
+  /**
+   * Returns the end of the last page that begins in these bytes, in milliseconds. Returns 0 if there is none,
+   * or if its value is implausible.
+   */
   #pageEndMs(bytes: Buffer): number {
     const at = bytes.lastIndexOf("OggS");
     if (at < 0 || at + OGG_POSITION + 8 > bytes.length) return 0;
@@ -50,34 +56,43 @@ export class SoundLength {
   }
 }
 
-/** In the heading of a page of Ogg (RFC 3533, 6): the samples up to its end, at 48 kHz (RFC 7845, 4). */
+/**
+ * Position, in the header of an Ogg page (RFC 3533, 6), of the number of samples up to its end, at 48 kHz
+ * (RFC 7845, 4).
+ */
 const OGG_POSITION = 6;
 const OPUS_SAMPLES_A_MS = 48;
-/** Opus has no less than 6 kbit/s; silence may take less. */
+/** Minimum rate of Opus: 6 kbit/s would be 750 bytes per second, but silence can use less. */
 const MIN_OPUS_RATE = 250;
 
-/** Bytes a second. */
+/** Returns the rate in bytes per second. */
 function rateOf(bytes: Buffer, format: SpeechFormat): number {
-  const told = format === "wav" ? waveRate(bytes) : format === "mp3" ? mp3Rate(bytes) : undefined;
-  return told ?? USUAL_RATES[format];
+  const stated = format === "wav" ? waveRate(bytes) : format === "mp3" ? mp3Rate(bytes) : undefined;
+  return stated ?? USUAL_RATES[format];
 }
 
 const MIN_WAVE_RATE = 8_000;
 const MAX_WAVE_RATE = 192_000;
 
-/** `RIFF…WAVEfmt `, whose byte rate stands at 28. A lying heading is not believed. */
+/**
+ * Returns the byte rate at offset 28 of a `RIFF…WAVEfmt ` header, or undefined if the header is absent or its
+ * rate is implausible.
+ */
 function waveRate(bytes: Buffer): number | undefined {
   if (bytes.length < 32 || bytes.toString("latin1", 8, 16) !== "WAVEfmt ") return undefined;
   const rate = bytes.readUInt32LE(28);
   return rate >= MIN_WAVE_RATE && rate <= MAX_WAVE_RATE ? rate : undefined;
 }
 
-/** Of layer III, in kilobits a second, by the index in a frame's heading; 0 states none. */
+/** Bit rates of layer III in kilobits per second, by the index in a frame's header. 0 states no rate. */
 const MPEG1_KILOBITS = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0];
 const MPEG2_KILOBITS = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0];
 const MIN_MP3_KILOBITS = 16;
 
-/** The rate of the first frame: eleven bits set, the version (3 is MPEG 1), the layer (1 is III), the index. */
+/**
+ * Returns the rate of the first frame. Its header has eleven set bits, the version (3 is MPEG 1), the layer
+ * (1 is III), and the index.
+ */
 function mp3Rate(bytes: Buffer): number | undefined {
   for (let at = afterId3(bytes); at + 2 < bytes.length; at++) {
     if (bytes[at] !== 0xff || (bytes[at + 1]! & 0xe6) !== 0xe2) continue;
@@ -88,7 +103,7 @@ function mp3Rate(bytes: Buffer): number | undefined {
   return undefined;
 }
 
-/** Where a heading of ID3 ends, whose length stands in four bytes of seven bits. */
+/** Returns the end of an ID3 header. Four bytes of seven bits each state its length. */
 function afterId3(bytes: Buffer): number {
   if (bytes.length < 10 || bytes.toString("latin1", 0, 3) !== "ID3") return 0;
   const sizes = bytes.subarray(6, 10);

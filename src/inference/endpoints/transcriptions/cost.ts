@@ -6,28 +6,28 @@ import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Transcript } from "../../../providers/media.ts";
 import type { CostBound } from "../../call/endpoint.ts";
 
-/** What the cost of a request depends on. */
+/** The values that determine the cost of a request. */
 export interface SoundSize {
-  /** As measured here. At least this is charged. */
+  /** Duration measured by the gateway. The charge covers at least this duration. */
   readonly durationMs: number;
-  /** The longest that the provider may report for it. This is held. */
+  /** The longest duration that the provider can report. The hold covers it. */
   readonly longestMs: number;
-  /** UTF-8 bytes of the prompt and the other words that a model reads: no token is shorter than one. */
+  /** UTF-8 bytes of the prompt and other texts that the model reads. Every token has at least one byte. */
   readonly textBytes: number;
-  /** Its speakers are to be distinguished, which some providers charge for apart. */
+  /** True if the request distinguishes speakers, which some providers charge separately. */
   readonly namesSpeakers?: boolean;
 }
 
-/** The most that any provider states: Google's. */
+/** The highest rate that a provider states: Google's. */
 const MAX_TOKENS_A_SECOND = 32;
-/** OpenAI's models make one of a tenth of a second. */
+/** The rate of OpenAI's models: one token for a tenth of a second. */
 const USUAL_TOKENS_A_SECOND = 10;
-/** Around the sound: what tells the model to write it down. */
+/** Tokens of the instruction to transcribe, added to the audio. */
 const TOKENS_AROUND_SOUND = 1_024;
 const SPARE_OUTPUT_TOKENS = 1_024;
-/** What a report may exceed the measured duration by. */
-const ROUNDED_PART = 1.01;
-const ROUNDED_MS = 1_000;
+/** Factor by which a reported duration can exceed the measured one and still count as equal. */
+const TOLERATED_FACTOR = 1.01;
+const TOLERATED_MS = 1_000;
 
 const NO_UNITS = { perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
 
@@ -35,7 +35,10 @@ function isByTime({ prices }: ModelTerms): boolean {
   return prices.secondFemto !== undefined;
 }
 
-/** The whole of the sound, by its price; or the tokens that it, the words, and a transcript of it can be. */
+/**
+ * Returns an upper bound of the cost. If time has a price, it is the price of the longest duration. Otherwise
+ * it covers the most tokens that the audio, the texts and the transcript can have.
+ */
 export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
   const { prices } = terms;
   if (isByTime(terms)) return { ...NO_UNITS, fixedFemto: boundByTime(size, prices) };
@@ -66,8 +69,8 @@ function boundByTime(
 }
 
 /**
- * What a transcript is charged by. If time has a price, that is the measured duration, or the reported one if it is
- * longer. Else it is the reported tokens, or as many as the sound and the text usually are.
+ * Returns the usage of a transcript. If time has a price, it is the measured duration, or the reported one if
+ * that is longer. Otherwise it is the reported tokens, or an estimate from the audio and the text.
  */
 export function transcriptUsage(
   reported: Pick<Transcript, "usage" | "reportedMs">,
@@ -86,9 +89,14 @@ export function transcriptUsage(
   return { ...estimated, audioPromptTokens: ofSound, durationMs };
 }
 
-/** Providers round up, and count what encoders add: a report of a little more counts as the measured duration. */
+/**
+ * Returns the duration to charge in milliseconds. Providers round up and count samples that encoders add, so
+ * a report that is slightly longer counts as the measured duration.
+ */
 function chargedMs({ durationMs }: SoundSize, reportedMs = 0): number {
-  return reportedMs > durationMs * ROUNDED_PART + ROUNDED_MS ? Math.ceil(reportedMs) : durationMs;
+  return reportedMs > durationMs * TOLERATED_FACTOR + TOLERATED_MS
+    ? Math.ceil(reportedMs)
+    : durationMs;
 }
 
 function tokensOf(durationMs: number, perSecond: number): number {

@@ -33,12 +33,12 @@ import { screenedTranscript } from "./screened-transcript.ts";
 import { eventsOfTranscript, frameOf, TranscriptAnswer } from "./transcript-answer.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** No one says so much in a second, nor any model of one that says nothing. */
+/** Bytes of text per second of audio. More than people speak, and more than models write for silence. */
 const MAX_TEXT_BYTES_A_SECOND = 4_096;
 const SPARE_TEXT_BYTES = 1_048_576;
 
-/** By the names that their bytes go by (spec 4.3, and OpenAI's description); above 25 MB it is a 400 (spec 7). */
-const SOUND: FileRule = {
+/** Audio types by content (spec 4.3, and OpenAI's description). More than 25 MB is a 400 (spec 7). */
+const AUDIO_FILE: FileRule = {
   isRequired: true,
   maxFiles: 1,
   maxBytes: 25 * MEBIBYTE,
@@ -60,7 +60,7 @@ const SOUND: FileRule = {
     "video/MP1S",
     "video/MP2P",
   ]),
-  typeNames: "sound: mp3, mp4, mpeg, mpga, m4a, wav, webm, ogg, flac or aac",
+  typeNames: "audio: mp3, mp4, mpeg, mpga, m4a, wav, webm, ogg, flac or aac",
 };
 
 type Task = TranscriptionCall["task"];
@@ -77,7 +77,7 @@ interface AcceptedSound extends AcceptedRequest {
   readonly needs: TranscriptionCall["needs"];
 }
 
-/** POST /v1/audio/transcriptions and /v1/audio/translations (spec 4.3). */
+/** Returns the routes POST /v1/audio/transcriptions and /v1/audio/translations (spec 4.3). */
 export function transcriptionRoutes(
   dependencies: PaidCallDependencies,
   workThread: FairWorkThread,
@@ -88,7 +88,7 @@ export function transcriptionRoutes(
     allowsUnknownFields: true,
     modelForm: {
       fields: transcriptionFields,
-      files: { file: SOUND },
+      files: { file: AUDIO_FILE },
       examine: async (form: ReceivedForm, owner: string, signal: AbortSignal) => ({
         ...form,
         length: await measureFile(form.files.file![0]!, workThread, owner, signal),
@@ -97,7 +97,7 @@ export function transcriptionRoutes(
     responses: {
       200: {
         description:
-          "The transcript in the format that was asked for: JSON, plain text, SubRip or WebVTT; or with stream true a stream of events",
+          "The transcript in the requested format (JSON, plain text, SubRip or WebVTT), or a stream of events if `stream` is true",
         schema: transcriptObject,
         eventSchema: transcriptEvent,
       },
@@ -109,12 +109,12 @@ export function transcriptionRoutes(
     paidRoute(new PaidCall(dependencies, transcriptions), {
       ...describe,
       path: "/v1/audio/transcriptions",
-      summary: "Write down what is said in a recording",
+      summary: "Transcribe audio",
     }),
     paidRoute(new PaidCall(dependencies, translations), {
       ...describe,
       path: "/v1/audio/translations",
-      summary: "Write down in English what is said in a recording",
+      summary: "Translate audio to English",
     }),
   ];
 }
@@ -175,7 +175,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     return transcriptBound(size, terms);
   }
 
-  /** Providers take no limit of text, so that nothing of the hold can be lowered. */
+  /** Returns 0. Providers accept no limit of the text, so the hold cannot be lowered. */
   statedLimit(): number {
     return 0;
   }
@@ -186,7 +186,8 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     { request, guard }: AdmittedCall<AcceptedSound>,
   ): Promise<Transcript> {
     const answer = await transcribe(this.#task, call, candidate, request, false);
-    if (answer.kind !== "transcript") throw brokenAnswer("a stream that was not asked for");
+    if (answer.kind !== "transcript")
+      throw brokenAnswer("a stream although the request was not streamed");
     return guard?.screensOutput ? screenedTranscript(answer, guard) : answer;
   }
 
@@ -197,7 +198,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
         ? "timestamp_granularities"
         : asksLogprobs(fields) && "include";
     if (!param) return;
-    const message = `${param} is not supported with a guardrail on the output, which cannot look through it.`;
+    const message = `${param} is not supported with a guardrail on the output, which cannot check it.`;
     throw new GatewayError("unsupported_parameter", message, { param });
   }
 
@@ -253,7 +254,7 @@ function streamOf(task: Task): StreamForm<AcceptedSound> {
   };
 }
 
-/** No more is charged than was held, whatever the provider reported. */
+/** Returns the usage with a duration of at most the one that the hold covers, whatever the provider reported. */
 function chargedUsage(usage: Usage, { longestMs }: SoundSize): Usage {
   const { durationMs = 0 } = usage;
   return durationMs > longestMs ? { ...usage, durationMs: longestMs } : usage;
@@ -284,7 +285,7 @@ async function transcribe(
   return answer;
 }
 
-/** Throws ProviderFailure where the transcript of a sound with words lacks what was asked for. */
+/** Throws ProviderFailure if a transcript with text has no segments or words although the request needs them. */
 function assertComplete(
   { text, segments, words }: Transcript,
   needs: AcceptedSound["needs"],
@@ -292,10 +293,10 @@ function assertComplete(
   if (text.trim() === "") return;
   const needsSegments = needs.segments || needs.speakers;
   if (needsSegments && (segments ?? []).length === 0) throw brokenAnswer("no segments");
-  if (needs.words && (words ?? []).length === 0) throw brokenAnswer("no times of words");
+  if (needs.words && (words ?? []).length === 0) throw brokenAnswer("no word timestamps");
 }
 
-/** Where what a candidate may lack stands in the request. */
+/** The parameter that requests each feature that a candidate might not support. */
 const PARAMS = {
   translation: "model",
   words: "timestamp_granularities",
@@ -306,10 +307,10 @@ const PARAMS = {
 
 const STREAMED: ReadonlySet<TranscriptFormat> = new Set(["json", "text", "diarized_json"]);
 
-/** Throws 400 for fields that exclude one another. */
+/** Throws 400 for fields that exclude each other. */
 function assertFits(fields: TranscriptionRequest, format: TranscriptFormat, task: Task): void {
   if (format === "diarized_json" && task === "translate") {
-    throw invalid("response_format", "diarized_json is for transcriptions alone");
+    throw invalid("response_format", "diarized_json is supported only for transcriptions");
   }
   if (fields.timestamp_granularities && format !== "verbose_json") {
     throw invalid("timestamp_granularities", "needs response_format verbose_json");
@@ -326,8 +327,8 @@ function asksLogprobs({ include }: TranscriptionRequest): boolean {
   return include?.includes("logprobs") === true;
 }
 
-/** What decides something in the gateway, or is sent in a form of the provider's. */
-const OWN_FIELDS = new Set(
+/** Fields that the gateway uses itself, or sends in the provider's form. */
+const GATEWAY_FIELDS = new Set(
   Object.keys(transcriptionFields.properties).filter(
     (name) => !/^(?:chunking_strategy|known_speaker_.*|languages|keywords)$/.test(name),
   ),
@@ -335,7 +336,7 @@ const OWN_FIELDS = new Set(
 
 function providerFields(fields: TranscriptionRequest): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(fields).filter(([name, value]) => value !== null && !OWN_FIELDS.has(name)),
+    Object.entries(fields).filter(([name, value]) => value !== null && !GATEWAY_FIELDS.has(name)),
   );
 }
 

@@ -4,19 +4,19 @@ import { GatewayError } from "../../../lib/errors.ts";
 import { measureSound, type SoundLength } from "../../../lib/sound/measure-sound.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
 
-/** What a thread is asked. The file is open, and stays so until it has answered. */
+/** A call of the work thread. The caller keeps the file open until the thread has answered. */
 export interface MeasureSoundCall {
   readonly kind: "sound.measure";
   readonly descriptor: number;
   readonly sizeBytes: number;
 }
 
-/** What the event loop measures itself: the worst bytes of this length take it some milliseconds. */
+/** Maximum bytes that the event loop measures itself. The slowest file of this size takes a few milliseconds. */
 const MAX_QUICK_BYTES = 65_536;
 
 /**
- * How long the sound of a file plays. Rejects with 400 if nothing in it can be measured, and with 503 if the thread
- * has too much to do.
+ * Returns the playing time of an audio file. Rejects with 400 if the file has no audio that can be measured,
+ * and with 503 if the thread is overloaded.
  */
 export async function measureFile(
   file: PassingMedia,
@@ -35,7 +35,7 @@ export async function measureFile(
   if (length) return length;
   throw new GatewayError(
     "invalid_body",
-    `The form's part "file" holds no sound that can be measured: it is damaged, or of a codec that is not supported.`,
+    `The form's part "file" has no audio that can be measured: it is damaged, or its codec is not supported.`,
     {
       param: "file",
     },
@@ -49,7 +49,7 @@ function measureBytes(bytes: Buffer): SoundLength | undefined {
   });
 }
 
-/** Measures in the thread. Undefined if nothing can be measured. */
+/** Measures an open file in the work thread. Returns undefined if the file has no audio that can be measured. */
 export function measureOpenFile({
   descriptor,
   sizeBytes,

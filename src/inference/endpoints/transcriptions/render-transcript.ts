@@ -21,7 +21,7 @@ export interface TranscriptFacts {
   readonly costUsd: number;
 }
 
-/** The body of a whole answer in the format that was asked for. */
+/** Returns the body of a complete answer in the requested format. */
 export function renderTranscript(transcript: Transcript, facts: TranscriptFacts): string {
   const { text, segments = [] } = transcript;
   switch (facts.format) {
@@ -57,12 +57,12 @@ function verboseBody(transcript: Transcript, facts: TranscriptFacts): object {
     duration: secondsOf(durationMs),
     text,
     ...(granularities.includes("segment") && {
-      segments: segments.map(({ id, start, end, text: said, details }) => ({
+      segments: segments.map(({ id, start, end, text: segmentText, details }) => ({
         ...details,
         id,
         start,
         end,
-        text: said,
+        text: segmentText,
       })),
     }),
     ...(granularities.includes("word") && {
@@ -72,7 +72,7 @@ function verboseBody(transcript: Transcript, facts: TranscriptFacts): object {
   };
 }
 
-/** Of json, and of the last event of a stream. */
+/** Returns the body of the json format, which is also the content of a stream's last event. */
 export function plainBody(
   { text, logprobs }: Pick<Transcript, "text" | "logprobs">,
   { usage, costUsd }: Pick<TranscriptFacts, "usage" | "costUsd">,
@@ -80,7 +80,7 @@ export function plainBody(
   return { text, ...(logprobs !== undefined && { logprobs }), usage: usageBody(usage, costUsd) };
 }
 
-/** A segment as OpenAI tells those of speakers, in streams too. */
+/** Returns a segment in OpenAI's form for transcripts with speakers. Streams use the same form. */
 export function speakerSegment({ id, start, end, text, speaker = "A" }: TranscriptSegment): object {
   const name = `seg_${String(id + 1).padStart(3, "0")}`;
   return { type: "transcript.text.segment", id: name, start, end, text, speaker };

@@ -8,14 +8,14 @@ const MAX_WORDS = 1_000;
 
 const word = Type.String({ minLength: 1, maxLength: 1_024 });
 
-/** The fields of both forms (spec 4.3, and OpenAI's description). Fields beyond these go to the provider. */
+/** The fields of both forms (spec 4.3, and OpenAI's description). Other fields are passed to the provider. */
 export const transcriptionFields = Type.Object({
   model: optional(Type.String()),
-  language: optional(Type.String({ maxLength: 64, description: "ISO 639-1; else it is found" })),
+  language: optional(Type.String({ maxLength: 64, description: "ISO 639-1. Detected if absent" })),
   prompt: optional(Type.String({ maxLength: MAX_PROMPT_CHARACTERS })),
   response_format: optional(
     Type.Enum(["json", "text", "srt", "verbose_json", "vtt", "diarized_json"], {
-      description: "json by default; diarized_json for transcriptions alone",
+      description: "json by default. diarized_json is supported only for transcriptions",
     }),
   ),
   temperature: optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -23,10 +23,10 @@ export const transcriptionFields = Type.Object({
     Type.Array(Type.Enum(["word", "segment"]), {
       minItems: 1,
       maxItems: 2,
-      description: "With verbose_json alone",
+      description: "Only with verbose_json",
     }),
   ),
-  stream: optional(Type.Boolean({ description: "With json, text and diarized_json" })),
+  stream: optional(Type.Boolean({ description: "Supported with json, text and diarized_json" })),
   include: optional(Type.Array(Type.Enum(["logprobs"]), { maxItems: 1 })),
   chunking_strategy: optional(
     Type.Union([
@@ -51,7 +51,7 @@ export const transcriptionFields = Type.Object({
 const usage = Type.Union([
   Type.Object({
     type: Type.Literal("duration"),
-    seconds: Type.Number({ description: "As measured by the gateway" }),
+    seconds: Type.Number({ description: "Duration measured by the gateway" }),
     cost: Type.Number(),
   }),
   Type.Object({
@@ -69,16 +69,19 @@ const usage = Type.Union([
 
 const timed = { start: Type.Number(), end: Type.Number() };
 
-/** Spec 2.8; json has `text` and `usage` alone. */
+/** A transcript (spec 2.8). The format json has only `text` and `usage`. */
 export const transcriptObject = Type.Object({
   text: Type.String(),
   task: Type.Optional(Type.Enum(["transcribe", "translate"])),
   language: Type.Optional(Type.String()),
-  duration: Type.Optional(Type.Number({ description: "Seconds, as measured by the gateway" })),
+  duration: Type.Optional(Type.Number({ description: "Seconds, measured by the gateway" })),
   segments: Type.Optional(
     Type.Array(
       Type.Object({
-        id: Type.Union([Type.Integer(), Type.String({ description: "With diarized_json" })]),
+        id: Type.Union([
+          Type.Integer(),
+          Type.String({ description: "A string with diarized_json" }),
+        ]),
         ...timed,
         text: Type.String(),
         speaker: Type.Optional(Type.String()),
@@ -90,7 +93,7 @@ export const transcriptObject = Type.Object({
   usage,
 });
 
-/** What the frames of a stream hold. */
+/** The events of a stream. */
 export const transcriptEvent = Type.Union([
   Type.Object({ type: Type.Literal("transcript.text.delta"), delta: Type.String() }),
   Type.Object({

@@ -5,7 +5,8 @@ const LINE_END = /\r\n|[\r\n\v\f\u0085\u2028\u2029]/;
 const CONTROLS = /\p{Cc}/gu;
 
 /**
- * SubRip. Its texts cannot be escaped, so that what would be read as the times of another cue is broken up.
+ * Returns SubRip subtitles. SubRip has no escapes, so a text that would read as the timing of another cue is
+ * altered.
  */
 export function subRip(segments: readonly TranscriptSegment[]): string {
   return cuesOf(segments)
@@ -16,7 +17,7 @@ export function subRip(segments: readonly TranscriptSegment[]): string {
     .join("");
 }
 
-/** WebVTT (https://www.w3.org/TR/webvtt1/), whose texts are escaped as those of HTML. */
+/** Returns WebVTT subtitles (https://www.w3.org/TR/webvtt1/). Texts are escaped as in HTML. */
 export function webVtt(segments: readonly TranscriptSegment[]): string {
   const cues = cuesOf(segments).map(({ start, end, lines }) => {
     const text = lines.map(escaped).join("\n");
@@ -28,7 +29,7 @@ export function webVtt(segments: readonly TranscriptSegment[]): string {
 interface Cue {
   readonly start: number;
   readonly end: number;
-  /** None of them empty: an empty line ends a cue. */
+  /** Lines of the text. None is empty, because an empty line ends a cue. */
   readonly lines: readonly string[];
 }
 

@@ -6,18 +6,18 @@ import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
 import { speakerSegment } from "./render-transcript.ts";
 
-/** A transcript on its way to a client, as OpenAI's events. */
+/** Writes a streamed transcript to the client as OpenAI's events. */
 export class TranscriptAnswer extends StreamedAnswer<readonly TranscriptEvent[]> {
-  readonly #tellsSpeakers: boolean;
+  readonly #hasSpeakers: boolean;
   #text = "";
   #transcript: Transcript | undefined;
 
-  constructor(output: ByteBuffer, tellsSpeakers: boolean) {
+  constructor(output: ByteBuffer, hasSpeakers: boolean) {
     super(output, 0);
-    this.#tellsSpeakers = tellsSpeakers;
+    this.#hasSpeakers = hasSpeakers;
   }
 
-  /** What the last event tells. */
+  /** The transcript that the last event contains. */
   get transcript(): Pick<Transcript, "text" | "logprobs" | "reportedMs"> {
     return this.#transcript ?? { text: this.#text };
   }
@@ -36,12 +36,12 @@ export class TranscriptAnswer extends StreamedAnswer<readonly TranscriptEvent[]>
     this.startedChoices = 1;
     if (event.type === "text") this.#takeText(event.text, event.logprobs);
     else if (event.type === "segment") {
-      if (!this.#tellsSpeakers) return;
+      if (!this.#hasSpeakers) return;
       this.noteBegun();
       this.output.add(frameOf(speakerSegment(event.segment)));
     } else {
       this.#transcript = event.transcript;
-      // Silence has no text.
+      // A transcript of silence has no text, so no earlier event has begun the answer.
       this.noteBegun();
       this.finishedChoices = 1;
       if (event.transcript.usage !== undefined) this.noteUsage(event.transcript.usage);
@@ -63,7 +63,7 @@ export function frameOf(value: unknown): string {
   return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }
 
-/** A whole transcript, which models without streams give, as the events of one. */
+/** Returns a complete transcript as the events of a stream, for models that do not stream. */
 export function eventsOfTranscript(
   transcript: Transcript,
 ): PieceReader<readonly TranscriptEvent[]> {

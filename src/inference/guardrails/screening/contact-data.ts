@@ -5,14 +5,14 @@ import { MAX_WORD_DISTANCE, passesLuhn } from "./national-ids.ts";
 
 const MAX_LOCAL = 64;
 const MAX_DOMAIN = 255;
-/** Of an address of mail, the longest that is found here. */
+/** The longest email address that is detected. */
 export const MAX_EMAIL = MAX_LOCAL + 1 + MAX_DOMAIN;
 
 const LOCAL_PART = /[\p{L}\p{N}_.%+'-]+$/u;
 const DOMAIN = /^(?:[\p{L}\p{N}](?:[\p{L}\p{N}-]{0,61}[\p{L}\p{N}])?\.){1,8}\p{L}{2,24}/u;
 const EDGES = /^[.'-]+/;
 
-/** By their @, so that long words without one cost nothing. */
+/** Finds email addresses by their @ sign, so that long words without one cost nothing. */
 export function findEmails(text: string, from: number): Span[] {
   const spans: Span[] = [];
   for (let at = text.indexOf("@", from); at >= 0; at = text.indexOf("@", at + 1)) {
@@ -25,7 +25,7 @@ export function findEmails(text: string, from: number): Span[] {
   return spans.filter(({ start }) => start >= from);
 }
 
-/** First digits and lengths of the numbers that card networks give out. */
+/** First digits and lengths of card numbers, by card network. */
 const CARDS: readonly RegExp[] = [
   /^4(?:\d{12}|\d{15}|\d{18})$/,
   /^(?:5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12})$/,
@@ -42,14 +42,18 @@ const MAX_CARD = 19;
 const DIGIT_GROUP = /\d+/g;
 const isDivider = (text: string, at: number): boolean => text[at] === " " || text[at] === "-";
 
-/** Cards are written in groups, and other numbers may follow: each beginning of a group may be that of a card. */
+/**
+ * Finds card numbers. Cards are written in groups, and other numbers can follow, so each start of a group can
+ * be the start of a card.
+ */
 export function findCards(text: string, from: number): Span[] {
   const spans: Span[] = [];
   DIGIT_GROUP.lastIndex = from;
   for (let group = DIGIT_GROUP.exec(text); group !== null; group = DIGIT_GROUP.exec(text)) {
     const start = group.index;
-    const isNone = text[start] === "1" || isPartOfWord(text, start - 1) || isFraction(text, start);
-    if (isNone) continue;
+    const isExcluded =
+      text[start] === "1" || isPartOfWord(text, start - 1) || isFraction(text, start);
+    if (isExcluded) continue;
     const end = endOfCard(text, start);
     if (end === undefined) continue;
     spans.push({ start, end });
@@ -60,7 +64,7 @@ export function findCards(text: string, from: number): Span[] {
 
 const WORD_CHARACTER = /[\p{L}\p{N}_]/u;
 
-/** Behind a decimal sign. */
+/** Returns true if the digits follow a decimal separator. */
 function isFraction(text: string, start: number): boolean {
   return /\d[.,]$/.test(text.slice(Math.max(0, start - 2), start));
 }
@@ -91,7 +95,7 @@ function isCard(digits: string): boolean {
   return passesLuhn(digits) && CARDS.some((card) => card.test(digits));
 }
 
-/** Lengths by country (ISO 13616, registry of SWIFT). */
+/** Lengths by country (ISO 13616, SWIFT's registry). */
 const IBAN_LENGTHS: Readonly<Record<string, number>> = Object.fromEntries(
   (
     "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 " +
@@ -140,7 +144,7 @@ const IPV6 =
   /(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])/g;
 const VERSION_BEFORE =
   /(?:\bversion|\bversie|\bwersja|\bv|\brelease|§|\bsection|\bchapter)[ .:]{0,2}$/i;
-/** A machine of its own, no one's address. */
+/** Ranges of addresses that identify no person or machine. */
 const NO_ADDRESSES: ReadonlySet<string> = new Set(["loopback", "unspecified", "broadcast"]);
 
 export function findAddresses(text: string, from: number): Span[] {
@@ -157,7 +161,7 @@ export function findAddresses(text: string, from: number): Span[] {
   return spans;
 }
 
-/** Calling codes with the form of the numbers behind them (ITU-T E.164, by libphonenumber's table). */
+/** Calling codes and the format of the numbers after them (ITU-T E.164, from libphonenumber's table). */
 const NUMBERS_BY_CODE: ReadonlyMap<string, RegExp> = new Map(
   Object.entries(numberingPlans.country_calling_codes).map(([code, countries]) => {
     const plans = numberingPlans.countries as unknown as Readonly<Record<string, unknown[]>>;
@@ -171,7 +175,10 @@ const INTERNATIONAL = /(?<![\w+])(?:\+|00)[1-9](?:[ .\-/]?\(?\d\)?){6,15}(?![\w]
 const NATIONAL = /(?<![\w+.,-])\(?\d(?:[ .\-/]{0,2}\(?\d\)?){6,12}(?![\w]|[.,-]\d)/g;
 const AMERICAN =
   /(?<![\w+.,-])(?:1[ .-])?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[.-])[2-9]\d{2}[ .-]\d{4}(?![\w]|[.,-]\d)/g;
-/** With a zero before the area, of nine digits as in Spain and Poland, as in North America, and as in Brazil. */
+/**
+ * National formats: with a zero before the area code, nine digits as in Spain and Poland, as in North
+ * America, and as in Brazil.
+ */
 const NATIONAL_DIGITS = /^(?:0[1-9]\d{7,10}|[4-9]\d{8}|1?[2-9]\d\d[2-9]\d{6}|[1-9]{2}9\d{8})$/;
 const PHONE_WORDS =
   /\b(?:tel|phone|call|cell|mobile|fax|whatsapp|sms|text me|ring|contact|reach|telefon|telefoon|handy|mobil|rufnummer|anruf|mobiel|bel|téléphone|telephone|portable|appel|teléfono|móvil|llam|telefono|cellulare|chiam|komórk|zadzwo|celular|telemóvel|ligue)/i;
@@ -193,19 +200,22 @@ export function findPhones(text: string, from: number): Span[] {
   };
   add(INTERNATIONAL, isInternational);
   add(AMERICAN, () => true);
-  add(NATIONAL, (digits) => NATIONAL_DIGITS.test(digits), isBehindWord);
+  add(NATIONAL, (digits) => NATIONAL_DIGITS.test(digits), followsPhoneWord);
   return spans;
 }
 
-const NO_DIGITS = /\D/g;
+const NON_DIGITS = /\D/g;
 const LAST_GROUP = /[ .\-/]{1,2}[(]?\d+[)]?$/;
-const MAX_GROUPS_BEHIND = 3;
+const MAX_TRAILING_GROUPS = 3;
 
-/** Other numbers may follow: without up to three groups it may be a phone's. 0 where it is none. */
+/**
+ * Returns the length of the phone number at the start of the text, or 0 if there is none. Other numbers can
+ * follow, so up to three trailing groups are removed.
+ */
 function lengthOfPhone(written: string, isPhone: (digits: string) => boolean): number {
   let rest = written;
-  for (let left = 0; left <= MAX_GROUPS_BEHIND; left++) {
-    if (isPhone(rest.replace(NO_DIGITS, ""))) return rest.length;
+  for (let left = 0; left <= MAX_TRAILING_GROUPS; left++) {
+    if (isPhone(rest.replace(NON_DIGITS, ""))) return rest.length;
     const group = LAST_GROUP.exec(rest)?.[0];
     if (group === undefined) return 0;
     rest = rest.slice(0, -group.length);
@@ -222,6 +232,6 @@ function isInternational(digits: string): boolean {
   return false;
 }
 
-function isBehindWord(text: string, start: number): boolean {
+function followsPhoneWord(text: string, start: number): boolean {
   return PHONE_WORDS.test(text.slice(Math.max(0, start - MAX_WORD_DISTANCE), start));
 }

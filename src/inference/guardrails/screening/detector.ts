@@ -1,42 +1,42 @@
-/** Where something was found: `end` is behind its last character. */
+/** The position of a match. `end` is the position after its last character. */
 export interface Span {
   readonly start: number;
   readonly end: number;
 }
 
 export interface Found extends Span {
-  /** What stands in its place: "[EMAIL]". */
+  /** The replacement text: "[EMAIL]". */
   readonly label: string;
 }
 
-/** Finds one kind of thing in texts. */
+/** Detects one kind of data in texts. */
 export interface Detector {
-  /** How long a character takes, in times of a search for personal data. */
+  /** The time per character, as a multiple of a search for personal data. */
   readonly cost: number;
-  /** All that begin at `from` or behind, in any order. */
+  /** Returns all matches that begin at `from` or later, in any order. */
   find(text: string, from: number): Found[];
-  /** Whether anything is found in a whole text, where that takes less time than to find where. */
+  /** Returns true if a whole text has a match. Defined if that is faster than finding its position. */
   isIn?(text: string): boolean;
   /**
-   * From where a text that may go on has to be held back: whatever follows, everything that begins before is found
-   * already, and as long as it will be.
+   * Returns the position from which an incomplete text must be withheld. All matches that begin before it are
+   * already found with their final length, whatever text follows.
    */
   heldFrom(text: string): number;
 }
 
-/** Of things that are never longer than so many characters. */
+/** Returns `heldFrom` for matches of limited length. */
 export function heldByLength(longest: number): Detector["heldFrom"] {
-  // One more, for what must not follow.
+  // One more character, because some matches depend on the character that follows.
   return (text) => Math.max(0, text.length - longest - 1);
 }
 
 export function allMatches(expression: RegExp, text: string, from: number): RegExpExecArray[] {
-  const found: RegExpExecArray[] = [];
+  const all: RegExpExecArray[] = [];
   expression.lastIndex = from;
   for (let match = expression.exec(text); match !== null; match = expression.exec(text)) {
-    found.push(match);
-    // What is none may hide one that begins within it.
+    all.push(match);
+    // A rejected match can hide a match that begins within it.
     expression.lastIndex = match.index + 1;
   }
-  return found;
+  return all;
 }

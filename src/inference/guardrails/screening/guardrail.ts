@@ -6,28 +6,28 @@ import type { RuleType, ScreeningRule } from "./text-window.ts";
 
 export type Direction = "input" | "output";
 
-/** A rule as it is defined. */
+/** A rule in its stored form. */
 export interface GuardrailRule {
   readonly type: RuleType;
   readonly on: readonly Direction[];
   readonly action: "block" | "redact";
-  /** Of a rule of that type. */
+  /** Only for rules of type pattern. */
   readonly pattern?: string;
-  /** Of a rule on personal data; all of them where it is left out. */
+  /** Only for rules of type pii. Absent: all kinds of data. */
   readonly entities?: readonly string[];
 }
 
-/** A guardrail as it applies to a request: plain data, which threads are sent. */
+/** A guardrail of a request. Plain data, so that it can be sent to threads. */
 export interface Guardrail {
   readonly id: string;
   readonly rules: readonly GuardrailRule[];
 }
 
-/** Rule sets that are ready to be used; others make room for new ones. */
+/** Compiled rule sets in the cache. The oldest is removed first. */
 const MAX_COMPILED = 200;
 const compiled = new Map<string, readonly ScreeningRule[]>();
 
-/** The rules of guardrails for one direction, but for those that a model decides. */
+/** Returns the compiled rules of guardrails for one direction, without rules that a model decides. */
 export function rulesFor(
   guardrails: readonly Guardrail[],
   on: Direction,
@@ -51,7 +51,7 @@ export function rulesFor(
   return rules;
 }
 
-/** Throws PatternError. */
+/** Returns the detector of a rule, or undefined if a model decides it. Throws PatternError. */
 export function detectorOf({ type, pattern, entities }: GuardrailRule): Detector | undefined {
   if (type === "pii") return new PersonalData(entities);
   if (type === "pattern") return new Pattern(pattern!);

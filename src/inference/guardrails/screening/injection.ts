@@ -1,8 +1,8 @@
 import { allMatches, type Detector, type Found, heldByLength } from "./detector.ts";
 
 /**
- * Heuristics: phrases by which texts try to take over a model. They find what is said in these words, in English,
- * German, French, Spanish, Italian, Dutch and Portuguese, and nothing that is put otherwise.
+ * Heuristics for prompt injection: phrases in English, German, French, Spanish, Italian, Dutch and
+ * Portuguese. Other wordings are not detected.
  */
 const GAP = '[\\s"“”„:,_-]{1,4}';
 const ANY = (most: number) => `(?:[\\p{L}'’]{1,20}${GAP}){0,${most}}`;
@@ -28,7 +28,7 @@ const HEURISTICS = new RegExp(
   `(?<![\\p{L}\\p{N}])(?:${PHRASES.join("|")})(?![\\p{L}\\p{N}])`,
   "giu",
 );
-/** Sixteen words with their gaps: longer than any phrase above. */
+/** Sixteen words with their gaps. Longer than any phrase above. */
 const MAX_PHRASE = 384;
 
 export class Injection implements Detector {

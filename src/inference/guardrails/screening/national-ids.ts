@@ -1,21 +1,21 @@
 import { allMatches, type Span } from "./detector.ts";
 
-/** How one kind of number is written, and what tells it from other numbers. */
+/** The format of one kind of number, and the check that distinguishes it from other numbers. */
 export interface NumberKind {
   readonly entity: string;
-  /** Global. Matches one way of writing it, cut off from letters and digits on both sides. */
+  /** A global expression for one way of writing the number, with no letter or digit next to it. */
   readonly written: RegExp;
-  /** Whether its digits and letters, without what divides them, are such a number. */
+  /** Returns true if the digits and letters, without dividers, are a valid number. */
   isValid(compact: string): boolean;
   /**
-   * Where the number alone says too little: whether the way it is written says enough. If not, one of the words has
-   * to stand shortly before it.
+   * For numbers with a weak check: returns false if this way of writing is distinctive enough. Otherwise one
+   * of the words must precede the number.
    */
   readonly needsWord?: (written: string) => boolean;
   readonly words?: RegExp;
 }
 
-/** How far before a number a word that names it may stand. */
+/** The largest distance between a number and a word that precedes it, in characters. */
 export const MAX_WORD_DISTANCE = 48;
 
 const DIVIDERS = /[ .\-/]/g;
@@ -37,7 +37,7 @@ export function findNumbers(kind: NumberKind, text: string, from: number): Span[
 
 const digitsOf = (compact: string): number[] => [...compact].map(Number);
 
-/** Luhn's check digit (ISO/IEC 7812-1, annex B). */
+/** Returns true if Luhn's check digit is correct (ISO/IEC 7812-1, annex B). */
 export function passesLuhn(compact: string): boolean {
   let sum = 0;
   for (let at = 0; at < compact.length; at++) {
@@ -55,7 +55,10 @@ function weighted(digits: readonly number[], weights: readonly number[]): number
 const isPlain = (written: string): boolean => !/[ .\-/]/.test(written);
 const always = (): boolean => true;
 
-/** Social Security numbers: which areas, groups and serials are never given out (SSA, POMS RM 10201.035). */
+/**
+ * US Social Security numbers, without areas, groups and serials that are never issued (SSA, POMS RM
+ * 10201.035).
+ */
 const usSsn: NumberKind = {
   entity: "us_ssn",
   written: /(?<![\w.-])\d{3}([- ]?)\d{2}\1\d{4}(?![\w]|[.-]\d)/g,
@@ -64,7 +67,7 @@ const usSsn: NumberKind = {
   words: /\b(?:ssn|social security|social-security)\b/i,
 };
 
-/** National Insurance numbers (HMRC, NIM39110): which prefixes there are. */
+/** UK National Insurance numbers, with valid prefixes (HMRC, NIM39110). */
 const ukNino: NumberKind = {
   entity: "uk_nino",
   written:
@@ -72,7 +75,7 @@ const ukNino: NumberKind = {
   isValid: (compact) => !/^(?:BG|GB|KN|NK|NT|TN|ZZ)/.test(compact),
 };
 
-/** Steueridentifikationsnummern (§ 139b AO): one digit repeats, and ISO 7064, MOD 11,10. */
+/** German Steueridentifikationsnummern (§ 139b AO): one digit repeats, and ISO 7064, MOD 11,10. */
 const deTaxId: NumberKind = {
   entity: "de_tax_id",
   written: /(?<![\w.,-])[1-9]\d([ ]?)\d{3}\1\d{3}\1\d{3}(?![\w]|[.,-]\d)/g,
@@ -91,7 +94,7 @@ const deTaxId: NumberKind = {
   },
 };
 
-/** Numéros de sécurité sociale (INSEE): months, departments, and a key of 97. */
+/** French numéros de sécurité sociale (INSEE): months, departments, and a key of 97. */
 const frNir: NumberKind = {
   entity: "fr_nir",
   written:
@@ -105,7 +108,7 @@ const frNir: NumberKind = {
 
 const DNI_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE";
 
-/** DNI and NIE (Real Decreto 1553/2005): the letter is the number modulo 23. */
+/** Spanish DNI and NIE (Real Decreto 1553/2005): the letter is the number modulo 23. */
 const esDni: NumberKind = {
   entity: "es_dni",
   written: /(?<![A-Za-z0-9])(?:\d{8}|[XYZ][ -]?\d{7})[ -]?[A-HJ-NP-TV-Z](?![A-Za-z0-9])/gi,
@@ -118,10 +121,10 @@ const esDni: NumberKind = {
 const ODD_VALUES = [
   1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23,
 ];
-/** What digits become where two people would have the same code. */
+/** Letters replace digits if two people would have the same code. */
 const DIGIT = "[\\dLMNP-V]";
 
-/** Codici fiscali (DM 23 dicembre 1976): the form, and the last letter. */
+/** Italian codici fiscali (DM 23 dicembre 1976): the format, and the last letter. */
 const itFiscalCode: NumberKind = {
   entity: "it_fiscal_code",
   written: new RegExp(
@@ -139,7 +142,7 @@ const itFiscalCode: NumberKind = {
   },
 };
 
-/** Burgerservicenummers: the test of eleven, which every eleventh number passes. */
+/** Dutch burgerservicenummers: the test of eleven, which every eleventh number passes. */
 const nlBsn: NumberKind = {
   entity: "nl_bsn",
   written: /(?<![\w.,-])\d{3,4}[. ]?\d{2}[. ]?\d{2,3}(?![\w]|[.,-]\d)/g,
@@ -154,7 +157,7 @@ const nlBsn: NumberKind = {
 
 const PESEL_CENTURIES: Readonly<Record<number, number>> = { 0: 19, 1: 20, 2: 21, 3: 22, 4: 18 };
 
-/** PESEL (ustawa o ewidencji ludności): a date of birth, and a check digit. */
+/** Polish PESEL (ustawa o ewidencji ludności): a date of birth, and a check digit. */
 const plPesel: NumberKind = {
   entity: "pl_pesel",
   written: /(?<![\w.,-])\d{11}(?![\w]|[.,-]\d)/g,
@@ -173,7 +176,7 @@ const plPesel: NumberKind = {
   words: /\bpesel\b/i,
 };
 
-/** CPF (Receita Federal): two check digits. */
+/** Brazilian CPF (Receita Federal): two check digits. */
 const brCpf: NumberKind = {
   entity: "br_cpf",
   written: /(?<![\w.,-])\d{3}[.]?\d{3}[.]?\d{3}-?\d{2}(?![\w]|[.,-]\d)/g,

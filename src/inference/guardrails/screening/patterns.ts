@@ -4,34 +4,44 @@ import { RE2JS, RE2JSException } from "re2js";
 import { type Detector, type Found, heldByLength } from "./detector.ts";
 
 export const MAX_PATTERN_CHARACTERS = 1_000;
-/** Instructions of a compiled pattern: what one character can cost. */
+/** Maximum instructions of a compiled pattern. They determine the cost of one character. */
 const MAX_PROGRAM = 4_000;
-/** Instructions times characters of a match: what a look at a stream can cost. */
+/**
+ * Maximum instructions times characters of a match. They determine the cost of screening one piece of a
+ * stream.
+ */
 const MAX_LOOK = 1_000_000;
-/** The search for all matches of some patterns, such as `a.*b|a`, takes time that grows with the square of the text. */
+/**
+ * For some patterns, such as `a.*b|a`, finding all matches takes time quadratic in the length of the text.
+ */
 const MAX_SEARCH_MS = 50;
 const MAX_SEARCH_MS_A_CHARACTER = 0.01;
-/** Searches times characters that take no such time, however little of the processor there is. */
+/** Searches times characters that never count as slow, even on a busy processor. */
 const FREE_SEARCH = 200_000;
-/** Instructions that take as long for a character as the search for personal data does. */
+/** Instructions whose time per character equals that of the search for personal data. */
 const USUAL_PROGRAM = 16;
 const COST_WITHOUT_BOUND = 16;
-/** A longer match is not found as one in streams: where a pattern has no bound, this is the one. */
+/**
+ * The longest match that is found as one match in streams. Also used for patterns without a maximum length.
+ */
 export const MAX_MATCH_CHARACTERS = 4_096;
 
-/** Why a pattern is none that can be used. */
+/** The reason why a pattern is invalid or too expensive. */
 export class PatternError extends Error {}
 
-/** A denied pattern; whether it matches takes time linear to the text (https://github.com/google/re2). */
+/**
+ * A user-defined pattern. Testing it takes time linear in the length of the text
+ * (https://github.com/google/re2).
+ */
 export class Pattern implements Detector {
   readonly #compiled: RE2JS;
   readonly heldFrom: Detector["heldFrom"];
-  /** The most characters of a match. */
+  /** The maximum length of a match, in UTF-16 units. */
   readonly longest: number;
   readonly cost: number;
   readonly isIn: ((text: string) => boolean) | undefined;
 
-  /** Throws PatternError. */
+  /** Compiles the pattern. Throws PatternError. */
   constructor(source: string) {
     if (source.length > MAX_PATTERN_CHARACTERS) {
       throw new PatternError(`must not have more than ${MAX_PATTERN_CHARACTERS} characters`);
@@ -39,19 +49,19 @@ export class Pattern implements Detector {
     this.#compiled = compiled(source);
     const program = this.#compiled.programSize();
     if (program > MAX_PROGRAM) throw new PatternError("is too complex");
-    if (this.#compiled.test("")) throw new PatternError("matches a text of no characters");
+    if (this.#compiled.test("")) throw new PatternError("matches an empty text");
     const { shortest, longest } = lengthsOf(source);
     this.longest = Math.min(longest, MAX_MATCH_CHARACTERS);
     if (program * this.longest > MAX_LOOK) throw new PatternError("is too complex");
     const least = this.longest === MAX_MATCH_CHARACTERS ? COST_WITHOUT_BOUND : 1;
     this.cost = Math.max(least, program / USUAL_PROGRAM);
-    // A match of no characters is none.
+    // An empty match does not count, so `test` is only exact if matches cannot be empty.
     this.isIn = shortest > 0 ? (text) => this.#compiled.test(text) : undefined;
     this.heldFrom = heldByLength(this.longest);
   }
 
   find(text: string, from: number): Found[] {
-    // Much faster than the search for where it is.
+    // Testing is much faster than finding positions.
     if (!this.#compiled.test(text)) return [];
     const found: Found[] = [];
     const matcher = this.#compiled.matcher(text);
@@ -63,7 +73,7 @@ export class Pattern implements Detector {
       at = Math.max(end, start + 1);
       searched += text.length;
       if (searched < FREE_SEARCH || performance.now() < untilMs || at >= text.length) continue;
-      // What cannot be looked through must not pass.
+      // Text that cannot be screened in time must be redacted.
       found.push({ start: at, end: text.length, label: "[REDACTED]" });
       break;
     }
@@ -76,19 +86,22 @@ function compiled(source: string): RE2JS {
     return RE2JS.compile(source);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
-    throw new PatternError(`is not a pattern of RE2: ${error.message}`);
+    throw new PatternError(`is not a valid RE2 pattern: ${error.message}`);
   }
 }
 
 interface Lengths {
   readonly shortest: number;
-  /** Infinity where there is no bound. */
+  /** Infinity if there is no limit. */
   readonly longest: number;
 }
 
 const UNKNOWN: Lengths = { shortest: 0, longest: Number.POSITIVE_INFINITY };
 
-/** Of matches, in UTF-16 units; unknown where the pattern has what only RE2 knows. */
+/**
+ * Returns the lengths of matches in UTF-16 units. Returns UNKNOWN if the pattern uses syntax that only RE2
+ * has.
+ */
 function lengthsOf(source: string): Lengths {
   const flags = /^\(\?[imsU]+\)/.exec(source)?.[0] ?? "";
   try {
@@ -133,7 +146,7 @@ function lengthsOfOne(element: AST.Element): Lengths {
     case "Backreference":
       return UNKNOWN;
     default:
-      // A character may have two units.
+      // A character can have two UTF-16 units.
       return { shortest: 1, longest: 2 };
   }
 }

@@ -23,22 +23,27 @@ const FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>([
   ]),
 ]);
 
-/** What a rule on personal data may look for. */
+/** The kinds of personal data that a rule can detect. */
 export const ENTITIES: readonly string[] = [...FINDERS.keys()];
 
-/** All but addresses of mail have a digit at most so far from their beginning, */
+/**
+ * Maximum distance between the start of a match and its first digit, for all kinds except email addresses.
+ */
 const MAX_BEFORE_DIGIT = 8;
-/** and no more characters than this; the longest are an IBAN with a divider behind each character, and a phone. */
+/**
+ * Maximum length of these matches, in characters. The longest are an IBAN with a divider after each
+ * character, and a phone number.
+ */
 const MAX_NUMBER = 80;
 const NO_SPACES = /\S{1,512}$/;
 
-/** Finds what identifies people, by form and check digits. */
+/** Detects personal data by format and check digits. */
 export class PersonalData implements Detector {
   readonly cost = 1;
   readonly #finders: readonly (readonly [label: string, find: Finder])[];
   readonly #findsEmails: boolean;
 
-  /** @param entities all of them where it is undefined */
+  /** @param entities the kinds of data to detect; default: all */
   constructor(entities: readonly string[] = ENTITIES) {
     this.#finders = entities
       .filter((entity) => entity !== "email")
@@ -52,7 +57,7 @@ export class PersonalData implements Detector {
       for (const { start, end } of spans) found.push({ start, end, label });
     };
     if (this.#findsEmails) add("[EMAIL]", findEmails(text, from));
-    // What follows costs several passes, and is not needed for most texts.
+    // The other searches need several passes, and most texts contain no digit.
     if (this.#finders.length === 0 || firstDigit(text, from) < 0) return found;
     for (const [label, find] of this.#finders) add(label, find(text, from));
     return found;
@@ -62,16 +67,16 @@ export class PersonalData implements Detector {
     const { length } = text;
     const recent = Math.max(0, length - MAX_NUMBER);
     const digit = firstDigit(text, recent);
-    const ofNumber = (digit < 0 ? length : digit) - MAX_BEFORE_DIGIT;
+    const numberFrom = (digit < 0 ? length : digit) - MAX_BEFORE_DIGIT;
     const word = NO_SPACES.exec(text.slice(-MAX_EMAIL))?.[0].length ?? 0;
-    return Math.max(0, Math.min(ofNumber, length - word));
+    return Math.max(0, Math.min(numberFrom, length - word));
   }
 }
 
 function firstDigit(text: string, from: number): number {
   for (let at = from; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    // An address of version 6 may begin with a colon or a letter.
+    // An IPv6 address can begin with a colon or a letter.
     if ((code >= 48 && code <= 57) || code === 58) return at;
   }
   return -1;

@@ -1,40 +1,58 @@
-/** A text as a reader sees it: without invisible characters, and with ordinary letters and digits for styled ones. */
+/**
+ * A text as a reader sees it: without invisible characters, and with ordinary letters and digits in place of
+ * styled ones.
+ */
 export interface PlainText {
   readonly text: string;
-  /** Where the original of the character at a position begins, and where that of `end - 1` ends. */
+  /** Returns the span of the original text for a span of the plain text. */
   originalSpan(start: number, end: number): { readonly start: number; readonly end: number };
-  /** Where the original of a position begins. The end of the original for the end of the text. */
+  /**
+   * Returns the start of the original text for a position. Returns the end of the original text for the end
+   * of the plain text.
+   */
   originalStart(position: number): number;
 }
 
-/** What no reader sees (Unicode's default-ignorable characters, controls of direction, other format characters). */
+/**
+ * Invisible characters: Unicode's default-ignorable characters, direction controls, other format characters.
+ */
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}\ufff9-\ufffb]/u;
 const INVISIBLES = new RegExp(INVISIBLE, "gu");
-/** Marks that scripts do not need if no letter has them: strokes and dots through and around letters. */
+/**
+ * Marks without meaning in most scripts if they combine with no letter: strokes and dots through and around
+ * letters.
+ */
 const GENERIC_MARK = /[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]/;
 const GENERIC_MARKS = new RegExp(GENERIC_MARK, "g");
-/** What joins the character before it. */
+/** Characters that combine with the character before them. */
 const EXTENDS = /[\p{M}\u1160-\u11ff\uff9e\uff9f]/u;
 const ASCII = /^[\0-\x7f]*$/;
-/** Letters in circles and squares on dark, and of flags, which Unicode does not decompose, by their first. */
+/**
+ * The first letters of styled alphabets that Unicode does not decompose: letters in dark circles and squares,
+ * and regional indicators.
+ */
 const STYLED_ALPHABETS = [0x1f150, 0x1f170, 0x1f1e6];
 const ALPHABET_LETTERS = 26;
 const LETTER_A = 0x41;
 /** Hyphens that do not break a line, or only look like one. */
 const HYPHEN = /[\u2010\u2011]/;
-/** What is not plain although it is of the normal form. */
+/** Characters that are not plain although NFKC does not change them. */
 const SPECIAL = new RegExp(
   `${INVISIBLE.source}|${GENERIC_MARK.source}|${HYPHEN.source}|[\u{1f150}-\u{1f189}\u{1f1e6}-\u{1f1ff}]`,
   "u",
 );
-/** Longer clusters are cut: ordering their marks would take time that grows with the square. */
+/** The maximum length of a cluster. Ordering the marks of a longer cluster would take quadratic time. */
 const MAX_CLUSTER = 32;
-/** Characters that stand for a sentence stay as they are: a text would grow many times. */
+/**
+ * The maximum growth of a cluster. Characters that stand for a sentence are not decomposed, because the text
+ * would become many times longer.
+ */
 const MAX_GROWTH = 4;
 
 /**
- * The plain form of a text, in time that grows with its length alone. Undefined if the text is plain already.
- * Characters are put together (NFKC) with the marks that follow them, also if invisible ones are between.
+ * Returns the plain form of a text, in linear time. Returns undefined if the text is already plain.
+ * Characters are combined (NFKC) with the marks that follow them, even if invisible characters are between
+ * them.
  */
 export function plainText(original: string): PlainText | undefined {
   if (ASCII.test(original)) return undefined;
@@ -56,7 +74,7 @@ export function plainText(original: string): PlainText | undefined {
   };
 }
 
-/** A text without what no reader sees. */
+/** Returns a text without invisible characters. */
 export function visibleText(text: string): string {
   return ASCII.test(text) ? text : text.replace(INVISIBLES, "");
 }

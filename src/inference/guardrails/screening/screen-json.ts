@@ -1,15 +1,15 @@
 import { isFields } from "../../../lib/json.ts";
 import { type Hit, type ScreeningRule, screenedText, TextWindow } from "./text-window.ts";
 
-/** What was found in a value, and what it has become. */
+/** The result of screening a value. */
 export interface Screened<Value> {
-  /** The value itself where nothing was redacted. */
+  /** The original value if nothing was redacted. */
   readonly value: Value;
   readonly isBlocked: boolean;
   readonly hits: readonly FoundRule[];
 }
 
-/** A rule that has matched: never what it matched. */
+/** A rule that has matched, without the matched text. */
 export interface FoundRule {
   readonly guardrail: string;
   readonly type: ScreeningRule["type"];
@@ -18,7 +18,7 @@ export interface FoundRule {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Members that are the gateway's, or name things: no text of a prompt. */
+/** Members that the gateway reads itself, or that contain names. They contain no prompt text. */
 const NOT_TEXT: ReadonlySet<string> = new Set([
   ...["model", "models", "provider", "preset", "guardrail", "metadata", "trace", "user"],
   ...[
@@ -33,21 +33,26 @@ const NOT_TEXT: ReadonlySet<string> = new Set([
   ...["encrypted_content", "image_url", "file_data", "input_audio", "video_url", "b64_json"],
   "known_speaker_references",
 ]);
-/** Members that have one of a few values, which would be none of them any more. */
+/** Members with a fixed set of values. A redaction would make them invalid. */
 const CHOICES: ReadonlySet<string> = new Set([
   ...["response_format", "stream_format", "output_format", "encoding_format", "include"],
   ...["timestamp_granularities", "size", "aspect_ratio", "quality", "background"],
 ]);
-/** Members that a tool is given or has given: whatever they are called, they are what is said. */
-const OF_TOOLS: ReadonlySet<string> = new Set(["input", "parameters", "input_schema", "schema"]);
-/** JSON in a text, whose escapes would hide what is in it. */
+/** Tool inputs and schemas. All names and values in them are screened, whatever their names. */
+const TOOL_MEMBERS: ReadonlySet<string> = new Set([
+  "input",
+  "parameters",
+  "input_schema",
+  "schema",
+]);
+/** Members that contain JSON as text, whose escapes could hide text from the rules. */
 const JSON_TEXTS: ReadonlySet<string> = new Set(["arguments", "partial_json"]);
 
 const UNICODE_ESCAPE = /\\u([0-9a-fA-F]{4})/g;
-/** Shorter numbers identify no one. */
+/** Smaller numbers identify no person. */
 const MIN_NUMBER = 1_000_000;
 
-/** Looks through all texts of a request, or of an answer, in JSON. */
+/** Screens all texts of a request or an answer in JSON. */
 export function screenJson<Value>(value: Value, rules: readonly ScreeningRule[]): Screened<Value> {
   const screen = new JsonScreen(rules);
   const screened = screen.walk(value, false) as Value;
@@ -83,7 +88,7 @@ export class JsonScreen {
     return screened ?? "";
   }
 
-  /** What a call of a tool is given: JSON as a model wrote it. */
+  /** Screens the JSON arguments of a tool call, as a model wrote them. */
   jsonText(text: string): string {
     let parsed: unknown;
     try {
@@ -93,16 +98,16 @@ export class JsonScreen {
     }
     try {
       const walked = this.walk(parsed, true);
-      // Of a member that is there twice only the last was looked through.
+      // If a member occurs twice, only its last value was screened, so the JSON is written again.
       return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      // Nested deeper than the stack: what cannot be looked through must not pass.
+      // Nested deeper than the stack. Text that cannot be screened must be redacted.
       return '"[REDACTED]"';
     }
   }
 
-  /** Looks through JSON that is cut or wrong, whose escapes may hide something too. */
+  /** Screens truncated or invalid JSON, whose escapes could also hide text. */
   #brokenJson(text: string): string {
     const unescaped = text.replace(UNICODE_ESCAPE, (_, code: string) =>
       String.fromCharCode(Number.parseInt(code, 16)),
@@ -113,8 +118,9 @@ export class JsonScreen {
   }
 
   /**
-   * The value itself where nothing is redacted.
-   * @param isAllText whether no member is left out by its name
+   * Returns the screened value, or the value itself if nothing is redacted.
+   *
+   * @param isAllText true if no member is excluded by its name
    */
   walk(value: unknown, isAllText: boolean): unknown {
     if (this.isBlocked) return value;
@@ -148,13 +154,13 @@ export class JsonScreen {
   #member(fields: Fields, name: string, value: unknown, isAllText: boolean): unknown {
     if (isAllText) return this.walk(value, true);
     if (NOT_TEXT.has(name) || (CHOICES.has(name) && !isFields(value))) return value;
-    // Of a document that is text; of any other type it is bytes.
+    // In a text document this is text. In any other type it is bytes.
     if (name === "data" && fields.type !== "text") return value;
     if (typeof value === "string") {
       if (JSON_TEXTS.has(name)) return this.jsonText(value);
       if (name === "url" && isData(value)) return value;
     }
-    return this.walk(value, OF_TOOLS.has(name) && isFields(value));
+    return this.walk(value, TOOL_MEMBERS.has(name) && isFields(value));
   }
 
   #array(values: readonly unknown[], isAllText: boolean): unknown {
@@ -171,7 +177,7 @@ export class JsonScreen {
     return changed ?? values;
   }
 
-  /** Parts of one message follow each other in the prompt: what they say together is looked through together. */
+  /** Screens consecutive parts of one message as one text, because they follow each other in the prompt. */
   #joined(parts: readonly TextPart[]): readonly unknown[] {
     const window = new TextWindow(this.#rules, this.note);
     const released = window.end(parts.map(({ text }) => text).join(""));
@@ -197,7 +203,7 @@ export class JsonScreen {
     });
   }
 
-  /** The other members: citations have texts too. */
+  /** Screens the other members, because citations also contain texts. */
   #withoutText(part: TextPart): Fields {
     const { text, ...others } = part;
     const screened = this.#members(others, false) as Fields;
@@ -205,7 +211,7 @@ export class JsonScreen {
   }
 }
 
-/** A name of the prototype must become a member too. */
+/** Defines the property, so that a name such as `__proto__` becomes a member too. */
 function define(fields: Record<string, unknown>, name: string, value: unknown): void {
   Object.defineProperty(fields, name, {
     ...{ value, enumerable: true, writable: true, configurable: true },
@@ -228,7 +234,7 @@ function textParts(values: readonly unknown[], from: number): TextPart[] {
 
 const JSON_STRINGS = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
 
-/** @param text JSON that has become `parsed` */
+/** @param text JSON that was parsed to `parsed` */
 function hasMemberTwice(text: string, parsed: unknown): boolean {
   let names = 0;
   for (const [, colon] of text.matchAll(JSON_STRINGS)) if (colon !== undefined) names++;
@@ -246,7 +252,7 @@ function isData(text: string): boolean {
   return text.startsWith("data:") && /^data:[\w.+/-]+[;,]/.test(text.slice(0, 100));
 }
 
-/** The texts that are looked through, for a model to read. */
+/** Returns the texts that are screened, for a moderation model. */
 export function textsOf(value: unknown): string {
   const texts: string[] = [];
   const walk = (one: unknown, isAllText: boolean): void => {
@@ -257,7 +263,7 @@ export function textsOf(value: unknown): string {
         if (isAllText) texts.push(name);
         else if (NOT_TEXT.has(name) || (name === "data" && one.type !== "text")) continue;
         else if (name === "url" && typeof member === "string" && isData(member)) continue;
-        walk(member, isAllText || (OF_TOOLS.has(name) && isFields(member)));
+        walk(member, isAllText || (TOOL_MEMBERS.has(name) && isFields(member)));
       }
     }
   };

@@ -1,7 +1,7 @@
 import type { Detector, Found } from "./detector.ts";
 import { plainText, visibleText } from "./plain-text.ts";
 
-/** One rule of a guardrail, ready to be used. */
+/** A compiled rule of a guardrail. */
 export interface ScreeningRule {
   /** The guardrail's id. */
   readonly guardrail: string;
@@ -12,24 +12,24 @@ export interface ScreeningRule {
 
 export type RuleType = "pii" | "pattern" | "injection" | "moderation";
 
-/** What a rule has found; never the text itself. */
+/** A match of a rule, without the text. */
 export interface Hit {
   readonly rule: ScreeningRule;
 }
 
-/** Text that may leave: where it stood in what was pushed, and what it is now. */
+/** Text that can be sent: the length of its original, and its screened form. */
 export interface Released {
-  /** How much of what was pushed it stands for. */
+  /** The length of the original text in UTF-16 units. */
   readonly length: number;
   readonly text: string;
 }
 
-/** Of what has been released, so much is kept: words before a number that say what it is. */
+/** Characters of released text that are retained, for words before a number that identify it. */
 const CONTEXT_CHARACTERS = 64;
-/** Windows of more characters are looked through when so much of them is new. */
+/** A long window is screened again when this fraction of it (1/8) is new. */
 const STEP_PART = 8;
 
-/** Characters that are held at most: no rule holds so many visible ones. */
+/** The maximum of withheld characters. No rule withholds this number of visible characters. */
 const MAX_HELD = 65_536;
 
 interface Match extends Found {
@@ -37,29 +37,32 @@ interface Match extends Found {
 }
 
 /**
- * Looks through a text that comes in pieces, cut anywhere. A character is released when no rule can find anything that
- * includes it, whatever follows; the same is found as in the whole text. Rules look at the text as it is, and at its
- * plain form, so that invisible characters and styled letters hide nothing.
+ * Screens a text that arrives in pieces, cut anywhere. A character is released when no rule can match a text
+ * that includes it, whatever follows. The matches are the same as in the whole text. Rules run on the
+ * original text and on its plain form, so that invisible characters and styled letters hide nothing.
  */
 export class TextWindow {
   readonly #rules: readonly ScreeningRule[];
   readonly #note: (hit: Hit) => void;
-  /** Released before, and what is held. */
+  /** The end of the released text, and the withheld text. */
   #text = "";
-  /** Where in it the held part begins. */
+  /** The start of the withheld text in `#text`. */
   #base = 0;
   #unread = 0;
-  /** Where in it what was redacted right before the held part begins: that may go on in it. */
+  /**
+   * The start in `#text` of a redaction that ends right before the withheld text. The redacted match can
+   * continue in it.
+   */
   #redactedFrom: number | undefined;
   #isBlocked = false;
 
-  /** @param note is called for each thing that is found */
+  /** @param note called for each match */
   constructor(rules: readonly ScreeningRule[], note: (hit: Hit) => void) {
     this.#rules = rules;
     this.#note = note;
   }
 
-  /** True from when a rule that blocks has found something: nothing is released any more. */
+  /** True after a blocking rule has matched. Nothing more is released. */
   get isBlocked(): boolean {
     return this.#isBlocked;
   }
@@ -76,7 +79,7 @@ export class TextWindow {
     return this.heldLength > MAX_HELD ? [...released, ...this.#redactHeld()] : released;
   }
 
-  /** Nothing follows `text`. */
+  /** Screens the rest, with `text` as the last piece. */
   end(text = ""): Released[] {
     this.#text += text;
     return this.#look(true);
@@ -113,7 +116,10 @@ export class TextWindow {
     return this.#release(matches, Math.max(heldFrom, this.#base));
   }
 
-  /** What cannot be looked through in bounded time, a flood of invisible characters, must not pass. */
+  /**
+   * Redacts the withheld text. A flood of invisible characters cannot be screened in bounded time and must
+   * not be sent.
+   */
   #redactHeld(): Released[] {
     if (this.#isBlocked) return [];
     const rule = this.#rules.find(({ action }) => action === "block") ?? this.#rules[0]!;
@@ -140,7 +146,8 @@ export class TextWindow {
     let redactedFrom = this.#redactedFrom;
     for (const { start, end, label, rule } of matches) {
       if (start >= Math.max(heldFrom, at)) break;
-      // One that begins in what was released is the rest of something redacted, or was none when it was whole.
+      // A match that begins in released text is the rest of a redaction, or it did not match before and is
+      // ignored.
       if (end <= at || (start < at && redactedFrom === undefined)) continue;
       this.#note({ rule });
       pass(start);
@@ -158,7 +165,10 @@ export class TextWindow {
   }
 }
 
-/** The last characters before a position, and before these the last visible ones, if others are among them. */
+/**
+ * Returns the last characters before a position. If some of them are invisible, adds the last visible
+ * characters before these.
+ */
 function contextBefore(text: string, position: number): string {
   const nearFrom = Math.max(0, position - CONTEXT_CHARACTERS);
   const near = text.slice(nearFrom, position);
@@ -167,20 +177,20 @@ function contextBefore(text: string, position: number): string {
   return visibleText(text.slice(0, nearFrom)).slice(-missing) + near;
 }
 
-/** A whole text with what is redacted; undefined where it is blocked. */
+/** Returns a whole text with its redactions, or undefined if it is blocked. */
 export function screenedText(
   text: string,
   rules: readonly ScreeningRule[],
   note: (hit: Hit) => void,
 ): string | undefined {
   const plain = plainText(text)?.text;
-  const known = rules.find(
+  const blockingRule = rules.find(
     ({ action, detector }) =>
       action === "block" &&
       (detector.isIn?.(text) || (plain !== undefined && detector.isIn?.(plain))),
   );
-  if (known !== undefined) {
-    note({ rule: known });
+  if (blockingRule !== undefined) {
+    note({ rule: blockingRule });
     return undefined;
   }
   const rest = rules.filter(({ action, detector }) => action !== "block" || !detector.isIn);

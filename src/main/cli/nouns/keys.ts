@@ -1,4 +1,5 @@
 import { type Database, sqlState } from "../../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../../db/error-states.ts";
 import {
   deleteKeyEffect,
   insertKeyEffect,
@@ -238,7 +239,6 @@ interface KeyRequest {
   readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
-const UNIQUE_VIOLATION = "23505";
 const FOREIGN_KEY_VIOLATION = "23503";
 
 /** Creates a key. Its secret is shown only once. Throws name_taken, organization_not_found, quota_exceeded. */

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { GatewayError } from "../../../lib/errors.ts";
+import { type GatewayError, overloaded } from "../../../lib/errors.ts";
 import {
   ONE_ADMISSION,
   type RateAmount,
@@ -152,7 +152,7 @@ export class RedisRateWindows implements RateWindows {
   take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision | Promise<RateDecision> {
     if (this.#state === "apart") return this.#takeApart(key, limit, amount);
     const window = this.#own.reserve(key);
-    if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw overloaded();
+    if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw tooManyWaiting();
     return new Promise((resolve, reject) => {
       this.#wait({ key, limit, amount, window, attempts: 0, resolve, reject });
     });
@@ -432,8 +432,6 @@ export class RedisRateWindows implements RateWindows {
   }
 }
 
-function overloaded(): GatewayError {
-  return new GatewayError("overloaded", "Too many requests wait at once. Try again shortly.", {
-    retryAfterSeconds: 1,
-  });
+function tooManyWaiting(): GatewayError {
+  return overloaded("Too many requests wait at once. Try again shortly.");
 }

@@ -123,7 +123,11 @@ export class MessageBatches implements BatchInterface {
   }
 
   remove(batchId: string, signal: AbortSignal): Promise<void> {
-    return this.#wire.ensure({ method: "DELETE", url: this.#url(batchId) }, signal, INVALID_STATE_STATUSES);
+    return this.#wire.ensure(
+      { method: "DELETE", url: this.#url(batchId) },
+      signal,
+      INVALID_STATE_STATUSES,
+    );
   }
 
   /** Returns true if the ids of the batch begin with the mark. Returns false if its results have expired. */

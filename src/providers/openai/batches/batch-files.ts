@@ -19,19 +19,19 @@ import { multipartForm } from "../../transport/multipart-upload.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import { resultLine } from "./result-line.ts";
 
-/** How far back a file is looked for. */
-const LOOKED_THROUGH_FILES = 500;
+/** Number of recent files that are searched. */
+const MAX_SEARCHED_FILES = 500;
 /** Statuses of a request that was certainly not served. */
-const REFUSALS = [400, 401, 403, 404, 413, 422, 429];
-/** The provider removes files by then that nothing has removed before. */
+const REJECTED_STATUSES = [400, 401, 403, 404, 413, 422, 429];
+/** Time after which the provider deletes files that were not deleted before. */
 const EXPIRY_SECONDS = 7 * 86_400;
 
 interface BatchFilesOptions {
   readonly wire: BatchWire;
   readonly baseUrl: string;
-  /** Whether files can be given a time to expire. */
+  /** True if files can have an expiry time. */
   readonly expire: boolean;
-  /** The query of a list that begins with the newest, up to the value of its length. */
+  /** The query of a list that begins with the newest file, up to the value of its length. */
   readonly newest?: string;
 }
 
@@ -49,18 +49,18 @@ export class BatchFiles {
     this.#newest = newest;
   }
 
-  /** What a batch states of the files that it makes. */
+  /** Fields of a new batch that set the expiry of its result files. */
   get expiryOfResults(): object {
     if (!this.#expire) return {};
     return { output_expires_after: { anchor: "created_at", seconds: EXPIRY_SECONDS } };
   }
 
   /**
-   * Uploads requests and creates their batch. What they throw is thrown as it is. Where the batch is refused the file
-   * is deleted.
+   * Uploads requests and creates their batch. Rethrows errors of both unchanged. If the provider rejects the batch,
+   * deletes the file.
    *
-   * @param head what goes before the body of a request
-   * @param create resolves with the batch
+   * @param head returns the text before the body of a request
+   * @param create creates the batch and returns it
    */
   async batchOf(
     batch: Pick<NewBatch, "mark" | "requests">,
@@ -72,7 +72,7 @@ export class BatchFiles {
     try {
       return nameIn((await create(fileId)).id, "batch");
     } catch (error) {
-      if (hasStatus(error, REFUSALS)) await this.remove(fileId, signal);
+      if (hasStatus(error, REJECTED_STATUSES)) await this.remove(fileId, signal);
       throw error;
     }
   }
@@ -111,9 +111,9 @@ export class BatchFiles {
     }
   }
 
-  /** Files of requests that were uploaded under that mark. */
+  /** Deletes the request files that were uploaded with the mark. */
   async removeOf(mark: string, signal: AbortSignal): Promise<void> {
-    const query = `purpose=batch&${this.#newest}=${LOOKED_THROUGH_FILES}`;
+    const query = `purpose=batch&${this.#newest}=${MAX_SEARCHED_FILES}`;
     const url = withQuery(this.#url("/files"), query);
     const listed = await this.#wire.object({ method: "GET", url }, signal).catch((error) => {
       if (isNotOffered(error)) return { data: [] };
@@ -128,15 +128,15 @@ export class BatchFiles {
     return this.#wire.ensure({ method: "DELETE", url: this.#urlOf(fileId) }, signal);
   }
 
-  /** What is no name of a file is passed over. */
+  /** Deletes files. Skips values that are not texts. */
   async removeAll(fileIds: readonly unknown[], signal: AbortSignal): Promise<void> {
     for (const fileId of namesIn(fileIds)) await this.remove(fileId, signal);
   }
 
   /**
-   * Of files that each have some of the results; there is none where it would be empty.
+   * Yields the results in several files. The provider omits a file that would be empty.
    *
-   * @param succeeded how many the provider counts, fewer than which are no answer
+   * @param succeeded the provider's count of results; throws BrokenAnswer if there are fewer
    */
   async *results(
     fileIds: readonly unknown[],
@@ -167,7 +167,7 @@ export class BatchFiles {
   }
 }
 
-/** Throws BrokenAnswer where a text is no name. */
+/** Returns the ids among the values. Throws BrokenAnswer if a text is not a valid id. */
 export function namesIn(fileIds: readonly unknown[]): string[] {
   const texts = fileIds.filter((id) => typeof id === "string" && id !== "");
   return texts.map((id) => nameIn(id, "file"));
@@ -179,7 +179,7 @@ function nameOf(mark: string): string {
 
 const EMBEDDINGS = "/embeddings";
 
-/** Endpoints whose requests stand in batches, of one kind each, under the names that batches have of them. */
+/** Endpoints whose requests can be batched, one kind in each batch, with their names in batches. */
 export class BatchEndpoints {
   readonly #kinds: ReadonlyMap<string, string>;
 

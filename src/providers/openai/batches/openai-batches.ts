@@ -30,16 +30,16 @@ import { failureOfStatus } from "../failure-mapping.ts";
 import { openAiVariant } from "../wire-dialects.ts";
 import { BatchEndpoints, BatchFiles, namesIn } from "./batch-files.ts";
 
-/** What OpenAI takes (https://platform.openai.com/docs/guides/batch). */
+/** OpenAI's limits (https://platform.openai.com/docs/guides/batch). */
 const LIMITS: BatchLimits = { maxRequests: 50_000, maxBytes: 200_000_000 };
-/** Below the base URL. */
+/** Paths below the base URL. */
 const PATHS = ["/chat/completions", "/responses", "/embeddings"];
 const MARK_KEY = "gateway_batch";
 const BATCHES_A_PAGE = 20;
 const MAX_PAGES = 250;
 const ENDED: ReadonlySet<unknown> = new Set(["completed", "expired", "cancelled", "failed"]);
-/** A batch that an account has no room for now, which OpenAI says after it has taken it. */
-const NO_ROOM = "token_limit_exceeded";
+/** OpenAI's code for a batch that exceeds the account's queue limit. It is reported after the batch was accepted. */
+const QUEUE_FULL = "token_limit_exceeded";
 
 export type OpenAiBatchDependencies = OpenAiDependencies &
   Required<Pick<OpenAiDependencies, "httpClient">>;
@@ -97,7 +97,7 @@ export class OpenAiBatches implements BatchInterface {
   async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
     const batch = await this.#read(batchId, signal);
     const hasEnded = ENDED.has(batch.status);
-    // One that failed behind its first requests has results.
+    // A batch that failed after its first requests has results.
     if (batch.status !== "failed" || namesIn(filesOf(batch)).length > 0) return { hasEnded };
     return { hasEnded, failure: this.#failureOf(batch) };
   }
@@ -122,7 +122,7 @@ export class OpenAiBatches implements BatchInterface {
     await this.#files.removeAll([batch.input_file_id, ...filesOf(batch)], signal);
   }
 
-  /** Newest first, down to the first that was created before. */
+  /** Yields batches, newest first, until one was created before `sinceMs`. */
   async *#newestBatches(sinceMs: number, signal: AbortSignal): AsyncGenerator<Fields> {
     let after = "";
     for (let page = 0; page < MAX_PAGES; page++) {
@@ -151,7 +151,7 @@ export class OpenAiBatches implements BatchInterface {
     const { data } = (errors ?? {}) as { readonly data?: unknown };
     const [error = {}] = Array.isArray(data) ? objectsIn(data, "errors") : [];
     const message = typeof error.message === "string" ? error.message : "the batch failed";
-    const kind = error.code === NO_ROOM ? "rate_limited" : "rejected";
+    const kind = error.code === QUEUE_FULL ? "rate_limited" : "rejected";
     return statusFailure(400, { kind, message }, this.#wire.failureContext);
   }
 
@@ -164,7 +164,7 @@ export class OpenAiBatches implements BatchInterface {
   }
 }
 
-/** Those that hold results, where there are any. */
+/** Returns the ids of the result files, undefined for a missing one. */
 function filesOf({ output_file_id: output, error_file_id: errors }: Fields): unknown[] {
   return [output, errors];
 }

@@ -18,8 +18,8 @@ interface LineOptions {
 }
 
 /**
- * A line of a file of results: `{custom_id, response: {status_code, body}, error}`, of which one of the two is null.
- * Throws ProviderFailure where it is none.
+ * Reads a line of a results file: `{custom_id, response: {status_code, body}, error}`, where response or error is null.
+ * Throws ProviderFailure if the line has another form.
  */
 export const resultLine = new AnswerRead(
   import.meta.url,
@@ -31,7 +31,8 @@ export const resultLine = new AnswerRead(
     const { custom_id: id, response, error } = line;
     if (isFields(response)) {
       const { status_code: status, body } = response;
-      if (!isStatus(status) || !isFields(body)) throw brokenAnswer("a result that is no response");
+      if (!isStatus(status) || !isFields(body))
+        throw brokenAnswer("a result that is not a response");
       return { id, status, body: JSON.stringify(body) };
     }
     if (!isFields(error) && typeof error !== "string") {

@@ -63,19 +63,19 @@ import type { FailureReader } from "./stream-rewriter.ts";
 
 export interface OpenAiDependencies {
   readonly clock: Clock;
-  /** Shared between providers; one of its own where it is left out. */
+  /** Shared between providers. Absent: the provider creates its own. */
   readonly httpClient?: HttpClient;
-  /** Reads long answers; the event loop does where it is left out. */
+  /** Reads long answers. Absent: the event loop reads them. */
   readonly workThread?: AnswerThread;
 }
 
-/** What has OpenAI's wire format. */
+/** The capabilities that OpenAI's API has. */
 export type OpenAiProvider = ChatProvider &
   Required<Pick<Provider, "embed" | "image" | "moderate" | "rerank" | "speak" | "transcribe">>;
 
 /**
- * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
- * untouched. Throws when the base URL or the key cannot be used at all.
+ * Creates a provider that speaks OpenAI's chat completions API. A streamed answer is the unchanged response body.
+ * Throws if the base URL or the key cannot be used at all.
  */
 export function createOpenAiProvider(
   settings: ProviderSettings,
@@ -105,7 +105,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
   constructor(
     settings: ProviderSettings,
-    dialect: OpenAiVariant,
+    variant: OpenAiVariant,
     dependencies: OpenAiDependencies,
   ) {
     const { clock } = dependencies;
@@ -118,7 +118,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       },
     };
     this.#failureReader = (event) => failureOfErrorBody(event, this.#failureContext);
-    this.#headers = requestHeaders(settings, dialect);
+    this.#headers = requestHeaders(settings, variant);
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
@@ -133,7 +133,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     });
     const wire = new HttpJsonProvider({
       settings,
-      // The client prepares one address for each object of headers.
+      // The HTTP client caches one URL for each headers object, so this one is a copy.
       headers: { ...this.#headers },
       clock,
       httpClient: this.#client,
@@ -180,12 +180,12 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   }
 
   #send(call: ChatCall, { body }: RenderedBody): Promise<ChatAnswer> {
-    const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
-    this.#client.send(this.#url, sent, sent);
-    return sent.answer;
+    const clientCall = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
+    this.#client.send(this.#url, clientCall, clientCall);
+    return clientCall.answer;
   }
 
-  /** Throws, or rejects, where the response is no answer. */
+  /** Returns the answer in a response. Throws, or rejects, if there is none. */
   answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer> {
     if (response.status < 200 || response.status > 299) return this.#refuse(response);
     if (call.stream) return this.#streamOf(response);
@@ -210,8 +210,8 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       kind: "completion",
       read: async (options) => {
         try {
-          const asked = { ...options, failureContext };
-          return await readAnswerText(this.#reading, longCompletion, text, asked, signal);
+          const readOptions = { ...options, failureContext };
+          return await readAnswerText(this.#reading, longCompletion, text, readOptions, signal);
         } catch (error) {
           throw failureOfThrown(error, signal);
         }
@@ -232,23 +232,23 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type that is no event stream");
+      throw brokenAnswer("a content type that is not an event stream");
     }
     return this.#wholeAsStream(response);
   }
 
-  /** Some servers answer a request for a stream with a whole completion. */
+  /** Converts a whole completion to a stream. Some servers send one although a stream was requested. */
   async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
     const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
     if (text === undefined) throw tooLong();
     const body = completionToStream(parseCompletion(text, this.#failureContext));
-    if (body === undefined) throw brokenAnswer("a body that is no completion");
+    if (body === undefined) throw brokenAnswer("a body that is not a completion");
     return new OpenAiStream({ body }, this.#failureReader);
   }
 }
 
 function tooLong(): ProviderFailure {
-  return brokenAnswer("more bytes than a completion may have");
+  return brokenAnswer("too many bytes");
 }
 
 function hasBody(response: ProviderResponse): boolean {
@@ -257,28 +257,28 @@ function hasBody(response: ProviderResponse): boolean {
 
 export function requestHeaders(
   settings: ProviderSettings,
-  dialect: OpenAiVariant,
+  variant: OpenAiVariant,
 ): Record<string, string> {
   const headers: Record<string, string> = { ...JSON_HEADERS };
   if (settings.apiKey === undefined) return headers;
   assertKeyIsCarried(settings.id, settings.apiKey);
-  return { ...headers, ...openAiKeyHeader(dialect, settings.apiKey, settings.keyIsToken) };
+  return { ...headers, ...openAiKeyHeader(variant, settings.apiKey, settings.keyIsToken) };
 }
 
 function isOpenAiItself(type: string, host: string): boolean {
   return type === "openai" && (host === "openai.com" || host.endsWith(".openai.com"));
 }
 
-/** Throws, or rejects, where a response is no answer. */
+/** Returns the answer in a response. Throws, or rejects, if there is none. */
 interface AnswerReader {
   answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer>;
 }
 
-/** One call by the gateway's own client: the request and its result. */
+/** One call with the gateway's HTTP client: the request and its result. */
 class ClientCall implements ProviderRequest, ResponseReceiver {
   readonly method = "POST";
   readonly headers: Readonly<Record<string, string>>;
-  /** Dropped when the response begins, which may last much longer than the sending. */
+  /** Dropped when the response begins, because the response can take much longer than the request. */
   body: string | Uint8Array;
   readonly signal: AbortNotice;
   readonly connectTimeoutMs: number;
@@ -303,7 +303,7 @@ class ClientCall implements ProviderRequest, ResponseReceiver {
     this.#reader = reader;
   }
 
-  /** Rejects with ProviderFailure. */
+  /** The answer. Rejects with ProviderFailure. */
   get answer(): Promise<ChatAnswer> {
     return this.#answer.promise;
   }

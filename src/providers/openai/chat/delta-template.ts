@@ -1,21 +1,23 @@
 import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 
 /**
- * Most chunks of a stream differ from the one before in nothing but the text they bring. A template is
- * what such a chunk holds around its text, and what the rewritten chunk holds around it; chunks that fit
- * are rewritten by replacing what is around their texts, at a small part of the cost of parsing. A chunk
- * that does not fit to the letter is parsed.
+ * Most chunks of a stream differ from the previous one only in their text. A template has the strings around the text
+ * in the provider's chunk and in the rewritten chunk. Chunks that match are rewritten by replacing these strings, which
+ * is much cheaper than parsing. A chunk that does not match exactly is parsed.
  */
 export class DeltaTemplate {
-  /** Around the text, on the provider's wire. */
+  /** The strings around the text in the provider's chunk. */
   readonly #opening: string;
   readonly #closing: string;
-  /** Around the text, on ours. */
+  /** The strings around the text in the gateway's chunk. */
   readonly #head: string;
   readonly #tail: string;
-  /** From one text to the next, on the provider's wire. */
+  /** Length of the string between two texts in the provider's stream. */
   readonly #betweenLength: number;
-  /** The same on ours, with what comes before the first and behind the last: made for the first run. */
+  /**
+   * Bytes in the gateway's stream: before the first text, between two texts, and after the last. Created for the first
+   * run.
+   */
   #ours: { readonly head: Buffer; readonly between: Buffer; readonly tail: Buffer } | undefined;
 
   constructor(source: Surroundings, target: Surroundings) {
@@ -26,25 +28,25 @@ export class DeltaTemplate {
     this.#betweenLength = this.#closing.length + this.#opening.length;
   }
 
-  /** Characters of an event that fits, besides its text. */
+  /** Number of characters of a matching event, without its text. */
   get framingLength(): number {
     return this.#betweenLength;
   }
 
-  /** The position behind the event that begins at `start`; -1 where it does not fit. */
+  /** Returns the position after the event that begins at `start`. Returns -1 if it does not match. */
   endOfEvent(text: string, start: number): number {
     if (!text.startsWith(this.#opening, start)) return -1;
     const quote = endOfText(text, start + this.#opening.length);
     return text.startsWith(this.#closing, quote) ? quote + this.#closing.length : -1;
   }
 
-  /** One event that fits, rewritten. */
+  /** Returns one matching event, rewritten. */
   rewrite(text: string, start: number, end: number): string {
     const content = text.slice(start + this.#opening.length, end - this.#closing.length);
     return this.#head + content + this.#tail;
   }
 
-  /** Several in a row, rewritten at the end of the output. */
+  /** Appends several consecutive matching events to the output, rewritten. */
   rewriteRun(text: string, start: number, end: number, events: number, output: ByteBuffer): void {
     this.#ours ??= {
       head: Buffer.from(this.#head, "latin1"),
@@ -87,7 +89,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const SPACE = 0x20;
 
-/** Where a text ends: at its quote, or at what would not be JSON or stand for something else. */
+/** Returns the end of a text: its quote, or the first escape or control character. */
 function endOfText(text: string, start: number): number {
   for (let at = start; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -96,7 +98,7 @@ function endOfText(text: string, start: number): number {
   return text.length;
 }
 
-/** Learns from a chunk with a single choice that brings content and nothing else. */
+/** Returns the template of a chunk with a single choice that contains only content. Undefined for other chunks. */
 export function learnTemplate(
   raw: string,
   rewritten: string,

@@ -10,12 +10,12 @@ import {
 
 type Fields = Record<string, unknown>;
 
-/** Members of a message that are a list or an object in clients' schemas. vLLM sends null if it has none. */
+/** Members of a message that are a list or an object in clients' schemas. vLLM sends null if there is none. */
 const NEVER_NULL = ["annotations", "audio", "images", "reasoning_details"] as const;
 
 /**
- * Brings a message or delta of a provider into one form: reasoning is `reasoning`, content is a string. Mistral
- * sends content as a list of text and thinking parts.
+ * Converts a provider's message or delta to one form: reasoning is `reasoning`, content is a string. Mistral sends
+ * content as a list of text and thinking parts.
  */
 export function normaliseContent(message: Fields): void {
   const otherReasoning = message[OTHER_REASONING_NAME];
@@ -28,18 +28,20 @@ export function normaliseContent(message: Fields): void {
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
-/** What a request that asks for no reasoning does not get: the text, and what OpenRouter tells of it beside. */
+/** Removes the reasoning for requests that exclude it: the text, and OpenRouter's details. */
 export function hideReasoning(message: Fields): void {
   delete message.reasoning;
   delete message.reasoning_details;
 }
 
-/** When a completion was made, in Unix seconds; undefined where the provider does not say, or says nonsense. */
+/**
+ * Returns the creation time of a completion in Unix seconds. Undefined if the provider reports none, or an invalid one.
+ */
 export function createdTime(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
 }
 
-/** Leaves out of an answer, or a chunk of one, what OpenAI's form has otherwise or not at all. */
+/** Removes members of an answer or a chunk that OpenAI's API has in another form or not at all. */
 export function normaliseHead(body: Fields): void {
   if (body.service_tier !== undefined && !SERVICE_TIERS.has(body.service_tier)) {
     body.service_tier = undefined;
@@ -67,8 +69,8 @@ function textOf(value: unknown): string {
 }
 
 /**
- * The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. Some stop
- * plainly behind tool calls, which clients do not look at then.
+ * Returns the finish reason in the terms of spec 6.2. Unknown reasons count as a plain stop. Some providers report a
+ * plain stop after tool calls, which clients would then ignore.
  */
 export function finishReason(raw: unknown, hasToolCalls = false): FinishReason | null {
   if (typeof raw !== "string" || raw === "") return null;
@@ -80,7 +82,7 @@ export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolea
   return BROKEN_OFF.has(choice.finish_reason);
 }
 
-/** The first of the choices that the provider broke off; undefined where it broke off none. */
+/** Returns the first choice that the provider aborted. Undefined if it aborted none. */
 export function failedChoice(choices: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(choices)) return undefined;
   return choices.find((choice: unknown) => isFields(choice) && endsInFailure(choice));
@@ -104,16 +106,16 @@ export function parseChunk(data: string): Record<string, unknown> {
   try {
     chunk = JSON.parse(textOfLatin1(data));
   } catch {
-    // The error of the parser quotes what it stumbled over.
+    // The parser's error quotes the text that it failed on, so it is not passed on.
     throw new ProviderFailure(
       "unavailable",
-      "the provider's stream holds something that is no JSON",
+      "the provider's stream contains something that is not JSON",
     );
   }
   if (!isFields(chunk)) {
     throw new ProviderFailure(
       "unavailable",
-      "the provider's stream holds something that is no chunk",
+      "the provider's stream contains something that is not a chunk",
     );
   }
   return chunk;
@@ -123,7 +125,7 @@ export function tellsError({ error, object }: Readonly<Record<string, unknown>>)
   return (Boolean(error) && !isEmptyError(error)) || object === "error";
 }
 
-/** Some providers send an empty error with every answer. */
+/** Returns true for an empty error, which some providers send with every answer. */
 function isEmptyError(error: unknown): boolean {
   return isFields(error) && Object.keys(error).length === 0;
 }

@@ -31,10 +31,10 @@ import { reportedUsage } from "./reported-usage.ts";
 import { type FailureReader, StreamRewriter } from "./stream-rewriter.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
 
-/** A whole answer in OpenAI's wire format. */
+/** A whole answer in OpenAI's format. */
 export class OpenAiCompletion implements RawCompletion {
   readonly kind = "completion";
-  /** The parsed JSON of the provider: not yet trusted to have any shape. */
+  /** The provider's JSON, parsed and not validated. */
   readonly completion: unknown;
 
   constructor(completion: unknown) {
@@ -46,13 +46,13 @@ export class OpenAiCompletion implements RawCompletion {
   }
 }
 
-/** Throws ProviderFailure where a text is no completion. */
+/** Parses a completion. Throws ProviderFailure if the text is not a JSON object or contains an error. */
 export function parseCompletion(text: string, context: FailureContext): unknown {
   const parsed = parsedAnswer(text);
   const failure = failureInside(parsed, context);
   if (failure !== undefined) throw failure;
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-    throw brokenAnswer("JSON that is no object");
+    throw brokenAnswer("JSON that is not an object");
   }
   return parsed;
 }
@@ -61,7 +61,7 @@ interface LongReadOptions extends ReadOptions {
   readonly failureContext: FailureContext;
 }
 
-/** A completion that is too long for the event loop, in the client's form: its body is JSON. */
+/** Reads a completion that is too long for the event loop. Returns it in the client's form, with the body as JSON. */
 export const longCompletion = new AnswerRead(
   import.meta.url,
   (text, { failureContext, ...options }: LongReadOptions) => {
@@ -72,13 +72,13 @@ export const longCompletion = new AnswerRead(
   },
 );
 
-/** Where the bytes of a stream come from, as a stream or piece by piece. */
+/** The bytes of a stream, as a stream or piece by piece. */
 interface StreamSource {
   readonly body: ReadableStream<Uint8Array> | null;
   reader?(): PieceReader;
 }
 
-/** A stream in OpenAI's wire format. */
+/** A stream in OpenAI's format. */
 export class OpenAiStream implements RawStream {
   readonly kind = "stream";
   readonly #source: StreamSource;
@@ -103,9 +103,9 @@ export class OpenAiStream implements RawStream {
 }
 
 /**
- * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
- * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time,
- * `id` the gateway's own of this completion, for calls without theirs.
+ * Converts a whole answer to the form of spec 2.4, in place, because it was parsed for this call only. Throws
+ * ProviderFailure if it is not an answer. `nowSeconds` (Unix time) is for answers without a time; `id` is the gateway's
+ * id of this completion, for tool calls without an id.
  */
 export function normaliseCompletion(
   raw: unknown,
@@ -113,7 +113,7 @@ export function normaliseCompletion(
   hidesReasoning: boolean,
   nowSeconds: number,
 ): ClientCompletion {
-  if (!isFields(raw)) throw broken("an answer that is no object");
+  if (!isFields(raw)) throw broken("an answer that is not an object");
   const { choices } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
   const usage = reportedUsage(raw, choices.length === 1);
@@ -128,7 +128,7 @@ export function normaliseCompletion(
     message.role = "assistant";
     normaliseContent(message);
     normaliseToolCalls(message, id, position);
-    // OpenAI's answers always have these, others' often not.
+    // OpenAI's answers always have these members, those of other providers often do not.
     message.content ??= null;
     message.refusal ??= null;
     choice.logprobs ??= null;
@@ -142,7 +142,7 @@ export function normaliseCompletion(
   for (const name of PRIVATE_MEMBERS) if (raw[name] !== undefined) delete raw[name];
   if (raw.error !== undefined && !tellsError(raw)) delete raw.error;
   normaliseHead(raw);
-  // OpenRouter's clients need it in a whole answer, and take no null in a chunk.
+  // OpenRouter's clients require it in a whole answer, and reject null in a chunk.
   raw.system_fingerprint ??= null;
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
@@ -171,7 +171,7 @@ function normaliseChoice(
     : (finishReason(choice.finish_reason, hasToolCalls) ?? (hasToolCalls ? "tool_calls" : "stop"));
 }
 
-/** What is said takes some six tokens of sound for one of text, whatever format the sound has. */
+/** Audio tokens for one text token of the transcript, for any audio format. */
 const SOUND_TOKENS_FOR_TEXT = 6;
 
 function tokensSpoken(audio: unknown): number {
@@ -196,9 +196,8 @@ function broken(what: string): ProviderFailure {
 }
 
 /**
- * Some compatible servers ignore `stream: true` and answer with a whole completion. This is the same
- * answer as a stream: one chunk with every choice, one with the usage, `[DONE]`. Undefined when the
- * body is no completion.
+ * Returns a whole completion as a stream: one chunk with every choice, one with the usage, `[DONE]`. For servers that
+ * ignore `stream: true`. Returns undefined if the body is not a completion.
  */
 export function completionToStream(completion: unknown): ReadableStream<Uint8Array> | undefined {
   if (!isFields(completion) || !Array.isArray(completion.choices)) return undefined;

@@ -4,24 +4,24 @@ import { mediaTokens } from "../../streamed-answer.ts";
 import { CACHE_WRITE_NAMES, CACHED_TOKENS_NAMES, GROQS_MEMBER } from "../wire-dialects.ts";
 
 /**
- * The usage that a completion or a chunk of one tells: its own, or Groq's in `x_groq`, or Moonshot's in the
- * choice, which is that of the answer where that has `oneChoice`. Undefined where it tells none that can be
- * true.
+ * Returns the usage in a completion or a chunk: its own, or Groq's in `x_groq`, or Moonshot's in the choice. The last
+ * is that of the whole answer only if there is one choice (`oneChoice`). Returns undefined if there is none, or an
+ * impossible one.
  */
 export function reportedUsage(
   body: Readonly<Record<string, unknown>>,
   oneChoice: boolean,
 ): Usage | undefined {
   const { usage, [GROQS_MEMBER]: groq, choices } = body;
-  const told = readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
-  if (told !== undefined || !oneChoice || !Array.isArray(choices)) return told;
+  const usageOfBody = readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  if (usageOfBody !== undefined || !oneChoice || !Array.isArray(choices)) return usageOfBody;
   const choice: unknown = choices[0];
   return isFields(choice) ? readUsage(choice.usage) : undefined;
 }
 
 /**
- * What the usages of two chunks tell together: the later one, but that a zero is no count of what the earlier
- * one has counted. Some servers tell the prompt at the beginning and the answer at the end.
+ * Combines the usages of two chunks. The later one counts, except that its zeros do not replace counts of the earlier
+ * one. Some servers report the prompt at the start and the answer at the end.
  */
 export function usageBehind(earlier: Usage | undefined, later: Usage): Usage {
   if (earlier === undefined) return later;
@@ -35,8 +35,8 @@ export function usageBehind(earlier: Usage | undefined, later: Usage): Usage {
 }
 
 /**
- * Reads the usage object of a provider of OpenAI's wire format. Undefined where there is none, or one
- * that cannot be true (negative, fractional, beyond integers): it is then counted here.
+ * Parses the usage object of a provider with OpenAI's API. Returns undefined if there is none, or an impossible one
+ * (negative, fractional, beyond integers). The gateway then counts the tokens itself.
  */
 function readUsage(raw: unknown): Usage | undefined {
   if (typeof raw !== "object" || raw === null) return undefined;
@@ -45,7 +45,7 @@ function readUsage(raw: unknown): Usage | undefined {
   const prompt = usage.prompt_tokens;
   const completion = usage.completion_tokens ?? difference(total, prompt);
   if (!isCount(prompt) || !isCount(completion)) return undefined;
-  // No prompt is empty: some servers fill in zeros for what they have not counted.
+  // No prompt is empty. Some servers send zeros for values that they have not counted.
   if (prompt === 0 && completion === 0) return undefined;
   const ofPrompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
   const ofCompletion = usage.completion_tokens_details as
@@ -55,37 +55,37 @@ function readUsage(raw: unknown): Usage | undefined {
   const cached = countOr0(ofPrompt?.cached_tokens ?? firstOf(usage, CACHED_TOKENS_NAMES));
   const written = countOr0(ofPrompt && firstOf(ofPrompt, CACHE_WRITE_NAMES));
   const reasoning = countOr0(ofCompletion?.reasoning_tokens);
-  const apart = tokensApart(total, prompt + completion, cached + written, reasoning);
-  const promptTokens = prompt + apart.cache;
-  const completionTokens = completion + apart.reasoning;
+  const additional = additionalTokens(total, prompt + completion, cached + written, reasoning);
+  const promptTokens = prompt + additional.cache;
+  const completionTokens = completion + additional.reasoning;
   const cachedPromptTokens = Math.min(cached, promptTokens);
-  // OpenRouter's.
+  // OpenRouter's member
   const images = Math.min(countOr0(ofCompletion?.image_tokens), completionTokens);
   const sound = Math.min(countOr0(ofCompletion?.audio_tokens), completionTokens - images);
-  const heard = Math.min(countOr0(ofPrompt?.audio_tokens), promptTokens - cachedPromptTokens);
+  const audioPrompt = Math.min(countOr0(ofPrompt?.audio_tokens), promptTokens - cachedPromptTokens);
   return {
     promptTokens,
     cachedPromptTokens,
     cacheWriteTokens: Math.min(written, promptTokens - cachedPromptTokens),
     completionTokens,
-    reasoningTokens: Math.min(apart.reasoning || reasoning, completionTokens),
+    reasoningTokens: Math.min(additional.reasoning || reasoning, completionTokens),
     estimated: false,
-    ...(heard > 0 && { audioPromptTokens: heard }),
+    ...(audioPrompt > 0 && { audioPromptTokens: audioPrompt }),
     ...mediaTokens(images, sound),
   };
 }
 
-const NOTHING_APART = { cache: 0, reasoning: 0 } as const;
+const NO_ADDITIONAL_TOKENS = { cache: 0, reasoning: 0 } as const;
 
 /**
- * Tokens that a provider bills in addition to prompt and completion, visible in its total: reasoning, which
- * xAI also reports in the details and Gemini in the total alone, or tokens of a cache.
+ * Returns the tokens that a provider bills in addition to prompt and completion, visible in its total: reasoning, which
+ * xAI also reports in the details and Gemini only in the total, or cache tokens.
  */
-function tokensApart(total: unknown, parts: number, cache: number, reasoning: number) {
+function additionalTokens(total: unknown, parts: number, cache: number, reasoning: number) {
   const beyond = isCount(total) ? total - parts : 0;
-  if (beyond <= 0) return NOTHING_APART;
+  if (beyond <= 0) return NO_ADDITIONAL_TOKENS;
   if (beyond === reasoning) return { cache: 0, reasoning };
-  if (reasoning > 0) return NOTHING_APART;
+  if (reasoning > 0) return NO_ADDITIONAL_TOKENS;
   return beyond === cache ? { cache, reasoning: 0 } : { cache: 0, reasoning: beyond };
 }
 

@@ -5,28 +5,28 @@ type Body = ChatRequestFields;
 type BodyShaper = (body: Body, model: string, modelId?: string) => Body;
 
 /**
- * Returns a function that turns the gateway's request body into the one that a provider takes. Where
- * nothing differs the body is returned itself, uncopied.
+ * Returns a function that converts the gateway's request body to the provider's. If nothing differs, it returns the
+ * same object, not a copy.
  *
- * `plainDeltas` asks OpenAI not to pad stream chunks with random characters
- * (`stream_options.include_obfuscation`), which only OpenAI itself knows.
+ * `plainDeltas` asks OpenAI not to pad stream chunks with random characters (`stream_options.include_obfuscation`).
+ * Only OpenAI itself supports that.
  */
 function bodyShaper(
-  dialect: OpenAiVariant,
+  variant: OpenAiVariant,
   options: { readonly plainDeltas: boolean },
 ): BodyShaper {
-  const leftOut = new Set(dialect.takesStreamOptions ? [] : ["stream_options"]);
-  if (dialect.reasoning !== "object") leftOut.add("reasoning");
-  const renamed = new Map(Object.entries(dialect.renamed));
-  const shapeMessages = messageShaper(dialect);
+  const leftOut = new Set(variant.takesStreamOptions ? [] : ["stream_options"]);
+  if (variant.reasoning !== "object") leftOut.add("reasoning");
+  const renamed = new Map(Object.entries(variant.renamed));
+  const shapeMessages = messageShaper(variant);
 
   return (body, model, modelId = model) => {
     const renamesLimit =
       body.max_tokens !== undefined &&
-      (dialect.takesCompletionLimit(model) || dialect.takesCompletionLimit(modelId));
+      (variant.takesCompletionLimit(model) || variant.takesCompletionLimit(modelId));
     const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
     const messages = shapeMessages(body.messages);
-    const withFiles = holdsFiles(dialect, body.messages) ? dialect.withFiles : undefined;
+    const withFiles = holdsFiles(variant, body.messages) ? variant.withFiles : undefined;
     let differs = renamesLimit || addsPlainDeltas || (messages ?? withFiles) !== undefined;
     if (!differs) {
       for (const name in body) {
@@ -47,7 +47,7 @@ function bodyShaper(
     if (addsPlainDeltas) {
       shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
     }
-    if (dialect.reasoning === "effort") addReasoningEffort(shaped, body);
+    if (variant.reasoning === "effort") addReasoningEffort(shaped, body);
     if (withFiles !== undefined) Object.assign(shaped, withFiles);
     return shaped;
   };
@@ -61,7 +61,7 @@ interface RenderOptions {
   readonly modelId: string | undefined;
 }
 
-/** What the provider gets. */
+/** Builds the request body for the provider. */
 export const openAiBody = new BodyRender(
   import.meta.url,
   (body, { type, plainDeltas, model, modelId }: RenderOptions): RenderedBody => {
@@ -70,15 +70,15 @@ export const openAiBody = new BodyRender(
   },
 );
 
-/** By provider type: making one takes longer than its use. */
+/** Shapers by provider type. Creating one takes longer than using it. */
 const SHAPERS = new Map<string, { readonly plain: BodyShaper; readonly padded: BodyShaper }>();
 
 function shaperFor(type: string, plainDeltas: boolean): BodyShaper {
   let shapers = SHAPERS.get(type);
   if (shapers === undefined) {
-    const dialect = openAiVariant(type);
-    const plain = bodyShaper(dialect, { plainDeltas: true });
-    shapers = { plain, padded: bodyShaper(dialect, { plainDeltas: false }) };
+    const variant = openAiVariant(type);
+    const plain = bodyShaper(variant, { plainDeltas: true });
+    shapers = { plain, padded: bodyShaper(variant, { plainDeltas: false }) };
     SHAPERS.set(type, shapers);
   }
   return plainDeltas ? shapers.plain : shapers.padded;
@@ -105,12 +105,12 @@ type Message = Readonly<Record<string, unknown>>;
 type Shape = (message: Message) => Message | undefined;
 
 /**
- * Returns a function that changes in messages what a provider would refuse: the role that only OpenAI and a
- * few others know, and members of answers, which clients send back as they came, those included that are
- * null and say nothing. Undefined where there is nothing of that.
+ * Returns a function that changes parts of messages that a provider would reject: the role `developer`, which few
+ * providers know, and members of answers, which clients send back unchanged, including members that are null. The
+ * function returns undefined if it changes nothing.
  */
-function messageShaper(dialect: OpenAiVariant): (messages: unknown) => unknown[] | undefined {
-  const shape = shapeOf(dialect);
+function messageShaper(variant: OpenAiVariant): (messages: unknown) => unknown[] | undefined {
+  const shape = shapeOf(variant);
   return (messages) => {
     if (!Array.isArray(messages)) return undefined;
     let shaped: unknown[] | undefined;
@@ -124,10 +124,10 @@ function messageShaper(dialect: OpenAiVariant): (messages: unknown) => unknown[]
   };
 }
 
-/** Undefined where a message stays as it is. */
-function shapeOf(dialect: OpenAiVariant): Shape {
-  const leftOut = new Map(Object.entries(dialect.leftOutOfMessages));
-  const { reasoningMember } = dialect;
+/** Returns a function that changes one message. It returns undefined if the message stays unchanged. */
+function shapeOf(variant: OpenAiVariant): Shape {
+  const leftOut = new Map(Object.entries(variant.leftOutOfMessages));
+  const { reasoningMember } = variant;
   const otherReasoning = reasoningMember === "reasoning" ? "reasoning_content" : "reasoning";
   const nameOf = (message: Message, name: string): string | undefined => {
     const { role } = message;
@@ -138,7 +138,7 @@ function shapeOf(dialect: OpenAiVariant): Shape {
       : name;
   };
   return (message) => {
-    const isForeign = message.role === "developer" && !dialect.hasDeveloperRole;
+    const isForeign = message.role === "developer" && !variant.hasDeveloperRole;
     let differs = isForeign;
     for (const name in message) differs ||= nameOf(message, name) !== name;
     if (!differs) return undefined;

@@ -21,30 +21,32 @@ import {
 import { reportedUsage, usageBehind } from "./reported-usage.ts";
 import { calledBytes, callIdStem, dropNothingCalled, StreamedToolCalls } from "./tool-calls.ts";
 
-/** What an event that reports an error stands for. */
+/** Returns the failure for an event that reports an error. */
 export type FailureReader = (event: Readonly<Record<string, unknown>>) => ProviderFailure;
 
-/** Members of a chunk that the client gets elsewhere, that say nothing, or that only the provider knows. */
-const OTHERS_FIELDS = ["usage", "error", ...PRIVATE_MEMBERS] as const;
-/** The largest single event, in bytes: beyond that a provider is broken. */
+/**
+ * Members of a chunk that are removed: the client gets them elsewhere, or they are empty or specific to the provider.
+ */
+const REMOVED_FIELDS = ["usage", "error", ...PRIVATE_MEMBERS] as const;
+/** Largest single event. A provider that sends more is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
 /**
- * Turns the stream of a provider of OpenAI's wire format into the gateway's (spec 6.2) and meters it: one id
- * and model, the role once, usage kept for the end, nothing that OpenAI's clients would stumble over. Chunks
- * that look like the one before are rewritten without being parsed. Works on bytes kept as characters.
+ * Converts the stream of a provider with OpenAI's API to the gateway's stream (spec 6.2) and meters it. Chunks get one
+ * id and model, the role appears once, usage is kept for the end, and members that break OpenAI's clients are removed.
+ * Chunks that look like the previous one are rewritten without being parsed. Bytes are handled as characters.
  *
- * Throws ProviderFailure at an error object, at what is no JSON, and at an event too large.
+ * Throws ProviderFailure for an error object, invalid JSON, or an event that is too large.
  */
 export class StreamRewriter extends StreamedAnswer<Uint8Array> {
   readonly #options: AnswerOptions;
   readonly #failureReader: FailureReader | undefined;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
-  /** The choices that have begun. */
+  /** The choices that have begun, by index. */
   readonly #begun = new Map<number, StreamedChoice>();
   #template: DeltaTemplate | undefined;
 
-  /** Whole events for the client are added to `output`. */
+  /** Appends whole events for the client to `output`. */
   constructor(options: AnswerOptions, output: ByteBuffer, failureReader?: FailureReader) {
     super(output, options.nowSeconds);
     this.#options = options;
@@ -59,7 +61,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     this.#splitter.end(this.#takeEvent);
   }
 
-  /** Events that fit the template, many at once. */
+  /** Rewrites consecutive events that match the template. Returns the position after them. */
   readonly #takeRun = (text: string, start: number): number => {
     const template = this.#template;
     if (template === undefined || this.isDone || this.failure !== undefined) return start;
@@ -83,7 +85,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
   readonly #takeEvent = (data: string): void => {
     if (this.isDone) return;
     this.noteEvents(1);
-    // Some servers keep their connections alive with empty events.
+    // Some servers send empty events to keep connections alive.
     if (data === "") return;
     if (data.startsWith("[DONE]")) {
       this.noteDone();
@@ -95,14 +97,14 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
       return;
     }
     const error = tellsError(chunk) ? chunk : failedChoice(chunk.choices);
-    // Read before the chunk is rewritten in place.
+    // Read the failure before the chunk is rewritten in place.
     const failure = error && this.#failureOf(error);
     this.#takeChunk(chunk, data, failure !== undefined);
     if (failure !== undefined) this.noteReportedError(failure);
   };
 
   #takeChunk(chunk: Record<string, unknown>, data: string, isFailing: boolean): void {
-    // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
+    // All chunks of a completion have the same time (OpenAI, "The chat completion chunk object").
     if (this.#begun.size === 0) {
       this.createdSeconds = createdTime(chunk.created) ?? this.createdSeconds;
     }
@@ -110,7 +112,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices, isFailing) : [];
     this.#noteUsage(usage);
     if (choices.length === 0) return;
-    for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
+    for (const name of REMOVED_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     normaliseHead(chunk);
     chunk.id = this.#options.id;
     chunk.object = "chat.completion.chunk";
@@ -133,7 +135,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     );
   }
 
-  /** The choices that bring something, rewritten in place: they were parsed for this call alone. */
+  /** Returns the choices that are not empty, rewritten in place, because they were parsed for this call only. */
   #choices(raw: readonly unknown[], isFailing: boolean): Record<string, unknown>[] {
     const choices: Record<string, unknown>[] = [];
     for (const choice of raw) {
@@ -143,19 +145,20 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     return choices;
   }
 
-  /** False where the choice brings nothing. One that comes with an error has not ended. */
+  /** Rewrites a choice. Returns false if it is empty. A choice in a chunk with an error does not end. */
   #rewriteChoice(choice: Record<string, unknown>, isFailing: boolean): boolean {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
-    const known = this.#begun.get(index);
-    const state = known ?? this.#begin(index);
+    const existing = this.#begun.get(index);
+    const state = existing ?? this.#begin(index);
     state.take(delta);
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) hideReasoning(delta);
     const reason = isFailing ? null : state.reason(choice.finish_reason);
-    // It ends once: some providers end it twice, send usage in an empty delta, or repeat the reason in each chunk.
+    // A choice ends only once. Some providers end it twice, send usage in an empty delta, or repeat the reason in each
+    // chunk.
     const wasFinished = state.isFinished;
     if ((wasFinished || isFailing) && isEmpty) return false;
     const ends = reason !== null && !wasFinished;
@@ -166,7 +169,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     if (ends || !isEmpty) this.noteBegun();
     delete choice.usage;
     choice.index = index;
-    choice.delta = known === undefined ? { role: "assistant", ...delta } : delta;
+    choice.delta = existing === undefined ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = ends ? reason : null;
     return true;
   }
@@ -187,7 +190,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     if (isFields(delta.audio)) this.#meterSpoken(delta.audio);
   }
 
-  /** `{id, data, transcript, expires_at}`: data is base64, four characters for three bytes. */
+  /** Meters audio `{id, data, transcript, expires_at}`. `data` is base64, four characters for three bytes. */
   #meterSpoken({ data, transcript }: Record<string, unknown>): void {
     this.#meterText(transcript);
     if (typeof data === "string") this.meterSound(Math.floor((data.length * 3) / 4));
@@ -200,7 +203,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
 
 type Fields = Record<string, unknown>;
 
-/** One choice of a stream, as far as it has come. */
+/** The state of one choice of a stream. */
 class StreamedChoice {
   readonly #completionId: string;
   readonly #index: number;
@@ -213,12 +216,12 @@ class StreamedChoice {
     this.#index = index;
   }
 
-  /** True once it has ended with a reason. */
+  /** True after the choice has ended with a reason. */
   get isFinished(): boolean {
     return this.#isFinished;
   }
 
-  /** Brings a piece into the gateway's form, in place. */
+  /** Converts a piece to the gateway's form, in place. */
   take(delta: Fields): void {
     normaliseContent(delta);
     dropNothingCalled(delta);
@@ -228,19 +231,19 @@ class StreamedChoice {
     this.#toolCalls.take(delta.tool_calls);
   }
 
-  /** Why it ends, where the provider says that it does. */
+  /** Returns the finish reason. Null if the provider has not reported one. */
   reason(raw: unknown): FinishReason | null {
     const reason = finishReason(raw, this.#toolCalls !== undefined);
     return reason !== null && this.#isRefused ? "content_filter" : reason;
   }
 
-  /** Ends it: with its last piece comes what its calls still lack. */
+  /** Ends the choice. Adds empty arguments to its last piece for tool calls without arguments. */
   finish(reason: FinishReason, delta: Fields): void {
     this.#isFinished = true;
     if (reason !== "tool_calls" || this.#toolCalls === undefined) return;
-    const lacking = this.#toolCalls.emptyArguments();
-    if (lacking.length === 0) return;
-    const told = Array.isArray(delta.tool_calls) ? delta.tool_calls : [];
-    delta.tool_calls = [...told, ...lacking];
+    const missing = this.#toolCalls.emptyArguments();
+    if (missing.length === 0) return;
+    const calls = Array.isArray(delta.tool_calls) ? delta.tool_calls : [];
+    delta.tool_calls = [...calls, ...missing];
   }
 }

@@ -2,18 +2,21 @@ import { isFields } from "../../../lib/json.ts";
 
 type Fields = Record<string, unknown>;
 
-/** OpenAI takes ids of at most 40 characters back. */
+/** OpenAI accepts ids of at most 40 characters. */
 const STEM_CHARACTERS = 16;
 
-/** How ids of calls begin whose provider gave none. @param id of the request or its answer, which ends in hex digits */
+/**
+ * Returns the start of call ids for providers that send none. @param id of the request or its answer, which ends in hex
+ * digits
+ */
 export function callIdStem(id: string, choice: number): string {
   return `call_${id.slice(-STEM_CHARACTERS)}_${choice}_`;
 }
 
 /**
- * Brings the tool calls of a message into OpenAI's form, in place (contract §7). Mistral names no type,
- * others no id, or give arguments as an object, or null and an empty list where nothing is called. It and
- * DeepSeek number the calls, as only streams do: OpenAI refuses such a call when it comes back.
+ * Converts the tool calls of a message to OpenAI's form, in place (contract §7). Mistral sends no type. Other providers
+ * send no id, arguments as an object, or null and an empty list if there are no calls. Mistral and DeepSeek number the
+ * calls, which only streams should do: OpenAI rejects such calls when they are sent back.
  */
 export function normaliseToolCalls(message: Fields, completionId: string, choice: number): void {
   dropNothingCalled(message);
@@ -28,7 +31,7 @@ export function normaliseToolCalls(message: Fields, completionId: string, choice
   if (message.content === "") message.content = null;
 }
 
-/** Leaves out members that tell of no call at all. */
+/** Removes members that contain no calls. */
 export function dropNothingCalled(message: Fields): void {
   const { tool_calls: calls } = message;
   if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
@@ -36,9 +39,9 @@ export function dropNothingCalled(message: Fields): void {
   if (called !== undefined && bytesOfCalled(called) === 0) delete message.function_call;
 }
 
-/** What a call, or the first piece of one, must tell. Returns its id. */
-function beginCall(call: Fields, idWhereNone: string): string {
-  if (typeof call.id !== "string" || call.id === "") call.id = idWhereNone;
+/** Adds the members that a call, or its first piece, must have. Returns its id. */
+function beginCall(call: Fields, fallbackId: string): string {
+  if (typeof call.id !== "string" || call.id === "") call.id = fallbackId;
   if (typeof call.type !== "string" || call.type === "")
     call.type = isFields(call.custom) ? "custom" : "function";
   if (!isFields(call.function)) return call.id as string;
@@ -46,13 +49,13 @@ function beginCall(call: Fields, idWhereNone: string): string {
   return call.id as string;
 }
 
-/** JSON as text; undefined where nothing is said. */
+/** Returns JSON as text. Undefined if there is no value. */
 function argumentsText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Bytes of what a delta calls, in the present form or in the old one of functions. */
+/** Returns the bytes of the calls in a delta, in the present form or the old one of functions. */
 export function calledBytes({ tool_calls: calls, function_call: called }: Fields): number {
   let bytes = bytesOfCalled(called);
   if (!Array.isArray(calls)) return bytes;
@@ -71,28 +74,28 @@ function textBytes(value: unknown): number {
   return typeof value === "string" ? Buffer.byteLength(value) : 0;
 }
 
-interface KnownCall {
+interface StreamedCall {
   readonly position: number;
-  /** The provider's own; "" where it gave none. */
+  /** The provider's id, "" if it sent none. */
   readonly id: string;
-  /** As far as it has been told. */
+  /** The name as received so far. */
   name: string;
-  /** A function that was given no arguments so far. */
+  /** A function that has received no arguments so far. */
   isBare: boolean;
 }
 
 /**
- * The tool calls of one choice of a stream. Clients join their pieces by the index (spec 6.2), which some
- * providers leave out and others give again to a second call.
+ * The tool calls of one choice of a stream. Clients join their pieces by the index (spec 6.2). Some providers omit it,
+ * others reuse it for a second call.
  */
 export class StreamedToolCalls {
   readonly #stem: string;
-  readonly #byId = new Map<string, KnownCall>();
-  readonly #byIndex = new Map<number, KnownCall>();
-  readonly #calls: KnownCall[] = [];
-  #last: KnownCall | undefined;
+  readonly #byId = new Map<string, StreamedCall>();
+  readonly #byIndex = new Map<number, StreamedCall>();
+  readonly #calls: StreamedCall[] = [];
+  #last: StreamedCall | undefined;
 
-  /** @param stem of ids where the provider gives none */
+  /** @param stem prefix of the ids of calls for which the provider sends none */
   constructor(stem: string) {
     this.#stem = stem;
   }
@@ -102,7 +105,7 @@ export class StreamedToolCalls {
     for (const piece of pieces) if (isFields(piece)) this.#take(piece);
   }
 
-  /** Pieces for the calls that ended without arguments: nothing at all is no JSON. */
+  /** Returns pieces with `{}` for the calls that ended without arguments, because an empty text is not JSON. */
   emptyArguments(): Fields[] {
     const bare: Fields[] = [];
     for (const call of this.#calls) {
@@ -115,28 +118,28 @@ export class StreamedToolCalls {
     const id = textOf(piece.id);
     const index = Number.isSafeInteger(piece.index) ? (piece.index as number) : undefined;
     const name = isFields(piece.function) ? textOf(piece.function.name) : "";
-    const known = this.#known(id, index, name);
-    const call = known ?? this.#begin(piece, id, index, name);
-    if (known === undefined) beginCall(piece, `${this.#stem}${call.position}`);
-    else continueCall(piece, known);
+    const existing = this.#continuedCall(id, index, name);
+    const call = existing ?? this.#begin(piece, id, index, name);
+    if (existing === undefined) beginCall(piece, `${this.#stem}${call.position}`);
+    else continueCall(piece, existing);
     if (isFields(piece.function) && piece.function.arguments) call.isBare = false;
     this.#last = call;
     piece.index = call.position;
   }
 
-  /** The call that a piece goes on with; undefined where it begins one. */
-  #known(id: string, index: number | undefined, name: string): KnownCall | undefined {
+  /** Returns the call that a piece continues. Undefined if it begins a new one. */
+  #continuedCall(id: string, index: number | undefined, name: string): StreamedCall | undefined {
     if (index === undefined) {
       if (id !== "") return this.#byId.get(id);
       return name === "" ? this.#last : undefined;
     }
-    const known = this.#byIndex.get(index);
-    // Some give every piece a new id; only with a name it is another call.
-    const isAnother = known !== undefined && id !== "" && name !== "" && id !== known.id;
-    return isAnother ? undefined : known;
+    const existing = this.#byIndex.get(index);
+    // Some providers give every piece a new id. Only a piece with a name begins another call.
+    const isAnother = existing !== undefined && id !== "" && name !== "" && id !== existing.id;
+    return isAnother ? undefined : existing;
   }
 
-  #begin(piece: Fields, id: string, index: number | undefined, name: string): KnownCall {
+  #begin(piece: Fields, id: string, index: number | undefined, name: string): StreamedCall {
     const isBare = isFields(piece.function);
     const call = { position: this.#calls.length, id, name, isBare };
     this.#calls.push(call);
@@ -146,8 +149,8 @@ export class StreamedToolCalls {
   }
 }
 
-/** A further piece brings arguments; the id was sent, and clients append what is sent again. */
-function continueCall(piece: Fields, call: KnownCall): void {
+/** Converts a later piece of a call. It keeps only the arguments: clients append id and name if they are sent again. */
+function continueCall(piece: Fields, call: StreamedCall): void {
   delete piece.id;
   if (textOf(piece.type) === "") delete piece.type;
   const { function: called } = piece;

@@ -4,14 +4,17 @@ import type { FinishReason } from "../../interface.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Items that a chat's answer has. Calls of tools that OpenAI runs are none, nor are those of its own kinds of tools. */
+/**
+ * Items that a chat answer can contain. Calls of tools that OpenAI runs, and of its own kinds of tools, are not among
+ * them.
+ */
 const CHAT_ITEMS: ReadonlySet<unknown> = new Set(["message", "function_call", "reasoning"]);
 
 export function isChatItem({ type, namespace }: Fields): boolean {
   return CHAT_ITEMS.has(type) && typeof namespace !== "string";
 }
 
-/** Reasoning that shows nothing and that nothing continues: a chat has no words for it. */
+/** Returns true for reasoning without text and without data to continue it. A chat cannot express it. */
 export function isEmptyReasoning({
   summary,
   content,
@@ -22,7 +25,7 @@ export function isEmptyReasoning({
 }
 
 /**
- * Whether an item is a search that OpenAI bills by the call; opening a page and looking within it cost tokens alone
+ * Returns true if an item is a search that OpenAI bills per call. Opening a page and searching in it only cost tokens
  * (https://developers.openai.com/api/docs/pricing).
  */
 export function isBilledSearch({ type, action }: Fields): boolean {
@@ -31,8 +34,8 @@ export function isBilledSearch({ type, action }: Fields): boolean {
 }
 
 /**
- * What a response used; undefined where it tells nothing that can be true.
- * @param webSearches that are billed apart
+ * Returns the usage of a response. Undefined if it reports none, or an impossible one.
+ * @param webSearches number of searches that are billed separately
  */
 export function reportedUsage(raw: unknown, webSearches: number): Usage | undefined {
   if (!isFields(raw)) return undefined;
@@ -61,7 +64,7 @@ function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Why a response ended that did not fail. */
+/** Returns the finish reason of a response that did not fail. */
 export function finishReason(
   { incomplete_details: details }: Fields,
   { hasCalls, isRefused }: { readonly hasCalls: boolean; readonly isRefused: boolean },
@@ -72,7 +75,10 @@ export function finishReason(
   return hasCalls ? "tool_calls" : "stop";
 }
 
-/** An annotation of a text in the form that chats have: citations of pages have one there, others stay as they are. */
+/**
+ * Returns an annotation of a text in the form of chats. Citations of web pages have such a form; others are returned
+ * unchanged.
+ */
 export function annotationOf(raw: unknown): unknown[] {
   if (!isFields(raw)) return [];
   if (raw.type !== "url_citation") return [raw];
@@ -80,7 +86,7 @@ export function annotationOf(raw: unknown): unknown[] {
   return [{ type, url_citation: citation }];
 }
 
-/** Log probabilities of a piece of text in the form that chats have; undefined where there are none. */
+/** Returns the log probabilities of a piece of text in the form of chats. Undefined if there are none. */
 export function logprobsOf(raw: unknown): unknown {
   return Array.isArray(raw) && raw.length > 0 ? { content: raw, refusal: null } : undefined;
 }

@@ -19,40 +19,40 @@ import { BLANK_LINE, encryptedDetail, summaryDetail, textDetail } from "./reason
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The largest single event, in bytes: beyond that a provider is broken. The last one repeats the answer. */
+/** Largest single event. A provider that sends more is broken. The last event repeats the answer. */
 const MAX_EVENT_BYTES = 32 * 1024 * 1024;
-/** A reasoning item: its number among those that a chat has, and the part of its summary that grows. */
+/** A reasoning item: its number among the items, and the current part of its summary. */
 interface Thought {
   readonly item: number;
   part: number;
   hasText: boolean;
 }
 
-/** Events that are handed on by their names. */
+/** Events that are passed on under their names. */
 const EVENT_NAME = /^response\.[a-z0-9_.]{1,100}$/;
 const NO_PHASE: { readonly phase?: string } = Object.freeze({});
 
-/** There is one answer to each call. */
+/** Each call has one choice. */
 const choice = 0;
 
 /**
- * Reads the events of OpenAI's Responses streams
- * (https://platform.openai.com/docs/api-reference/responses-streaming). Items that chats have no words for are handed
- * on as they are, with their events; other events of types that are not known are passed over. An answer is over at
- * `response.completed`, `.incomplete` or `.failed`; a stream that ends before lacks its finish.
+ * Reads the events of OpenAI's Responses streams (https://platform.openai.com/docs/api-reference/responses-streaming).
+ * Items that chats cannot express are passed on unchanged, with their events. Other events of unknown types are
+ * skipped. An answer ends with `response.completed`, `.incomplete` or `.failed`. A stream that ends earlier has no
+ * finish event.
  */
 export class ResponsesDecoder implements StreamDecoder {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #failureContext: () => FailureContext;
-  /** By their place in the output: the numbers of items that a chat has, and of its calls. */
+  /** Numbers of items, by their output index. */
   readonly #items = new Map<unknown, number>();
   readonly #calls = new Map<unknown, { readonly index: number; hasArguments: boolean }>();
   readonly #thoughts = new Map<unknown, Thought>();
-  /** By their place in the output, the numbers of items that chats have no words for. */
+  /** Numbers of items that chats cannot express, by their output index. */
   readonly #foreign = new Map<unknown, number>();
   readonly #phases = new Map<unknown, string>();
-  /** Characters of each text so far. */
-  readonly #said = new Map<string, number>();
+  /** Number of characters of each text so far. */
+  readonly #textLengths = new Map<string, number>();
   #searches = 0;
   #isRefused = false;
   #isOver = false;
@@ -132,8 +132,8 @@ export class ResponsesDecoder implements StreamDecoder {
     text: string,
     events: ChatEvent[],
   ): void {
-    const place = `${at}/${part}`;
-    this.#said.set(place, (this.#said.get(place) ?? 0) + text.length);
+    const key = `${at}/${part}`;
+    this.#textLengths.set(key, (this.#textLengths.get(key) ?? 0) + text.length);
     const logprobs = logprobsOf(raw);
     events.push({
       type: "text",
@@ -145,12 +145,12 @@ export class ResponsesDecoder implements StreamDecoder {
     });
   }
 
-  /** A text whose end did not come in pieces. */
+  /** Emits the end of a text that was not sent in pieces. */
   #sayRest(event: Fields, events: ChatEvent[]): void {
     const { output_index: at, content_index: part, text } = event;
-    const said = this.#said.get(`${at}/${part}`) ?? 0;
-    if (typeof text !== "string" || text.length <= said) return;
-    this.#say({ output_index: at, content_index: part }, text.slice(said), events);
+    const length = this.#textLengths.get(`${at}/${part}`) ?? 0;
+    if (typeof text !== "string" || text.length <= length) return;
+    this.#say({ output_index: at, content_index: part }, text.slice(length), events);
   }
 
   #beginItem(at: unknown, item: Fields, events: ChatEvent[]): void {
@@ -222,7 +222,7 @@ export class ResponsesDecoder implements StreamDecoder {
     events.push({ type: "reasoning", choice, item, text, details: [detailOf(item, text, part)] });
   }
 
-  /** The encrypted content at an item's beginning is not whole: that of its end is. */
+  /** Emits the end of an item. Encrypted content at the start of an item is incomplete; at the end it is complete. */
   #endItem(at: unknown, item: Fields, events: ChatEvent[]): void {
     const foreign = this.#foreign.get(at);
     if (foreign !== undefined) {

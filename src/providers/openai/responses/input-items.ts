@@ -7,24 +7,24 @@ type Fields = Readonly<Record<string, unknown>>;
 const WEB_ADDRESS = /^https?:\/\//i;
 
 /**
- * The messages of a chat as items of a response's input
- * (https://platform.openai.com/docs/api-reference/responses/create). Throws ProviderFailure that names what has no
- * counterpart.
+ * Returns the messages of a chat as items of a response's input
+ * (https://platform.openai.com/docs/api-reference/responses/create). If a part has no counterpart, throws a
+ * ProviderFailure that names it.
  */
 export function inputItems(messages: readonly Fields[]): Fields[] {
   return messages.flatMap((message, at): Fields[] => {
-    const place = `messages.${at}`;
+    const path = `messages.${at}`;
     switch (message.role) {
       case "assistant":
-        return answerOf(message, place);
+        return answerOf(message, path);
       case "tool": {
-        const output = contentOf(message.content, `${place}.content`);
+        const output = contentOf(message.content, `${path}.content`);
         return [{ type: "function_call_output", call_id: message.tool_call_id, output }];
       }
       case "function":
-        throw unsupported(`${place}.role`, "messages of the role function");
+        throw unsupported(`${path}.role`, "messages of the role function");
       default: {
-        const content = contentOf(message.content, `${place}.content`);
+        const content = contentOf(message.content, `${path}.content`);
         return [{ type: "message", role: message.role, content }];
       }
     }
@@ -32,39 +32,39 @@ export function inputItems(messages: readonly Fields[]): Fields[] {
 }
 
 /**
- * Items that are in the form of this interface but for reasoning, whose `details` are those of chats. OpenAI refuses
- * reasoning behind which nothing of its answer follows: it is left out.
+ * Returns items for a request. They already have the form of this API, except for reasoning, whose `details` have the
+ * form of chats. OpenAI rejects reasoning that is not followed by a part of its answer, so it is left out.
  */
 export function sentItems(items: readonly Fields[]): Fields[] {
-  const sent: Fields[] = [];
+  const result: Fields[] = [];
   let thoughts: Fields[] = [];
   for (const item of items) {
     if (item.type === "reasoning") {
-      thoughts.push(...keptItems(item.details).map(({ item: kept }) => kept));
+      thoughts.push(...keptItems(item.details).map((thought) => thought.item));
       continue;
     }
-    if (isOfAnswer(item)) sent.push(...thoughts);
+    if (isOfAnswer(item)) result.push(...thoughts);
     thoughts = [];
-    sent.push(item);
+    result.push(item);
   }
-  return sent;
+  return result;
 }
 
 function isOfAnswer({ type, role }: Fields): boolean {
   return type === "message" ? role === "assistant" : !String(type).endsWith("_output");
 }
 
-function answerOf(message: Fields, place: string): Fields[] {
-  const said = saidIn(message.content);
-  if (said.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {
-    said.push({ type: "refusal", refusal: message.refusal });
+function answerOf(message: Fields, path: string): Fields[] {
+  const content = outputParts(message.content);
+  if (content.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {
+    content.push({ type: "refusal", refusal: message.refusal });
   }
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as Fields[]) : [];
   const items: Fields[] = [];
-  if (said.length > 0) items.push({ type: "message", role: "assistant", content: said });
+  if (content.length > 0) items.push({ type: "message", role: "assistant", content });
   for (const [at, call] of calls.entries()) {
     if (!isFields(call.function)) {
-      throw unsupported(`${place}.tool_calls.${at}`, "calls of what is no function");
+      throw unsupported(`${path}.tool_calls.${at}`, "calls of tools that are not functions");
     }
     const { name, arguments: text } = call.function;
     items.push({ type: "function_call", call_id: call.id, name, arguments: text ?? "{}" });
@@ -73,21 +73,21 @@ function answerOf(message: Fields, place: string): Fields[] {
 }
 
 /**
- * Reasoning comes where it stood in its answer, as far as that is known. OpenAI refuses it where nothing follows it:
- * it comes before the last item at the latest.
+ * Inserts reasoning at its position in the answer, as far as that is known. OpenAI rejects reasoning that nothing
+ * follows, so it is inserted before the last item at the latest.
  */
 function withReasoning(items: readonly Fields[], thoughts: readonly KeptItem[]): Fields[] {
   if (items.length === 0) return [];
   const all: Fields[] = [];
-  let taken = 0;
+  let used = 0;
   for (const { place = 0, item } of thoughts) {
-    while (all.length < place && taken < items.length - 1) all.push(items[taken++]!);
+    while (all.length < place && used < items.length - 1) all.push(items[used++]!);
     all.push(item);
   }
-  return [...all, ...items.slice(taken)];
+  return [...all, ...items.slice(used)];
 }
 
-function saidIn(content: unknown): Fields[] {
+function outputParts(content: unknown): Fields[] {
   if (typeof content === "string")
     return content === "" ? [] : [{ type: "output_text", text: content }];
   if (!Array.isArray(content)) return [];
@@ -97,12 +97,12 @@ function saidIn(content: unknown): Fields[] {
   });
 }
 
-function contentOf(content: unknown, place: string): unknown {
+function contentOf(content: unknown, path: string): unknown {
   if (!Array.isArray(content)) return content ?? "";
-  return content.map((part: Fields, at) => partOf(part, `${place}.${at}`));
+  return content.map((part: Fields, at) => partOf(part, `${path}.${at}`));
 }
 
-function partOf(part: Fields, place: string): Fields {
+function partOf(part: Fields, path: string): Fields {
   if (part.type === "text") return { type: "input_text", text: part.text };
   if (part.type === "image_url") {
     const { url, detail } = isFields(part.image_url)
@@ -111,7 +111,7 @@ function partOf(part: Fields, place: string): Fields {
     return { type: "input_image", image_url: url, detail: detail ?? "auto" };
   }
   if (part.type !== "file" || !isFields(part.file)) {
-    throw unsupported(`${place}.type`, `parts of type ${String(part.type).slice(0, 100)}`);
+    throw unsupported(`${path}.type`, `parts of type ${String(part.type).slice(0, 100)}`);
   }
   const { file_id: id, file_data: data, filename } = part.file;
   if (typeof id === "string") return { type: "input_file", file_id: id };
@@ -120,8 +120,8 @@ function partOf(part: Fields, place: string): Fields {
   return { type: "input_file", file_data: data, filename: filename ?? "file" };
 }
 
-/** The request cannot be said in this wire. */
+/** Returns the failure for a request that this API cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
-  const message = `OpenAI's Responses interface does not take ${what} (${param}).`;
+  const message = `OpenAI's Responses API does not accept ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });
 }

@@ -3,24 +3,24 @@ import type { ReasoningDetail } from "../../interface.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Names the details that this wire understands, as OpenRouter does. */
+/** The format of this API's details, under OpenRouter's name. */
 const FORMAT = "openai-responses-v1";
 
-/** Between the parts of a summary, where they are read as one text. */
+/** Separates the parts of a summary if they are read as one text. */
 export const BLANK_LINE = "\n\n";
 
-/** A piece of a part of the summary of the item number `index` of an answer. */
+/** Returns a piece of a part of the summary of item number `index` of an answer. */
 export function summaryDetail(index: number, summary: string, part: number): ReasoningDetail {
-  const place = part === 0 ? { index } : { index, part };
-  return { type: "reasoning.summary", summary, format: FORMAT, ...place };
+  const position = part === 0 ? { index } : { index, part };
+  return { type: "reasoning.summary", summary, format: FORMAT, ...position };
 }
 
-/** A piece of reasoning that is shown as it is, as that of open models. */
+/** Returns a piece of plain reasoning text, as open models produce it. */
 export function textDetail(index: number, text: string): ReasoningDetail {
   return { type: "reasoning.text", text, format: FORMAT, index };
 }
 
-/** What continues the reasoning; undefined where the item brings nothing of that kind. */
+/** Returns the data that continues the reasoning. Undefined if the item has none. */
 export function encryptedDetail(index: number, item: Fields): ReasoningDetail | undefined {
   const { id, encrypted_content: data } = item;
   if (typeof data !== "string" || data === "") return undefined;
@@ -30,18 +30,18 @@ export function encryptedDetail(index: number, item: Fields): ReasoningDetail | 
 
 /** A reasoning item of an earlier answer. */
 export interface KeptItem {
-  /** Its place among the items of its answer, where the client still says so. */
+  /** Index among the items of its answer. Undefined if the client did not send it back. */
   readonly place: number | undefined;
   readonly item: Fields;
 }
 
 /**
- * The reasoning items of an earlier answer. Clients may send the pieces of a stream back as they came: those of
- * one index are one item, which its encrypted content ends. Items without are left out, because OpenAI keeps none
- * that it could look up, and details of other wires are.
+ * Returns the reasoning items of an earlier answer. Clients can send back the pieces of a stream unchanged: pieces of
+ * one index form one item, which ends with its encrypted content. Items without encrypted content are left out, because
+ * OpenAI stores none to look up. Details of other APIs are left out too.
  */
 export function keptItems(details: unknown): KeptItem[] {
-  /** By the index of an item the texts of its parts. */
+  /** The texts of an item's parts, by the index of the item. */
   const summaries = new Map<unknown, Map<unknown, string>>();
   const items: KeptItem[] = [];
   for (const detail of Array.isArray(details) ? details : []) {
@@ -64,7 +64,8 @@ export function keptItems(details: unknown): KeptItem[] {
   return items;
 }
 
-function summaryPart(told: string, part: number): Fields {
-  const text = part > 0 && told.startsWith(BLANK_LINE) ? told.slice(BLANK_LINE.length) : told;
+function summaryPart(rawText: string, part: number): Fields {
+  const text =
+    part > 0 && rawText.startsWith(BLANK_LINE) ? rawText.slice(BLANK_LINE.length) : rawText;
   return { type: "summary_text", text };
 }

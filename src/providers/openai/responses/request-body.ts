@@ -15,10 +15,10 @@ interface RenderOptions {
   readonly stream: boolean;
 }
 
-/** The smallest limit that OpenAI takes. */
+/** The smallest output limit that OpenAI accepts. */
 const LEAST_OUTPUT_TOKENS = 16;
 
-/** What has another form here, or says how chats are answered. */
+/** Fields that have another form in this API, or that control the form of chat answers. */
 const RESHAPED: ReadonlySet<string> = new Set([
   "model",
   "messages",
@@ -38,7 +38,10 @@ const RESHAPED: ReadonlySet<string> = new Set([
   "n",
 ]);
 
-/** A chat request as OpenAI's /responses takes it. Nothing is kept there: the reasoning travels encrypted. */
+/**
+ * Builds the body of a /responses request from a chat request. OpenAI stores nothing: the reasoning is returned
+ * encrypted.
+ */
 export const responsesBody = new BodyRender(
   import.meta.url,
   (fields: ChatRequestFields, { model, stream }: RenderOptions): RenderedBody => {
@@ -88,14 +91,14 @@ function toolFields({ tools, tool_choice: choice }: ChatRequestFields): Fields {
 }
 
 function toolOf(tool: Fields, at: number): Fields {
-  if (!isFields(tool.function)) throw unsupported(`tools.${at}`, "tools that are no functions");
+  if (!isFields(tool.function)) throw unsupported(`tools.${at}`, "tools that are not functions");
   const { name, description, parameters, strict } = tool.function;
   return {
     type: "function",
     name,
     ...(typeof description === "string" && { description }),
     parameters: parameters ?? { type: "object", properties: {} },
-    // Chats have functions that are not strict unless they say so; here it is the other way.
+    // Functions are not strict by default in chats, and strict by default here.
     strict: strict ?? false,
   };
 }
@@ -131,11 +134,14 @@ function formatOf(format: unknown): Fields | undefined {
   };
 }
 
-/** Summaries are asked for only by who names one: OpenAI gives them to verified organizations alone. */
+/**
+ * Returns the reasoning options. A summary is only requested if the caller asks for one, because OpenAI gives summaries
+ * only to verified organizations.
+ */
 function thinkingOf(reasoning: unknown, effort: unknown): Fields | undefined {
-  const asked = isFields(reasoning) ? reasoning : {};
-  const stated = asked.effort ?? effort;
-  const { summary } = asked;
+  const options = isFields(reasoning) ? reasoning : {};
+  const stated = options.effort ?? effort;
+  const { summary } = options;
   if (typeof stated !== "string" && typeof summary !== "string") return undefined;
   return {
     ...(typeof stated === "string" && { effort: stated }),

@@ -10,7 +10,7 @@ import { wholeResponse } from "./whole-answer.ts";
 /** Models that do not stream (https://platform.openai.com/docs/models). */
 const WHOLE_ONLY = /^(?:[^/]+\/)?(?:o\d|gpt-[\d.]+)-pro/;
 
-/** Chats over OpenAI's Responses interface, each with its whole history. */
+/** Chats over OpenAI's Responses API. Each request contains its whole history. */
 export class ResponsesWire {
   readonly #url: string;
   readonly #wire: HttpJsonProvider;
@@ -20,7 +20,10 @@ export class ResponsesWire {
     this.#wire = wire;
   }
 
-  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  /**
+   * Sends a chat and returns the answer. Rejects with ProviderFailure, or with GatewayError if the gateway cannot
+   * render the request.
+   */
   async chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     const { model, modelId = "" } = call;
@@ -43,7 +46,7 @@ export class ResponsesWire {
       return this.#wire.events(response, new ResponsesDecoder(() => this.#wire.failureContext));
     }
     response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type that is no event stream");
+    throw brokenAnswer("a content type that is not an event stream");
   }
 
   #wholeForm() {

@@ -18,10 +18,10 @@ import { BLANK_LINE, encryptedDetail, summaryDetail, textDetail } from "./reason
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** There is one answer to each call. */
+/** Each call has one choice. */
 const choice = 0;
 
-/** Reads a response that was not streamed. Throws ProviderFailure where it is none, or failed. */
+/** Reads a response that was not streamed. Throws ProviderFailure if it is invalid or failed. */
 export const wholeResponse = new AnswerRead(
   import.meta.url,
   (text, { failureContext }: { readonly failureContext: FailureContext }) =>
@@ -29,7 +29,7 @@ export const wholeResponse = new AnswerRead(
 );
 
 function completionOf(response: unknown, context: FailureContext): TypedCompletion {
-  if (!isFields(response)) throw brokenAnswer("JSON that is no object");
+  if (!isFields(response)) throw brokenAnswer("JSON that is not an object");
   if (isFields(response.error)) throw failureOfErrorBody({ error: response.error }, context);
   const { output, status, created_at: created } = response;
   if (!Array.isArray(output)) throw brokenAnswer("a response without output");
@@ -81,17 +81,17 @@ function tokensIn(logprobs: unknown): unknown {
   return isFields(logprobs) ? logprobs.content : undefined;
 }
 
-/** What the items say, in their order. */
+/** Returns the content of the items as events, in their order. */
 function piecesOf(items: readonly Fields[], toolCalls: readonly ToolCall[]): ChatEvent[] {
   let calls = 0;
-  return items.flatMap((one, item): ChatEvent[] => {
-    if (!isChatItem(one) || (one.type === "reasoning" && isEmptyReasoning(one))) {
+  return items.flatMap((raw, item): ChatEvent[] => {
+    if (!isChatItem(raw) || (raw.type === "reasoning" && isEmptyReasoning(raw))) {
       const steps = ["added", "done"] as const;
-      return steps.map((step) => ({ type: "foreign_item", choice, item, step, fields: one }));
+      return steps.map((step) => ({ type: "foreign_item", choice, item, step, fields: raw }));
     }
-    if (one.type === "reasoning") return thoughtOf(one, item);
-    if (one.type === "message") {
-      return partsOf(one.content).flatMap((part) => saidIn(part, item, one.phase));
+    if (raw.type === "reasoning") return thoughtOf(raw, item);
+    if (raw.type === "message") {
+      return partsOf(raw.content).flatMap((part) => textEvents(part, item, raw.phase));
     }
     const index = calls++;
     return [{ type: "tool_call", choice, index, ...toolCalls[index] }];
@@ -102,7 +102,7 @@ function isFunctionCall(item: Fields): boolean {
   return item.type === "function_call" && isChatItem(item);
 }
 
-function saidIn(part: Fields, item: number, phase: unknown): ChatEvent[] {
+function textEvents(part: Fields, item: number, phase: unknown): ChatEvent[] {
   const { type, text, refusal } = part;
   if (type === "refusal" && typeof refusal === "string") {
     return [{ type, choice, item, text: refusal }];
@@ -110,18 +110,18 @@ function saidIn(part: Fields, item: number, phase: unknown): ChatEvent[] {
   if (type !== "output_text" || typeof text !== "string") return [];
   const annotations = filled(partsOf(part.annotations).flatMap(annotationOf));
   const logprobs = logprobsOf(partsOf(part.logprobs));
-  const said = { type: "text", choice, item, text, annotations, logprobs } as const;
-  return [typeof phase === "string" ? { ...said, phase } : said];
+  const event = { type: "text", choice, item, text, annotations, logprobs } as const;
+  return [typeof phase === "string" ? { ...event, phase } : event];
 }
 
-function thoughtOf(one: Fields, item: number): ChatEvent[] {
-  const summary = textsIn(one.summary).map((text, part) => {
-    const told = part === 0 ? text : BLANK_LINE + text;
-    return { text: told, detail: summaryDetail(item, told, part) };
+function thoughtOf(raw: Fields, item: number): ChatEvent[] {
+  const summary = textsIn(raw.summary).map((text, part) => {
+    const partText = part === 0 ? text : BLANK_LINE + text;
+    return { text: partText, detail: summaryDetail(item, partText, part) };
   });
-  const shown = textsIn(one.content).join(BLANK_LINE);
+  const shown = textsIn(raw.content).join(BLANK_LINE);
   const content = shown === "" ? [] : [{ text: shown, detail: textDetail(item, shown) }];
-  const encrypted = encryptedDetail(item, one);
+  const encrypted = encryptedDetail(item, raw);
   const all = [...summary, ...content, ...(encrypted ? [{ text: "", detail: encrypted }] : [])];
   return all.map(({ text, detail }) => ({
     type: "reasoning",

@@ -1,0 +1,5 @@
+/** SQLSTATE of a row whose key exists already. */
+export const UNIQUE_VIOLATION = "23505";
+
+/** SQLSTATEs of statements that can succeed if they are run again: serialization, deadlock and lock timeout. */
+export const TRANSIENT_STATES: ReadonlySet<string> = new Set(["40001", "40P01", "55P03"]);
