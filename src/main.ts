@@ -1,3 +1,4 @@
+import { version } from "../package.json";
 import { connectInstance } from "./main/compose/base.ts";
 import {
   asUnusable,
@@ -16,13 +17,13 @@ import { type GatewayConfig, readCheckedConfig, readConfig } from "./platform/co
 import { createTelemetry } from "./platform/telemetry/create-telemetry.ts";
 import type { Telemetry } from "./platform/telemetry/interface.ts";
 
-/** Failures of a start are one line: what is wrong, and what to do. */
+/** Ends the process with exit code 1 and one line: the failure and its remedy. */
 function fail(error: unknown): never {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exit(1);
 }
 
-/** The parent of a worker has checked what costs time to check. */
+/** Reads the settings. A worker skips the slow checks, because its parent has done them. */
 function readStartConfig(
   kind: ReturnType<typeof readRole>["kind"],
 ): GatewayConfig | Promise<GatewayConfig> {
@@ -37,6 +38,8 @@ async function start(): Promise<void> {
   const role = readRole(process.argv.slice(2));
   const config = await readStartConfig(role.kind);
   const telemetry = createTelemetry({ level: config.logLevel });
+  // Workers share the log of their parent, whose first line covers them.
+  if (role.kind !== "worker") telemetry.log.info({ version }, `starting model-gateway ${version}`);
   for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
   const onSignal = (signal: string) => telemetry.log.info(`stopping: ${signal}`);
   const signals = new StopSignals(onSignal, process.env);
@@ -53,8 +56,8 @@ async function start(): Promise<void> {
 }
 
 /**
- * The most part of the program, loaded while the database starts: a refused start, and the parent of
- * workers, do without it.
+ * Loads the larger part of the program while the database starts. A rejected start and the parent of
+ * workers do not load it.
  */
 const loadServing = () => import("./main/start/serve.ts");
 
@@ -63,7 +66,7 @@ async function startSingleNode(
   telemetry: Telemetry,
   signals: StopSignals,
 ): Promise<void> {
-  // Before a database is made and keys are shown that a taken port would leave behind.
+  // First, so that a start on a used port creates no database and shows no keys.
   freePort(config);
   const serving = loadServing();
   const database = await openDatabase(config, telemetry.log);
@@ -93,7 +96,7 @@ async function startSingleNode(
 
 const SESSION_END_SECONDS = 5;
 
-/** Opens all connections together, because opening one may take seconds. */
+/** Opens all connections at the same time, because opening one may take seconds. */
 async function connect(
   config: GatewayConfig,
   database: StartedDatabase,
@@ -108,7 +111,7 @@ async function connect(
   return { instance, session };
 }
 
-/** The parent has everything ready; its worker ends with it. */
+/** Starts a worker. Its parent has prepared the database and the keys; the worker ends with its parent. */
 async function startAsWorker(
   config: GatewayConfig,
   telemetry: Telemetry,
@@ -117,7 +120,7 @@ async function startAsWorker(
   process.on("disconnect", () => signals.take("the end of the parent"));
   const url = config.databaseUrl;
   if (url === undefined || process.send === undefined) {
-    throw new Error("a worker is started by --workers, not by itself");
+    throw new Error("only a parent process starts a worker; use --workers");
   }
   const database = foreignDatabase(url);
   const serving = loadServing();

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
+import { version } from "../../package.json";
 import { jsonResponse } from "../http/error-response.ts";
 import type { SessionCaller } from "../http/pipeline.ts";
 import {
@@ -183,6 +184,7 @@ function stateOf(caller: SessionCaller, csrfToken: string, hasTestPayments: bool
       key,
       csrf_token: csrfToken,
       test_payments: hasTestPayments,
+      version,
     }),
   );
 }

@@ -9,22 +9,22 @@ import { type RouteDefinition, wireOf } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 
-/** Above every limit of our own, so that those decide. */
+/** Bytes of a body that Bun accepts. Above every limit of the gateway, so that those decide. */
 const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
-/** Request line and headers. Bun answers 431 itself, without an error envelope, as soon as more have come. */
+/** Bytes of the request line and headers. Bun answers 431 to more, without an error envelope. */
 const MAX_HEADER_BYTES = 32_768;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
-/** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
+/** Mounts the routes. An unknown path is 404, and another method of a mounted path is 405. */
 export function createApp(
   routes: readonly RouteDefinition[],
   pipeline: PipelineDependencies & { readonly corsOrigins: readonly string[] },
 ) {
-  // Bun has it for the whole process.
+  // Bun applies this limit to the whole process.
   Object.assign(http, { maxHeaderSize: MAX_HEADER_BYTES });
   const app = new Elysia({
     serve: {
-      // Bun's own page for a failure shows source lines and paths.
+      // Bun's default page for a failure shows source lines and paths.
       development: false,
       error: (error: unknown) => failed(error),
       maxRequestBodySize: MAX_REQUEST_BODY_BYTES,
@@ -32,10 +32,10 @@ export function createApp(
     },
     aot: true,
     normalize: false,
-    // Else the path of a wildcard is found only behind a host of four letters or more.
+    // Otherwise Elysia finds the path of a wildcard only after a host of four letters or more.
     handler: { standardHostname: false },
   });
-  /** A failure outside of the pipeline, which answers its own. */
+  /** Receives a failure outside the pipeline, which handles its own failures. */
   const failed = (thrown: unknown, wire?: ClientWire): Response => {
     const requestId = newId("req");
     const error = new GatewayError("internal", INTERNAL, { cause: thrown });
@@ -51,8 +51,8 @@ export function createApp(
     const compiled = compileRoute(route, pipeline);
     const run = (request: Request, params: Mounted["params"]): Promise<Response> =>
       new RequestRun(compiled, request, storable(params), app.server).answer();
-    // Elysia reads its handlers' text, and prepares for each request what that seems to use: bodies, cookies
-    // and all where the whole context is handed on, an async frame where a call is returned.
+    // Elysia reads the source text of its handlers, and prepares everything that they seem to use: bodies and
+    // cookies if a handler passes on the whole context, an async frame if it returns a call.
     const answer =
       cors === undefined
         ? ({ request, params }: Mounted): Promise<Response> =>
@@ -88,7 +88,7 @@ export function createApp(
     const refused = refusedHost(request);
     if (refused !== undefined) return refused;
     if (code !== "NOT_FOUND") return readable(request, failed(error, wireBelow(wires, request)));
-    // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
+    // Without a host the URL of the request is its path only, and parsing would take its beginning for a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
     const { pathname } = new URL(request.url);
@@ -97,7 +97,7 @@ export function createApp(
   });
 }
 
-/** The wire of a path that is mounted nowhere: that of a mounted path above it. */
+/** Returns the wire format of the nearest mounted path above an unknown path, or undefined. */
 function wireBelow(
   wires: ReadonlyMap<string, RouteDefinition["wire"]>,
   request: Request,
@@ -109,7 +109,7 @@ function wireBelow(
   return undefined;
 }
 
-/** Each method that a mounted path does not take, with those that it takes. */
+/** Yields each method that a mounted path rejects, with the methods that it accepts. */
 function* notMounted(methodsByPath: ReadonlyMap<string, ReadonlySet<string>>) {
   for (const [path, mounted] of methodsByPath) {
     const methods = [...mounted];
@@ -119,13 +119,13 @@ function* notMounted(methodsByPath: ReadonlyMap<string, ReadonlySet<string>>) {
 
 const ANY_HOST = "http://localhost";
 
-/** What the router hands to a handler. */
+/** The part of the router's context that handlers use. */
 interface Mounted {
   readonly request: Request;
   readonly params?: Record<string, string>;
 }
 
-/** No text in the database holds a NUL: with another character in its place it names nothing either. */
+/** Returns the path parameters with each NUL replaced. No text in the database has a NUL, so the result names nothing. */
 function storable(params = NO_PARAMS): Readonly<Record<string, string>> {
   for (const name in params) {
     if (!NUL.test(params[name]!)) continue;
@@ -137,17 +137,17 @@ function storable(params = NO_PARAMS): Readonly<Record<string, string>> {
 }
 
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
-/** As a parameter has it, or as the rest of a path still has it. */
+/** A NUL: decoded in a parameter, still encoded in the rest of a path. */
 const NUL = /\0|%00/;
 
-/** Of a body whose length is not stated the server tells what a GET would, and sends nothing of it. */
+/** Returns the response without its body. If it has no length, the server itself answers HEAD correctly. */
 function withoutBody(response: Response): Response {
   if (!response.headers.has("content-length")) return response;
   void response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
 }
 
-/** What every response carries. */
+/** Adds the request ids that every response has. */
 function identified(response: Response): Response {
   const requestId = newId("req");
   response.headers.set("x-gateway-request-id", requestId);
@@ -157,7 +157,7 @@ function identified(response: Response): Response {
 
 const INTERNAL = "Something went wrong inside the gateway.";
 
-/** Clients that prefer a WebSocket, such as Codex, send plain requests after 426 and try again after anything else. */
+/** Returns 405, or 426 for a WebSocket handshake: after 426, clients such as Codex send plain requests immediately. */
 function refuseMethod(
   { method, headers }: Request,
   path: string,
@@ -165,7 +165,7 @@ function refuseMethod(
   wire: ClientWire | undefined,
 ): Response {
   if (headers.get("upgrade")?.toLowerCase() === "websocket") {
-    const message = `${path} has no WebSocket: send its requests by HTTP.`;
+    const message = `${path} has no WebSocket. Use HTTP requests.`;
     return refuse("websocket_unsupported", message, { upgrade: "HTTP/1.1" }, wire);
   }
   const methods = allowed.join(", ");
@@ -173,7 +173,7 @@ function refuseMethod(
   return refuse("method_not_allowed", message, { allow: methods }, wire);
 }
 
-/** The answer to a request whose Host header is invalid; nothing else of its address can be relied on. */
+/** Returns the rejection of a request with an invalid Host header, whose URL cannot be trusted, or undefined. */
 function refusedHost({ headers }: Request, wire?: ClientWire): Response | undefined {
   try {
     assertHost(headers);

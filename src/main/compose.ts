@@ -37,16 +37,16 @@ import { createWebhooks } from "./compose/webhooks.ts";
 
 export interface Gateway extends Shutdown {
   readonly app: ReturnType<typeof composeApp>;
-  /** So that the first one who opens the dashboard does not wait for it. */
+  /** Builds the dashboard's files in advance, so that its first visitor does not wait. */
   buildPages(): Promise<void>;
 }
 
-/** The one place where implementations are chosen and constructed; parts in compose/. */
+/** Chooses and constructs all implementations. Its parts are in compose/. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
   const base = composeBase(options);
   const { config, telemetry, keyring, clock, connections, background, onError } = base;
   const owed = composeOwedRefunds({ ...base, sql: background });
-  // Filled below, before the node starts and reports changes.
+  // Set below, before the node starts and reports changes.
   let listeners: ChangeListeners | undefined;
   const node = composeNode(base, {
     onChange: (kind, objectId) => listeners && applyChange(listeners, kind, objectId),
@@ -57,7 +57,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const coordination = await openCoordination(base, membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
   await enterCluster(base, node, coordination);
-  // A request that is admitted must find what charges it.
+  // The ledger's connection must be open before requests are admitted, because it charges them.
   await connections.whenOpen();
 
   const workThread = createWorkThread(base.onError);

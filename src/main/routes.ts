@@ -68,7 +68,7 @@ export interface RouteDependencies {
     readonly planBilling: PlanBilling;
   };
   readonly sql: Database;
-  /** The same, for what may take its time. */
+  /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly world: {
     readonly keys: ApiKeyActors;
@@ -76,7 +76,7 @@ export interface RouteDependencies {
     readonly subjectBudgets: SubjectBudgetActors;
   };
   readonly budgetSubjects: BudgetSubjects;
-  /** The billed endpoints. */
+  /** The routes of the billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly providerKeys: ProviderKeys;
@@ -92,12 +92,12 @@ export interface RouteDependencies {
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
-  /** Whether the connection that charges serves. */
+  /** True if the connection that writes charges is open. */
   isLedgerOpen(): boolean;
   readonly dashboard: Omit<DashboardDependencies, "offers">;
 }
 
-/** Every route of the gateway. */
+/** Returns every route of the gateway. */
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
   const { files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
@@ -169,7 +169,10 @@ function offersOf({ config, billing, providerKeys }: RouteDependencies): Offers 
   };
 }
 
-/** Ready: the database answers and takes charges, its news are fresh, Redis counts if there is one, and nothing is stopping. */
+/**
+ * Checks whether this instance is ready: the database answers and accepts charges, heartbeats are recent, Redis (if
+ * configured) answers, and no stop has begun.
+ */
 async function readiness(dependencies: RouteDependencies) {
   const { sql, membership, inFlight, coordination } = dependencies;
   const database =

@@ -170,7 +170,7 @@ test("a port that another program has is wrong", async () => {
     {
       name: "port",
       state: "wrong",
-      detail: `PORT is "${taken.port}", but must be one that is free on 127.0.0.1`,
+      detail: `PORT: port ${taken.port} on 127.0.0.1 is already in use`,
     },
   ]);
   await taken.stop(true);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
+import { version } from "../../package.json";
 import { addKeyOf } from "../support/api-keys.ts";
 import {
   CHROMIUM,
@@ -326,6 +327,11 @@ browserTest(
     await page.getByText("Live", { exact: true }).waitFor();
   },
 );
+
+browserTest("the foot of the page shows the version of the gateway", async () => {
+  await page.goto(`${gateway.baseUrl}/dashboard`);
+  await page.getByText(`Version ${version}`, { exact: true }).waitFor();
+});
 
 browserTest("the bar of the current hour is drawn", async () => {
   await open("Overview");

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { version } from "../../package.json";
 import { healthRoutes, type Readiness } from "../../src/http/system/monitoring.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { callPublic } from "./public-context.ts";
@@ -12,7 +13,7 @@ describe("GET /healthz", () => {
     const routes = healthRoutes({ isReady: () => Promise.reject(new Error("all is lost")) });
     const { response } = await callPublic(routes, "/healthz");
     expect(response.status).toBe(200);
-    expect(await response.json()).toEqual({ status: "ok" });
+    expect(await response.json()).toEqual({ status: "ok", version });
     expect(response.headers.get("cache-control")).toBe("no-store");
   });
 });

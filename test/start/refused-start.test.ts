@@ -205,7 +205,7 @@ describe("a second gateway", () => {
       mkdirSync(dataDir, { mode: 0o711 });
       const environment = { PORT: String(taken.port) };
       const line = await refusal(grounds.launch({ dataDir, environment }));
-      expect(line).toBe(`PORT is "${taken.port}", but must be one that is free on 127.0.0.1`);
+      expect(line).toBe(`PORT: port ${taken.port} on 127.0.0.1 is already in use`);
       expect(grounds.runningServers()).toEqual([]);
       expect(readdirSync(dataDir)).toEqual([]);
       await taken.stop(true);

@@ -4,7 +4,7 @@ import { type BunPlugin, pathToFileURL } from "bun";
 
 const PROJECT = join(import.meta.dir, "..", "..");
 const SOURCE = join(PROJECT, "src");
-const PROGRAMS = { gateway: "main", cli: "cli/main" } as const;
+const PROGRAMS = { gateway: "main", cli: "main/cli/main" } as const;
 type Program = keyof typeof PROGRAMS;
 
 /** The folder of the bundled programs of this run, where it has one. */

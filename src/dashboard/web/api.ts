@@ -8,6 +8,8 @@ export interface Session {
   readonly csrf_token: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
+  /** The version of the gateway, for the foot of the page. */
+  readonly version: string;
 }
 
 /** The session. Undefined until it is known, null if there is none. */

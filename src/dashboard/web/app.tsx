@@ -116,6 +116,7 @@ function Foot() {
         onChange={(chosen) => chooseTheme(chosen as Theme)}
       />
       <Button onClick={() => void signOut()}>Sign out</Button>
+      <small class="version">Version {session.value?.version}</small>
     </div>
   );
 }

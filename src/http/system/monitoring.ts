@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import Type from "typebox";
+import { version } from "../../../package.json";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
@@ -40,10 +41,13 @@ function aliveRoute(): RouteDefinition {
     responses: {
       200: {
         description: "The process is alive.",
-        schema: Type.Object({ status: Type.Literal("ok") }),
+        schema: Type.Object({
+          status: Type.Literal("ok"),
+          version: Type.String({ description: "Version of the gateway", examples: [version] }),
+        }),
       },
     },
-    handle: () => uncached({ status: "ok" }, 200),
+    handle: () => uncached({ status: "ok", version }, 200),
   };
 }
 

@@ -19,21 +19,21 @@ import {
 const READ_BYTES = 256 * 1024;
 const decompress = promisify(zstdDecompress);
 
-/** A table or a file. Its bytes are to be read to their end before the next one is asked for. */
+/** A table or a file. Read its bytes to their end before you request the next item. */
 export interface ArchivedItem {
   readonly kind: "tables" | "files";
   readonly name: string;
-  /** Throws ArchiveError at the end where they are not what was archived. */
+  /** Its bytes. Throws ArchiveError at the end if they differ from the archived bytes. */
   bytes(): AsyncGenerator<Uint8Array>;
 }
 
 export interface VerifiedArchive {
   readonly tarBytes: number;
-  /** SHA-256 of the tar: archives of the same digest are the same. */
+  /** SHA-256 of the tar. Archives with equal digests are equal. */
   readonly digest: string;
 }
 
-/** Throws ArchiveError where any byte of the archive differs from what was written. */
+/** Reads the whole archive. Throws ArchiveError if any byte differs from the written one. */
 export async function verifyArchive(path: string): Promise<VerifiedArchive> {
   const file = await open(path, "r");
   try {
@@ -58,7 +58,7 @@ export async function verifyArchive(path: string): Promise<VerifiedArchive> {
 
 function damaged(path: string): ArchiveError {
   return new ArchiveError(
-    `${path} is not a whole backup: it was cut off, changed, or never finished; nothing was written`,
+    `${path} is not a complete backup: it was cut off, changed, or never finished. Nothing was written`,
   );
 }
 
@@ -67,11 +67,11 @@ interface Member {
   readonly content: Buffer;
 }
 
-/** Reads an archive that was verified, in its order: the head, tables and files, the manifest. */
+/** Reads a verified archive in its order: the head, tables and files, the manifest. */
 export class ArchiveReader {
   readonly #members: AsyncGenerator<Member>;
   #next: Member | undefined;
-  /** What was read so far. */
+  /** The endings of the tables that were read. */
   readonly tables = new Map<string, Ending>();
   files = 0;
 
@@ -83,7 +83,7 @@ export class ArchiveReader {
     const head = jsonOf<Head>(await this.#take("head.json"));
     if (head.format === FORMAT) return head;
     throw new ArchiveError(
-      `the backup was made by version ${head.version} of the gateway in another format: restore it with that version`,
+      `version ${head.version} of the gateway made the backup, in another format: restore it with that version`,
     );
   }
 
@@ -99,7 +99,7 @@ export class ArchiveReader {
     }
   }
 
-  /** Behind the last item. */
+  /** Reads the manifest, after the last item. */
   async manifest(): Promise<Manifest> {
     return jsonOf<Manifest>(await this.#take("manifest.json"));
   }
@@ -115,7 +115,7 @@ export class ArchiveReader {
     let pieces = 0;
     while ((await this.#peek()).name !== `${item}/end.json`) {
       const { content } = await this.#take(pieceName(item, pieces++));
-      // Some kilobytes can stand for gigabytes.
+      // Bounded, because some kilobytes can expand to gigabytes.
       const raw = await decompress(content, { maxOutputLength: PIECE_BYTES }).catch(() => {
         throw wrongItem(item);
       });
@@ -144,7 +144,7 @@ export class ArchiveReader {
   async #take(name: string): Promise<Member> {
     const member = await this.#peek();
     if (member.name !== name) {
-      throw new ArchiveError(`the backup has ${member.name} in the place of ${name}`);
+      throw new ArchiveError(`the backup has ${member.name} instead of ${name}`);
     }
     this.#next = undefined;
     return member;
@@ -152,7 +152,7 @@ export class ArchiveReader {
 }
 
 function wrongItem(item: string): ArchiveError {
-  return new ArchiveError(`${item} of the backup is not what was written`);
+  return new ArchiveError(`${item} of the backup differs from the written data`);
 }
 
 function jsonOf<Value>({ content, name }: Member): Value {

@@ -8,8 +8,8 @@ const COMPRESSION_LEVEL = 3;
 const FILE_MODE = 0o600;
 
 /**
- * Writes an archive under a temporary name next to its own, which it gets when it is whole and on the disk. At
- * most two pieces are in memory.
+ * Writes an archive under a temporary name. It gets its final name when it is complete and on the disk. At most two
+ * pieces are in memory.
  */
 export class ArchiveWriter {
   readonly #path: string;
@@ -48,14 +48,14 @@ export class ArchiveWriter {
       );
     });
     try {
-      // A disk that is full ends the writing, and with that the wait.
+      // A full disk ends the writing, and so this wait.
       await Promise.race([added, this.#written.then(() => added)]);
     } catch (error) {
       throw this.#failure ?? error;
     }
   }
 
-  /** Adds a table or a file in compressed pieces, and what they must amount to. */
+  /** Adds a table or a file in compressed pieces, with their total size and digest. */
   async addItem(item: string, content: AsyncIterable<Uint8Array>): Promise<Ending> {
     const hash = createHash("sha256");
     const buffer = new Uint8Array(PIECE_BYTES);
@@ -99,7 +99,7 @@ export class ArchiveWriter {
     await syncFolder(dirname(this.#path));
   }
 
-  /** Removes what was written. Never rejects. */
+  /** Removes the unfinished archive. Never rejects. */
   async abort(): Promise<void> {
     this.#pack.destroy();
     await this.#written.catch(() => {});

@@ -2,34 +2,34 @@ import type { AppliedMigration } from "../../../db/migrate.ts";
 import type { CopiedTable, SequenceState } from "../../../db/queries/table-copies.ts";
 
 /*
- * An archive is a tar file of zstd pieces and JSON, with one line behind the end of the tar:
+ * An archive is a tar file of zstd pieces and JSON, with one line after the end of the tar:
  *
- *   head.json                          Head: what is needed before anything is restored
- *   tables/<table>/<number>.zst        rows as COPY writes them, cut anywhere; a table behind those it refers to
- *   tables/<table>/end.json            Ending: what the pieces amount to
+ *   head.json                          Head: facts that a restore needs first
+ *   tables/<table>/<number>.zst        rows in the format of COPY, cut anywhere; a table follows those it refers to
+ *   tables/<table>/end.json            Ending: size and digest of the pieces together
  *   files/<storage key>/<number>.zst   bytes of a stored file
  *   files/<storage key>/end.json
- *   manifest.json                      Manifest: what there is
+ *   manifest.json                      Manifest: the list of contents
  *
- * The line has the SHA-256 of everything before it, so a change or a cut anywhere is found before anything is read.
+ * The line has the SHA-256 of everything before it. So a change or a cut is found before anything is restored.
  */
 
 export const FORMAT = 1;
-/** Of a table or a file, before compression. */
+/** Bytes of a piece of a table or file, before compression. */
 export const PIECE_BYTES = 2 * 1024 * 1024;
-/** Of one member; zstd makes what cannot be compressed a little longer. */
+/** Bytes of one member. Above the size of a piece, because zstd makes incompressible data a little longer. */
 export const MAX_MEMBER_BYTES = 64 * 1024 * 1024;
 
 export interface Head {
   readonly format: number;
-  /** Of the gateway. */
+  /** Version of the gateway that made the archive. */
   readonly version: string;
   readonly createdAt: string;
   readonly postgres: string;
   readonly migrations: readonly AppliedMigration[];
   readonly tables: readonly CopiedTable[];
   readonly hasFiles: boolean;
-  /** What proves a master key to be the right one, as the table `master_key` has it; null where none was used. */
+  /** The proof of the right master key, as in the table `master_key`. Null if no key was used. */
   readonly masterKey: {
     readonly salt: string;
     readonly keyId: string;
@@ -48,11 +48,11 @@ export interface Manifest {
   readonly tables: Readonly<Record<string, Ending>>;
   readonly sequences: readonly SequenceState[];
   readonly files: { readonly count: number; readonly bytes: number };
-  /** Files whose bytes the storage did not have: the first of them, by their storage keys. */
+  /** Files whose bytes were missing in the storage: the storage keys of the first ones. */
   readonly missingFiles: readonly string[];
 }
 
-/** The archive cannot be taken as it is. The message is one line. */
+/** The archive cannot be used. The message is one line. */
 export class ArchiveError extends Error {
   override readonly name = "ArchiveError";
 }

@@ -20,24 +20,24 @@ import type { FileStorage } from "../../platform/storage/interface.ts";
 import { ArchiveError, type Head, type Manifest, untilAborted } from "./archive.ts";
 import { ArchiveReader, verifyArchive } from "./archive-reader.ts";
 
-/** What a restore would write into is not empty, or not the right one. The message is one line. */
+/** The target of the restore is not empty, or the wrong one. The message is one line. */
 export class RestoreRefusedError extends Error {
   override readonly name = "RestoreRefusedError";
 }
 
 export interface RestoreTarget {
-  /** One session, of which locks are kept. */
+  /** A single session, which keeps locks. */
   readonly sql: Database;
   readonly storage: FileStorage;
-  /** The id of the folder that the storage wrote to; undefined where it is none, or it wrote nothing. */
+  /** Id of the folder that the storage wrote to. Undefined if the storage has no folder, or wrote nothing. */
   fileFolderId(): string | undefined;
 }
 
 export interface RestoreOptions {
   readonly path: string;
-  /** Undefined where there is none. */
+  /** Undefined if no master key exists. */
   readonly keys: MasterKeys | undefined;
-  /** The copy is to leave the world alone: see quietRestored. */
+  /** True if the copy must not act on other systems: see quietRestored. */
   readonly isQuiet: boolean;
   readonly interrupted: AbortSignal;
   log(message: string): void;
@@ -49,12 +49,12 @@ export interface Restored {
 }
 
 /**
- * Writes an archive into an empty database and an empty storage. Before the first write the whole archive is
- * verified, and the master key is proven to open what is sealed. All rows are written in one transaction, the
- * files before it ends; where it is broken off, a mark stays in the database, with which no gateway starts, and a
- * further restore of the same archive begins again.
+ * Writes an archive into an empty database and an empty storage. Before the first write it verifies the whole archive
+ * and checks that the master key opens the sealed values. One transaction writes all rows, and the files before it
+ * ends. If the restore is interrupted, a mark stays in the database. No gateway starts with that mark, and another
+ * restore of the same archive begins again.
  *
- * @param withTarget called once the archive is known to be whole and openable
+ * @param withTarget called when the archive is known to be complete and the key to be right
  */
 export async function restore(
   options: RestoreOptions,
@@ -76,14 +76,14 @@ export async function restore(
 async function assertRestorable(head: Head, keys: MasterKeys | undefined): Promise<void> {
   if (!(await knowsMigrations(head.migrations))) {
     throw new RestoreRefusedError(
-      `the backup was made by version ${head.version} of the gateway, with migrations that this version does not have: restore it with that version or a later one`,
+      `version ${head.version} of the gateway made the backup, with migrations that this version does not have: restore it with that version or a later one`,
     );
   }
   const { masterKey } = head;
   if (masterKey === null) return;
   if (keys === undefined) {
     throw new RestoreRefusedError(
-      "the backup is sealed with a master key, which is not in it: set GATEWAY_MASTER_KEY, or put the key of the backed up gateway into DATA_DIR/master-key",
+      "the backup is sealed with a master key that it does not contain: set GATEWAY_MASTER_KEY, or put the key of the original gateway into DATA_DIR/master-key",
     );
   }
   assertKeysOpen(
@@ -108,11 +108,11 @@ async function writeAll(
   target: RestoreTarget,
 ): Promise<Restored> {
   const { sql, storage } = target;
-  // A gateway that starts meanwhile waits for it.
+  // A gateway that starts during the restore waits for this lock.
   const [lock] = await sql<{ is_taken: boolean }[]>`
     SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
   if (!lock!.is_taken)
-    throw new RestoreRefusedError("another restore or a gateway's start is running");
+    throw new RestoreRefusedError("another restore or the start of a gateway is running");
   await begin(target, { archive: digest, createdAt: head.createdAt, hasFiles: head.hasFiles });
   const manifest = await sql.begin(async (transaction) => {
     const state = head.migrations.length;
@@ -127,7 +127,7 @@ async function writeAll(
     const written = await reader.manifest();
     assertAllThere(head, written, reader);
     for (const sequence of written.sequences) await setSequence(transaction, sequence);
-    options.log("bringing what was restored up to date");
+    options.log("applying later migrations");
     await applyMigrations(transaction, state);
     await settleRestored(transaction);
     if (options.isQuiet) await quietRestored(transaction);
@@ -139,7 +139,7 @@ async function writeAll(
   return { head, manifest };
 }
 
-/** Throws RestoreRefusedError where something is there that this restore would not write again. */
+/** Throws RestoreRefusedError if the target has data that this restore would not write again. */
 async function begin(
   { sql, storage }: RestoreTarget,
   mark: RestoreMark & { readonly archive: string },
@@ -156,7 +156,7 @@ async function begin(
   if ((mayHaveFiles || mark.hasFiles) && !(await storage.isEmpty())) {
     throw new RestoreRefusedError(
       mayHaveFiles
-        ? `a restore of another backup${earlier?.createdAt ? `, of ${earlier.createdAt},` : ""} was broken off, and the storage has files of it: restore that one again, or empty the folder or bucket first`
+        ? `a restore of another backup${earlier?.createdAt ? `, of ${earlier.createdAt},` : ""} was interrupted, and the storage has files of it: restore that backup again, or empty the folder or bucket first`
         : "the storage already has files: restore into an empty folder or bucket, or take the backup --without-files",
     );
   }
@@ -166,7 +166,7 @@ async function begin(
 function tableOf(name: string, head: Head, present: ReadonlySet<string>): CopiedTable {
   const table = head.tables.find((one) => one.name === name);
   if (table !== undefined && present.has(name)) return table;
-  throw new ArchiveError(`the backup has a table ${name}, which this version does not know`);
+  throw new ArchiveError(`the backup has a table ${name} that this version does not know`);
 }
 
 async function writeFile(
@@ -174,7 +174,7 @@ async function writeFile(
   key: string,
   bytes: AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  // Of an earlier try.
+  // An earlier try may have left a part of it.
   await storage.remove(key);
   const writer = storage.write(key);
   try {
@@ -193,5 +193,5 @@ function assertAllThere(head: Head, manifest: Manifest, reader: ArchiveReader): 
       const read = reader.tables.get(name);
       return read !== undefined && read.sha256 === manifest.tables[name]?.sha256;
     });
-  if (!isWhole) throw new ArchiveError("the backup is not what its manifest says");
+  if (!isWhole) throw new ArchiveError("the backup differs from its manifest");
 }

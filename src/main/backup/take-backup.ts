@@ -14,7 +14,7 @@ import {
   readTables,
   type SequenceState,
 } from "../../../db/queries/table-copies.ts";
-import packageJson from "../../../package.json" with { type: "json" };
+import { version } from "../../../package.json";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import {
   type FileStorage,
@@ -25,9 +25,9 @@ import { type Ending, FORMAT, type Head, type Manifest, untilAborted } from "./a
 import type { ArchiveWriter } from "./archive-writer.ts";
 
 export interface BackupOptions {
-  /** One session, of which locks and settings are kept. */
+  /** A single session, which keeps locks and settings. */
   readonly sql: Database;
-  /** Undefined: the bytes of files are left out. */
+  /** Undefined if the bytes of files are left out. */
   readonly storage: FileStorage | undefined;
   readonly interrupted: AbortSignal;
   readonly clock: Clock;
@@ -39,20 +39,20 @@ export interface Backup {
   readonly tableBytes: number;
   readonly files: number;
   readonly fileBytes: number;
-  /** Storage keys of files that rows name and the storage does not have. */
+  /** Storage keys of files that are in the rows and missing in the storage. */
   readonly missingFiles: readonly string[];
 }
 
 const MAX_MISSING_LISTED = 1_000;
-/** A connection that is silent for long is dropped by what stands in between. */
+/** Milliseconds between checks of the session. They also keep it open: networks drop silent connections. */
 const LOOK_MS = 10_000;
-/** A storage that is away, as while it starts again, is waited for. */
+/** Milliseconds for which an unavailable storage is tried again, for example during its restart. */
 const STORAGE_PATIENCE_MS = 60_000;
 const STORAGE_RETRY_MS = 1_000;
 
 /**
- * Writes all rows of one moment, and the bytes of the files that they name, while gateways go on: stored bytes are
- * not removed before the end, so every file of that moment is there. A migration waits until then.
+ * Writes all rows of one moment, and the bytes of the files that they name, while gateways run. No gateway removes
+ * stored bytes before the end, so every file of that moment is included. Migrations wait until the end.
  */
 export async function takeBackup(
   options: BackupOptions,
@@ -63,7 +63,7 @@ export async function takeBackup(
   if (!(await holdFileRemovals(sql))) throw new Error("another backup of this database is running");
   const rows = await inSnapshot(sql, (snapshot) => copyRows(options, snapshot, archive));
   if (rows.storageKeys.length > 0) {
-    // A folder that is not the one with the files would look as if all were lost.
+    // Checked first, because in a wrong folder all files would seem to be lost.
     await storage!.assertOurs();
     log(`copying ${rows.storageKeys.length} files`);
   }
@@ -102,7 +102,7 @@ export async function takeBackup(
   };
 }
 
-/** Where the work fails, the session ends with it, because the rest of a table may be on its way. */
+/** Ends the session if the work fails, because the rest of a table may still be in transit. */
 async function inSnapshot<Result>(
   sql: Database,
   work: (snapshot: DatabaseTransaction) => Promise<Result>,
@@ -128,7 +128,7 @@ async function assertStillHeld(sql: Database): Promise<void> {
 interface CopiedRows {
   readonly endings: Record<string, Ending>;
   readonly sequences: readonly SequenceState[];
-  /** Some 60 bytes of memory each. */
+  /** Storage keys of the files. About 60 bytes of memory each. */
   readonly storageKeys: readonly string[];
 }
 
@@ -139,13 +139,13 @@ async function copyRows(
 ): Promise<CopiedRows> {
   const migrations = await appliedMigrations(snapshot);
   const last = migrations.at(-1);
-  if (last === undefined) throw new Error("there is nothing to back up: the database is empty");
+  if (last === undefined) throw new Error("nothing to back up: the database is empty");
   const names = (await tablesAfter(last.createdAtMs)).filter((name) => !(name in LEFT_OUT));
   const tables = await readTables(snapshot, names);
   const masterKey = await readMasterKey(snapshot);
   const head: Head = {
     format: FORMAT,
-    version: packageJson.version,
+    version,
     createdAt: new Date(clock.nowMs()).toISOString(),
     postgres: (await readServerVersion(snapshot)).text,
     migrations,
@@ -175,7 +175,7 @@ async function copyRows(
   return { endings, sequences: await readSequences(snapshot, tables), storageKeys };
 }
 
-/** Undefined where the storage does not have it: its reading answers with an error, before and after a restore. */
+/** Returns undefined if the file is missing in the storage. Reading it fails, before and after a restore. */
 async function openFile(
   { clock, interrupted, log }: BackupOptions,
   storage: FileStorage,

@@ -1,13 +1,13 @@
 import type { Environment } from "../../platform/config/environment.ts";
 
 export interface OptionDefinition {
-  /** What stands for its value in the help, such as ID; absent: it takes none. */
+  /** Name of the value in the help, such as ID. Absent if the option takes no value. */
   readonly value?: string;
   readonly meaning: string;
   readonly isRequired?: boolean;
 }
 
-/** What was typed behind a command: every option is known, and the required ones are there. */
+/** The arguments of a command, checked: no unknown option, and all required ones. */
 export interface CommandInput {
   readonly options: Readonly<Record<string, string | undefined>>;
   readonly positional: string | undefined;
@@ -18,32 +18,32 @@ export interface CommandContext {
   readonly cwd: string;
   /** Milliseconds since the epoch. */
   nowMs(): number;
-  /** News for the operator while a command runs; never a secret. */
+  /** Shows progress to the operator while a command runs. Never a secret. */
   log(message: string): void;
-  /** Aborted when the operator gives up waiting. */
+  /** Aborted when the operator interrupts the command. */
   readonly interrupted: AbortSignal;
 }
 
-/** What a command has to say: to programs, and to people. */
+/** The result of a command: data for programs, text for people. */
 export interface Report {
   readonly data: unknown;
   readonly text: string;
-  /** The command did its work and found something wrong. */
+  /** True if the command did its work and found a fault. */
   readonly isFailure?: boolean;
 }
 
 export interface Command {
   readonly noun: string;
-  /** Absent where the noun says it all. */
+  /** Absent if the command is the noun alone. */
   readonly verb?: string;
   readonly summary: string;
   readonly options: Readonly<Record<string, OptionDefinition>>;
-  /** What stands in the help for an argument that is no option; absent: it takes none. */
+  /** Name of the positional argument in the help. Absent if the command takes none. */
   readonly positional?: string;
   run(input: CommandInput, context: CommandContext): Promise<Report>;
 }
 
-/** The command line itself is at fault: one line, exit code 2. */
+/** The command line is invalid: one line, exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

@@ -1,6 +1,6 @@
 import { runCli } from "./run-cli.ts";
 
-/** A first signal asks the command to give up what it waits for; a second one does not wait for that. */
+/** The first signal interrupts the waits of the command. The second one ends the process immediately. */
 const interruption = new AbortController();
 for (const [signal, number] of [
   ["SIGINT", 2],
@@ -20,5 +20,5 @@ const result = await runCli(process.argv.slice(2), {
   interrupted: interruption.signal,
 });
 process.stderr.write(result.complaint);
-// The end is explicit, because a connection that cannot be closed must not keep the process.
+// Exits explicitly, because a connection that cannot be closed would keep the process alive.
 process.stdout.write(result.output, () => process.exit(result.exitCode));

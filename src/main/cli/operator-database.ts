@@ -18,20 +18,20 @@ import { type Environment, EnvironmentReader } from "../../platform/config/envir
 import { readSettings, type Settings } from "../../platform/config/settings.ts";
 import type { CommandContext } from "./command.ts";
 
-/** The owner of the data folder may be starting its server, or stopping it. */
+/** Milliseconds to wait for the owner of the data folder, which may be starting or stopping its server. */
 const NEIGHBOUR_PATIENCE_MS = 10_000;
 const NEIGHBOUR_RETRY_MS = 100;
-/** How long a server of our own is left to commands that came to use it beside us. */
+/** Milliseconds for which a server of this command stays open for other commands that use it. */
 const GUEST_PATIENCE_MS = 10_000;
 const END_TIMEOUT_SECONDS = 1;
-/** Above the time that a connection may take. */
+/** Milliseconds. Above the time that a connection may take. */
 const ANSWER_TIMEOUT_MS = CONNECT_TIMEOUT_SECONDS * 1_000 + 2_000;
 
 export type DatabaseSettings = Pick<OperatorSettings, "databaseUrl" | "dataDir">;
 
 interface OperatorDatabase {
   readonly target: DatabaseTarget;
-  /** Named by DATABASE_URL; started here; or started by another process on the same data folder. */
+  /** Configured by DATABASE_URL, started here, or started by another process on the same data folder. */
   readonly origin: "configured" | "own" | "neighbour";
   stop(): Promise<void>;
 }
@@ -41,7 +41,7 @@ interface Connected {
   readonly sql: Database;
 }
 
-/** Does work on the gateway's database, with a schema that is up to date. */
+/** Runs work on the gateway's database, after it has brought the schema up to date. */
 export function withDatabase<Result>(
   context: CommandContext,
   work: (sql: Database, settings: OperatorSettings) => Promise<Result>,
@@ -53,7 +53,7 @@ export function withDatabase<Result>(
   });
 }
 
-/** Does work on the gateway's database, whatever its schema. Throws database_unavailable. */
+/** Runs work on the gateway's database without a change of its schema. Throws database_unavailable. */
 export async function withServer<Result>(
   settings: DatabaseSettings,
   log: (message: string) => void,
@@ -77,7 +77,7 @@ async function connect(
     const database = await openDatabase(settings, log, deadlineMs);
     const sql = connectDatabase(database.target, {
       ...{ poolSize: 1, applicationName: "gateway-cli" },
-      // Every act on this connection is the caller's.
+      // The audit log attributes every act on this connection to the caller of the command.
       settings: { "gateway.author": JSON.stringify(commandLineAuthor()) },
     });
     try {
@@ -86,7 +86,7 @@ async function connect(
       return { database, sql };
     } catch (error) {
       await disconnect({ database, sql });
-      // A neighbour that is just ending takes its server with it: then we start our own.
+      // A neighbour that is just ending stops its server. The next try starts one here.
       if (database.origin !== "neighbour" || performance.now() > deadlineMs) throw error;
       await Bun.sleep(NEIGHBOUR_RETRY_MS);
     }
@@ -99,7 +99,7 @@ function commandLineAuthor(): Author {
   return { kind: "cli", id: user, name: `${user}@${hostname()}`, via: "cli", ...origin };
 }
 
-/** A user without an entry in the list of users, as in some containers, has a number alone. */
+/** Returns the name of the user, or its number if it has no name, as in some containers. */
 function userName(): string {
   try {
     return userInfo().username;
@@ -114,10 +114,10 @@ async function disconnect({ database, sql }: Connected): Promise<void> {
 }
 
 /**
- * The configured database, or the embedded one: where a gateway or another command runs its server, that
- * one is used, otherwise it is started for the time being.
+ * Opens the configured database, or the embedded one. Uses the embedded server of a running gateway or command;
+ * otherwise starts one for the duration of this command.
  *
- * @throws DataFolderInUseError where the data folder is taken and no server comes up
+ * @throws DataFolderInUseError if another process uses the data folder and no server answers
  */
 async function openDatabase(
   { databaseUrl, dataDir }: DatabaseSettings,
@@ -144,8 +144,8 @@ function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatab
 }
 
 /**
- * Throws database_unavailable with what fails. The driver itself would try without end if connections are
- * accepted and closed immediately.
+ * Throws database_unavailable with the failure if the database does not answer. The driver itself would try without end
+ * if connections are accepted and closed immediately.
  */
 async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database): Promise<void> {
   try {
@@ -158,7 +158,7 @@ async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database
   }
 }
 
-/** What a command sets for its session must not be found by another one's. */
+/** Throws if the database cannot be used, for example through a pooler that shares one session among commands. */
 async function assertUsableBy(sql: Database, target: DatabaseTarget): Promise<void> {
   const probe = connectDatabase(target, { poolSize: 1, applicationName: "gateway-cli-probe" });
   try {
@@ -169,30 +169,31 @@ async function assertUsableBy(sql: Database, target: DatabaseTarget): Promise<vo
 }
 
 /**
- * A command that is about to end its server would cut off the work of one that connects to it in that moment.
+ * Throws if the server is being stopped by its owner. Without this check, a command that connects at that moment would
+ * lose its connection in the middle of its work.
  */
 async function assertStays(sql: Database): Promise<void> {
   if (await joinAsGuest(sql)) return;
-  throw new GatewayError("database_unavailable", "the server of the data folder is being stopped");
+  throw new GatewayError("database_unavailable", "the server of the data folder is stopping");
 }
 
 async function guestsGone(sql: Database): Promise<void> {
   try {
     await waitUntil(() => isLeftAlone(sql), GUEST_PATIENCE_MS);
   } catch {
-    // The server is gone already; its end is what was to be decided.
+    // The server has already stopped, so there are no guests to wait for.
   }
 }
 
 export interface OperatorSettings
   extends Pick<Settings, "databaseUrl" | "plan" | "startingCreditNanoUsd"> {
-  /** Absolute. */
+  /** Absolute path. */
   readonly dataDir: string;
 }
 
 /**
- * What commands need of the configuration. The rest is left alone, so that a key can be revoked from a
- * shell that lacks the gateway's other secrets. Throws ConfigError.
+ * Reads the settings that commands need. Other settings are not checked, so that a key can be revoked from a shell
+ * without the gateway's other secrets. Throws ConfigError.
  */
 export function readOperatorSettings(environment: Environment, cwd: string): OperatorSettings {
   const reader = new EnvironmentReader(environment);
@@ -201,7 +202,7 @@ export function readOperatorSettings(environment: Environment, cwd: string): Ope
   return { databaseUrl, plan, startingCreditNanoUsd, dataDir };
 }
 
-/** Rejects where the answer takes longer; what was asked is not waited for any more. */
+/** Rejects if the answer takes longer. The work itself continues without a listener. */
 export async function within<Answer>(timeoutMs: number, answer: Promise<Answer>): Promise<Answer> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(

@@ -5,15 +5,15 @@ import { usdText } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 
 const GAP = "  ";
-/** Names come from callers of the API, and a terminal obeys what such characters say. */
+/** Control characters. Names come from callers of the API, and a terminal would obey them. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** Text without what could move a cursor or hide something. */
+/** Returns the text without characters that could move the cursor or hide text. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, "�");
 }
 
-/** Lines in which each column begins at one place. */
+/** Returns lines with aligned columns. */
 export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   const cells = rows.map((row) => row.map(printable));
   const widths: number[] = [];
@@ -30,7 +30,7 @@ export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   );
 }
 
-/** A table with its headings, or the one line that says that there is nothing. */
+/** Returns a table with headings, or the line for an empty list. */
 export function renderTable(
   headings: readonly string[],
   rows: readonly (readonly string[])[],
@@ -40,15 +40,15 @@ export function renderTable(
   return `${alignColumns([headings, ...rows]).join("\n")}\n`;
 }
 
-/** One line for each field, its name first. */
+/** Returns one line for each field, its name first. */
 export function renderFields(fields: readonly (readonly string[])[]): string {
   return `${alignColumns(fields).join("\n")}\n`;
 }
 
-/** Says where a list goes on; empty where it is complete. */
+/** Returns a line with the offset of the next page. Empty if the list is complete. */
 export function moreLine(shown: number, offset: number, total: number): string {
   const end = offset + shown;
-  return end < total ? `${end} of ${total}; the rest: --offset ${end}\n` : "";
+  return end < total ? `${end} of ${total}; next page: --offset ${end}\n` : "";
 }
 
 export function createdKeyText(record: ApiKeyRecord, secret: string): string {
@@ -59,7 +59,7 @@ export function createdKeyText(record: ApiKeyRecord, secret: string): string {
     ["Scopes", scopeNames(record).join(", ")],
     ["Key", secret],
   ]);
-  return `${fields}The key is shown this once.\n`;
+  return `${fields}The key is shown only once.\n`;
 }
 
 export function createdOperatorKeyText(key: OperatorKey, secret: string): string {
@@ -69,7 +69,7 @@ export function createdOperatorKeyText(key: OperatorKey, secret: string): string
     ["Kind", "operator"],
     ["Key", secret],
   ]);
-  return `${fields}The key is shown this once.\n`;
+  return `${fields}The key is shown only once.\n`;
 }
 
 export function operatorKeyTable(keys: readonly OperatorKey[]): string {

@@ -3,7 +3,7 @@ import { type NanoUsd, nanoFromUsd } from "../../lib/money.ts";
 import { parseIsoTime } from "../../lib/utc-time.ts";
 import { UsageError } from "./command.ts";
 
-/** As the names of API keys are bounded on the wire. */
+/** The bound of names of API keys in the API. */
 const MAX_NAME_CHARACTERS = 256;
 const MAX_DESCRIPTION_CHARACTERS = 500;
 const MAX_PAGE = 1_000;
@@ -14,12 +14,12 @@ const MAX_MODELS = 1_000;
 const FEE = /^\d{1,3}(\.\d{1,2})?$/;
 const WHOLE_NUMBER = /^(0|[1-9]\d{0,14})$/;
 
-/** A name of one line. Throws UsageError. */
+/** Reads a name of one line. Throws UsageError. */
 export function readName(option: string, text: string): string {
   return readLine(option, text, MAX_NAME_CHARACTERS);
 }
 
-/** Throws UsageError. */
+/** Reads a description of one line. Throws UsageError. */
 export function readDescription(option: string, text: string): string {
   return readLine(option, text, MAX_DESCRIPTION_CHARACTERS);
 }
@@ -32,7 +32,7 @@ function readLine(option: string, text: string, maxCharacters: number): string {
   );
 }
 
-/** An amount that is not zero, exactly, in nano-USD. Throws UsageError. */
+/** Returns an amount other than zero, exactly, in nano-USD. Throws UsageError. */
 export function readAmountNano(option: string, text: string): NanoUsd {
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : 0n;
   if (nano !== 0n && nano <= MAX_AMOUNT_NANO && nano >= -MAX_AMOUNT_NANO) return nano;
@@ -41,7 +41,7 @@ export function readAmountNano(option: string, text: string): NanoUsd {
   );
 }
 
-/** Undefined where the option was left out. Throws UsageError. */
+/** Returns undefined if the option is absent. Throws UsageError. */
 export function readChoice<Choice extends string>(
   option: string,
   text: string | undefined,
@@ -52,18 +52,18 @@ export function readChoice<Choice extends string>(
   throw new UsageError(`--${option} must be one of ${choices.join(", ")}`);
 }
 
-/** Undefined where the option was left out. Throws UsageError. */
+/** Returns undefined if the option is absent. Throws UsageError. */
 export function readScopes(option: string, text: string | undefined): Scope[] | undefined {
   if (text === undefined) return undefined;
   const names = text.split(",").map((name) => name.trim());
   const scopes = SCOPES.filter((scope) => names.includes(scope));
   if (scopes.length === names.length) return scopes;
   throw new UsageError(
-    `--${option} must be different ones of ${SCOPES.join(", ")}, parted by commas`,
+    `--${option} must be a list of different scopes, separated by commas, from ${SCOPES.join(", ")}`,
   );
 }
 
-/** An amount of at least 0, exactly, in nano-USD; undefined where the option was left out. Throws UsageError. */
+/** Returns an amount of at least 0, exactly, in nano-USD, or undefined if the option is absent. Throws UsageError. */
 export function readLimitNano(option: string, text: string | undefined): NanoUsd | undefined {
   if (text === undefined) return undefined;
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : -1n;
@@ -73,17 +73,17 @@ export function readLimitNano(option: string, text: string | undefined): NanoUsd
   );
 }
 
-/** Different names of models. Undefined where the option was left out. Throws UsageError. */
+/** Returns different names of models, or undefined if the option is absent. Throws UsageError. */
 export function readModels(option: string, text: string | undefined): string[] | undefined {
   if (text === undefined) return undefined;
   const names = text.split(",").map((name) => readLine(option, name.trim(), MAX_NAME_CHARACTERS));
   if (new Set(names).size === names.length && names.length <= MAX_MODELS) return names;
   throw new UsageError(
-    `--${option} must be at most ${MAX_MODELS} different models, parted by commas`,
+    `--${option} must be at most ${MAX_MODELS} different models, separated by commas`,
   );
 }
 
-/** Milliseconds since the epoch. Undefined where the option was left out. Throws UsageError. */
+/** Returns milliseconds since the epoch, or undefined if the option is absent. Throws UsageError. */
 export function readFutureTime(
   option: string,
   text: string | undefined,
@@ -95,10 +95,10 @@ export function readFutureTime(
   throw new UsageError(`--${option} must be an ISO 8601 time in the future`);
 }
 
-/** What an option may be besides a value, to have the default again. */
+/** The word that restores the default of an option. */
 export const DEFAULT_WORD = "default";
 
-/** Null for `default`, undefined where the option was left out. Throws UsageError. */
+/** Returns null for `default`, and undefined if the option is absent. Throws UsageError. */
 export function readOverride<Value>(
   text: string | undefined,
   read: (text: string) => Value,
@@ -107,14 +107,14 @@ export function readOverride<Value>(
   return text === DEFAULT_WORD ? null : read(text);
 }
 
-/** In hundredths of a percent. Throws UsageError. */
+/** Returns a fee in hundredths of a percent. Throws UsageError. */
 export function readFeeBasisPoints(option: string, text: string): number {
   const basisPoints = FEE.test(text) ? Math.round(Number(text) * 100) : Number.NaN;
   if (basisPoints <= 10_000) return basisPoints;
   throw new UsageError(`--${option} must be from 0 to 100, with at most 2 decimals`);
 }
 
-/** Throws UsageError. */
+/** Reads the limit and the offset of a list. Throws UsageError. */
 export function readPage(options: Readonly<Record<string, string | undefined>>): {
   limit: number;
   offset: number;
@@ -127,9 +127,9 @@ export function readPage(options: Readonly<Record<string, string | undefined>>):
 export const PAGE_OPTIONS = {
   limit: {
     value: "N",
-    meaning: `how many to list, at most ${MAX_PAGE}; ${DEFAULT_PAGE} if not said`,
+    meaning: `number of entries, at most ${MAX_PAGE}; default: ${DEFAULT_PAGE}`,
   },
-  offset: { value: "N", meaning: "how many to pass over" },
+  offset: { value: "N", meaning: "number of entries to skip" },
 } as const;
 
 export function readWholeNumber(

@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { isConnectionFailure } from "../../../db/client.ts";
 import { describeFailure, isDatabaseFailure } from "../../../db/connect-failure.ts";
+import { version } from "../../../package.json";
 import { GatewayError } from "../../lib/errors.ts";
 import {
   type Command,
@@ -21,17 +22,20 @@ import { alignColumns, printable } from "./print.ts";
 interface CliResult {
   readonly exitCode: number;
   readonly output: string;
-  /** At most one line. */
+  /** The failure in at most one line. */
   readonly complaint: string;
 }
 
 const FAILED = 1;
 const MISUSED = 2;
 
-/** Runs one command; whatever happens ends in an exit code and at most one line of complaint. */
+/** Runs one command. Never rejects: every outcome is an exit code and at most one line of failure. */
 export async function runCli(argv: readonly string[], context: CommandContext): Promise<CliResult> {
   try {
     const parsed = parseCommandLine(argv, COMMANDS);
+    if (parsed.kind === "version") {
+      return { exitCode: 0, output: `${version}\n`, complaint: "" };
+    }
     if (parsed.kind === "help") {
       return { exitCode: 0, output: helpText(parsed.commands), complaint: "" };
     }
@@ -53,7 +57,7 @@ function parseErrorBody(error: unknown): string {
   return isConnectionFailure(error) ? `database_unavailable: ${line}` : line;
 }
 
-/** Every command, in the order of the help. */
+/** All commands, in the order of the help. */
 export const COMMANDS: readonly Command[] = [
   ...organizationCommands,
   ...keyCommands,
@@ -68,11 +72,15 @@ export const COMMANDS: readonly Command[] = [
 const PROGRAM = "bun run cli";
 
 const COMMON: readonly (readonly [string, string])[] = [
-  ["--json", "print JSON, for programs"],
-  ["--help", "say how it is used"],
+  ["--json", "print JSON for programs"],
+  ["--help", "show the usage"],
+];
+const OWN: readonly (readonly [string, string])[] = [
+  ...COMMON,
+  ["--version", "print the version of the gateway"],
 ];
 
-/** How one command is used, or what several are for. */
+/** Returns the usage of one command, or a list of several with their summaries. */
 function helpText(commands: readonly Command[]): string {
   const [only] = commands;
   return commands.length === 1 && only ? commandHelp(only) : listHelp(commands);
@@ -80,7 +88,7 @@ function helpText(commands: readonly Command[]): string {
 
 function listHelp(commands: readonly Command[]): string {
   const lines = alignColumns(commands.map((command) => [usage(command), command.summary]));
-  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(COMMON))}\n`;
+  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(OWN))}\n`;
 }
 
 function commandHelp(command: Command): string {
@@ -105,6 +113,7 @@ function indented(lines: readonly string[]): string {
 }
 
 type ParsedCommandLine =
+  | { readonly kind: "version" }
   | { readonly kind: "help"; readonly commands: readonly Command[] }
   | {
       readonly kind: "run";
@@ -125,6 +134,7 @@ function parseCommandLine(
 ): ParsedCommandLine {
   const [noun, ...afterNoun] = argv;
   if (noun === undefined || noun === "--help" || noun === "-h") return { kind: "help", commands };
+  if (noun === "--version" || noun === "-v") return { kind: "version" };
   const ofNoun = commands.filter((command) => command.noun === noun);
   if (ofNoun.length === 0) {
     throw new UsageError(`unknown command ${shown(noun)}: ${listed(nounsOf(commands))}, or --help`);
@@ -145,7 +155,7 @@ function parseCommandLine(
   return { kind: "run", command, ...readTokens(command, tokens) };
 }
 
-/** Without `strict`, because only then is the `-5` of `--amount-usd -5` taken for a value. */
+/** Splits the arguments into tokens. Not `strict`, because only then `-5` in `--amount-usd -5` is a value. */
 function tokenize(command: Command, args: readonly string[]) {
   const own = Object.entries(command.options).map(([name, option]) => [
     name,
@@ -173,7 +183,7 @@ function readTokens(
     if (token.kind !== "option") continue;
     const value = optionValue(command, token);
     if (Object.hasOwn(options, token.name)) {
-      throw new UsageError(`${token.rawName} is given twice`);
+      throw new UsageError(`${token.rawName} is repeated`);
     }
     options[token.name] = value;
   }
@@ -204,7 +214,7 @@ function optionValue(command: Command, token: Extract<Token, { kind: "option" }>
   if (value === undefined) throw new UsageError(`${rawName} needs a value`);
   if (!inlineValue && value.startsWith("-") && !NEGATIVE_NUMBER.test(value)) {
     throw new UsageError(
-      `${rawName} needs a value; one that begins with - is given as ${rawName}=…`,
+      `${rawName} needs a value; write a value that begins with - as ${rawName}=…`,
     );
   }
   return value;

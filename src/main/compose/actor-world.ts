@@ -6,7 +6,7 @@ import { type ActorEnvironment, ActorRegistry } from "../../../actors/runtime/re
 import { subjectBudgetActor } from "../../../actors/subject-budget/actor.ts";
 import type { Clock } from "../../lib/clock.ts";
 
-/** The actors of this process and the world they see. */
+/** The actors of this process and the environment that they run in. */
 export function createActorWorld(dependencies: {
   readonly clock: Clock;
   readonly read: ActorEnvironment["read"];

@@ -65,14 +65,14 @@ interface AppParts {
   readonly bodies: BodyBudget;
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
-  /** Of the dashboard. */
+  /** Files of the dashboard. */
   readonly bundle: PageBundle;
-  /** Receives every request of an organization when it has ended. */
+  /** Receives each request of an organization after its end. */
   note(request: RequestRecord): void;
   readonly tracing: Tracing | undefined;
 }
 
-/** The routes and the pipeline before them. */
+/** Composes the routes and the pipeline in front of them. */
 export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
@@ -135,7 +135,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       onRefused: ({ message, cause, claims }: SignInRefused) =>
         telemetry.log.warn(
           { reason: reasonOf(cause) ?? message, claims },
-          "single sign-on refused",
+          "single sign-on rejected",
         ),
     },
     config,
@@ -193,7 +193,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
 }
 
-/** What writes the failures of billed endpoints down, and `note`, which reports ended requests to it and as events. */
+/** Composes the record of failed billed requests, and `note`, which passes ended requests to that record and to events. */
 export function composeFailedRequests(
   { background, clock, telemetry, onError }: Base,
   endpoints: readonly RouteDefinition[],
@@ -210,7 +210,7 @@ export function composeFailedRequests(
   });
   telemetry.counter(
     "gateway_failed_requests_dropped_total",
-    "Failed requests that GET /v1/requests lacks, because the database did not take them in time.",
+    "Failed requests that are missing in GET /v1/requests, because the database did not accept them in time.",
     () => failedRequests.dropped,
   );
   return {
@@ -222,7 +222,7 @@ export function composeFailedRequests(
   };
 }
 
-/** Messages alone: what hangs on these errors holds tokens and claims. */
+/** Returns only the messages of an error and its causes, because their other members hold tokens and claims. */
 function reasonOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
@@ -230,7 +230,7 @@ function reasonOf(error: unknown): string | undefined {
 
 const PASSIVATION_SWEEP_MS = 10_000;
 
-/** Drops idle actors from memory, every few seconds. */
+/** Starts to drop idle actors from memory, every few seconds. */
 export function startPassivation({
   accounts: { world },
   tuning,
@@ -246,7 +246,7 @@ export function startPassivation({
   }, PASSIVATION_SWEEP_MS);
 }
 
-/** What operators reach, and what bounds the administration of organizations. */
+/** Composes the services of operators, and the limit of administrative calls of organizations. */
 function composeAdministration(parts: {
   readonly config: GatewayConfig;
   readonly sql: Database;
@@ -277,13 +277,13 @@ function composeAdministration(parts: {
   };
 }
 
-/** What goes to a collector. */
+/** The exports to a collector. */
 export interface Collected {
   readonly tracing: Tracing | undefined;
   readonly metricExport: MetricExport | undefined;
 }
 
-/** OpenTelemetry is loaded only where there is a collector. */
+/** Composes the exports. OpenTelemetry is loaded only if a collector is configured. */
 export async function composeCollected(base: Base): Promise<Collected> {
   const { telemetry, instance } = base;
   const { tracing, metricExport } = base.config;

@@ -29,22 +29,22 @@ export interface ComposeOptions {
   readonly database: DatabaseTarget;
   readonly keyring: Keyring;
   readonly telemetry: Telemetry;
-  /** Called when this process was declared dead and must stop at once. */
+  /** Called if this process was declared dead and must stop immediately. */
   onFenced(): void;
   readonly clock?: Clock;
-  /** By provider type, wire formats that stand in the place of the built-in one. */
+  /** Factories that replace the built-in one, by provider type. */
   readonly providerFactories?: Readonly<Record<string, ProviderFactory>> | undefined;
-  /** Connections that the start has begun to open; they are opened here otherwise. */
+  /** Connections that the start has begun to open. Opened here if absent. */
   readonly connectedInstance?: ConnectedInstance | undefined;
 }
 
-/** Who this process is among the gateways of a database, and its connections to it. */
+/** The identity of this process among the gateways of a database, and its connections. */
 export interface ConnectedInstance {
   readonly identity: InstanceIdentity;
   readonly connections: Connections;
 }
 
-/** Begins to open all connections, and does not wait for them. */
+/** Begins to open all connections without waiting for them. */
 export function connectInstance({
   config,
   database,
@@ -63,7 +63,7 @@ export function connectInstance({
   return { identity, connections };
 }
 
-/** What every part of the gateway is made with: who this instance is, its clock and its connections. */
+/** Composes the parts that all others use: the identity of this instance, its clock and its connections. */
 export function composeBase(options: ComposeOptions) {
   const { config, telemetry, clock = systemClock } = options;
   const { identity, connections } = options.connectedInstance ?? connectInstance(options);
@@ -85,38 +85,38 @@ export function composeBase(options: ComposeOptions) {
 export type Base = ReturnType<typeof composeBase>;
 
 export interface Connections {
-  /** What requests read and write: with a client behind, so not for long. */
+  /** For reads and writes of requests. A client waits for them, so they must be short. */
   readonly sql: Database;
-  /** The same pool, for what may take its time. */
+  /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly ledger: Database;
-  /** As the database shows the sessions of the ledger. */
+  /** Name of the ledger's sessions in the database. */
   readonly ledgerName: string;
-  /** What owners of webhooks write. */
+  /** For writes of the owners of webhooks. */
   readonly deliveries: Database;
-  /** What is looked for, numbered, read and removed for webhooks. */
+  /** For all other work on webhooks: finding, sequencing, reading and removing. */
   readonly webhooks: Database;
-  /** Heartbeats, and the lock of the gateway. */
+  /** For heartbeats, and the lock of the gateway. */
   readonly lock: Database;
-  /** Replaces the connection of the heartbeats, which has not answered for `minAgeMs`. */
+  /** Replaces the connection of the heartbeats if it has not answered for `minAgeMs`. */
   renewLock(minAgeMs: number): void;
-  /** True if the connection that charges is open and serves. */
+  /** True if the connection that writes charges is open and works. */
   readonly isLedgerOpen: boolean;
-  /** Resolves when there is a connection of each kind. Rejects as the last try did if that takes too long. */
+  /** Resolves when a connection of each kind is open. If that takes too long, rejects with the failure of the last try. */
   whenOpen(): Promise<void>;
   close(): Promise<unknown>;
 }
 
-/** Their users have ended; what does not end by then waits for what never comes. */
+/** Seconds for statements to end. The users of the connections have stopped, so later statements would never end. */
 const CLOSE_TIMEOUT_SECONDS = 2;
 
-/** As long as a start waits for its database. */
+/** Equal to the time that a start waits for its database. */
 const OPEN_TIMEOUT_MS = 60_000;
 
 const WEBHOOK_CONNECTIONS = 3;
 /**
- * Work on webhooks is bounded in rows; where a statement takes this long something is wrong with it, and it
- * must not keep its locks and its connection. Statements on few rows of large tables go by indexes.
+ * Settings of sessions for webhooks. Their statements are bounded in rows, so a statement that reaches this timeout is
+ * faulty, and must not keep its locks and its connection. Statements on few rows of large tables use indexes.
  */
 export const WEBHOOK_SETTINGS: Record<string, string> = {
   statement_timeout: "5000",
@@ -124,7 +124,7 @@ export const WEBHOOK_SETTINGS: Record<string, string> = {
   jit: "off",
 };
 
-/** Commits, heartbeats and webhooks have connections of their own; everything else shares a pool. */
+/** Opens the connections. Commits, heartbeats and webhooks have separate ones; everything else shares a pool. */
 export function openConnections(
   target: DatabaseTarget,
   options: {
@@ -132,7 +132,7 @@ export function openConnections(
     readonly poolSize: number;
     readonly clock: Clock;
     readonly ledgerSettings: Record<string, string>;
-    /** Connections were silent and were replaced. */
+    /** Called after silent connections were replaced. */
     onRenewed(applicationName: string): void;
   },
 ): Connections {
@@ -141,7 +141,7 @@ export function openConnections(
     use: string,
     settings?: Record<string, string>,
   ): WatchedConnections => {
-    // Sessions that are found and ended by their names bear the name of the instance.
+    // The names contain the instance, because other code finds and ends sessions by name.
     const applicationName = `gateway-${use}-${options.instance.id}`;
     const database = renewableDatabase((events) =>
       connectDatabase(target, {

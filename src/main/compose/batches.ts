@@ -18,23 +18,23 @@ type ConnectOptions = Pick<LineCallDependencies, "routes" | "note"> &
     readonly lag: { readonly lagMs: number };
   };
 
-/** Beyond this, requests of batches wait. */
+/** Requests in flight above which batch lines wait. */
 const BUSY_LAG_MS = 50;
 const BUSY_IN_FLIGHT = 1_000;
 
 export interface BatchParts {
   readonly batches: Batches;
-  /** From now on calls can be made, and lines of batches answered. */
+  /** Passes in the endpoints. From then on batch lines can be called. */
   connect(options: ConnectOptions): void;
-  /** A batch was made or is to end, so it was reported. */
+  /** Called when the change feed reports a new batch, or one that has to end. */
   onWork(batchId: string): void;
   close(): Promise<void>;
 }
 
-/** Batches, and this instance's part in their requests. */
+/** Composes batches, and this instance's work on their lines. */
 export function composeBatches(options: {
   readonly sql: Database;
-  /** The same, for what may take its time. */
+  /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;

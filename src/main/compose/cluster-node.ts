@@ -38,7 +38,7 @@ interface ClusterNodeOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
   readonly deploymentMode: DeploymentMode;
-  /** Heartbeats that do not wait for the event loop, where others judge this instance by them. */
+  /** The heartbeat thread, which does not wait for the event loop. Absent if no other instance judges this one. */
   readonly heartbeats?: HeartbeatThread | undefined;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
@@ -46,20 +46,20 @@ interface ClusterNodeOptions {
   onGap(): void;
   onFenced(): void;
   onError(error: unknown): void;
-  /** What else is to be cleaned up, on one instance at a time. */
+  /** Further clean-up tasks, which run on one instance at a time. */
   readonly cleaningTasks: readonly (() => Promise<void>)[];
 }
 
-/** This process among those that share its database. */
+/** This process as a member of the gateways that share its database. */
 export interface ClusterNode {
   readonly membership: ClusterMembership;
   readonly ownership: PostgresOwnership;
-  /** Kinds of owned actors are registered here before `start`. */
+  /** Register kinds of owned actors here before `start`. */
   readonly unowned: UnownedWork;
-  /** As the only gateway of the database, or as one of several. Throws GatewayLockHeldError. */
+  /** Joins as the only gateway of the database, or as one of several. Throws GatewayLockHeldError. */
   enter(): Promise<void>;
   start(): Promise<void>;
-  /** Hands everything back and leaves. Rejects where the database could not be told. */
+  /** Releases all leases and leaves. Rejects if the database cannot be reached. */
   leave(): Promise<void>;
 }
 
@@ -102,7 +102,7 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   });
   telemetry.gauge(
     "gateway_instances",
-    "Instances that were alive at the last heartbeat, this one among them.",
+    "Instances that were alive at the last heartbeat, including this one.",
     () => membership.peers().count,
   );
   const unowned = new UnownedWork({ ownership, membership, clock, onError });
@@ -147,7 +147,7 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   };
 }
 
-/** The node of this process, with its heartbeats and what else it cleans. */
+/** Composes the node of this process, with its heartbeats and clean-up tasks. */
 export function composeNode(
   base: Base,
   listeners: Pick<ClusterNodeOptions, "onChange" | "onGap" | "onFenced">,
@@ -157,7 +157,7 @@ export function composeNode(
     ...base,
     ...listeners,
     deploymentMode: isClustered ? "clustered" : "single-node",
-    // No other instance judges a single node by its heartbeats: its lock says that it is the only one.
+    // No other instance judges a single node by its heartbeats: its lock proves that it is the only one.
     heartbeats: isClustered
       ? new HeartbeatThread({ target: base.database, instance, onError })
       : undefined,
@@ -189,7 +189,7 @@ function watchClock({ connections, clock, telemetry }: ClusterNodeOptions): Cloc
   });
   telemetry.gauge(
     "gateway_clock_ahead_seconds",
-    "How far this machine's clock is ahead of the database's at least; negative where it is behind.",
+    "Least time by which this machine's clock is ahead of the database's; negative if it is late.",
     () => watch.aheadMs / 1_000,
   );
   return watch;
@@ -201,12 +201,12 @@ function noteSettled(
   onError: (error: unknown) => void,
 ): void {
   if (settled + released > 0) {
-    telemetry.log.warn({ charged: settled, released }, "settled what others left running");
+    telemetry.log.warn({ charged: settled, released }, "settled requests of dead instances");
   }
   for (const error of failures) onError(error);
 }
 
-/** How this instance speaks with the others. Losing and regaining Redis is logged, and shown in metrics. */
+/** Opens the coordination with other instances. Logs when Redis is lost and found again, and shows it in metrics. */
 export async function openCoordination(
   { config, telemetry, clock, instance, onError }: Base,
   membership: ClusterMembership,
@@ -219,7 +219,7 @@ export async function openCoordination(
     onRedisLost: (reason) =>
       telemetry.log.error(
         { err: reason },
-        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+        "Redis is lost: this instance admits its share of each rate limit until Redis is back",
       ),
     onRedisBack: (lostForMs, admittedApart) =>
       telemetry.log.info(
@@ -230,12 +230,12 @@ export async function openCoordination(
   });
   const { redis } = coordination;
   if (redis !== undefined) {
-    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+    telemetry.gauge("gateway_redis_up", "1 if Redis counts the rate limits.", () =>
       redis.isUp ? 1 : 0,
     );
     telemetry.counter(
       "gateway_rate_admissions_apart_total",
-      "Admissions of rate limits that were decided while Redis was lost.",
+      "Decisions on rate limits that were made without Redis.",
       () => redis.admittedApart,
     );
   }
@@ -243,10 +243,9 @@ export async function openCoordination(
 }
 
 /**
- * The rate windows of a single-node gateway live in its memory. What the one before it has admitted within
- * the last minute is counted from the ledger, once its orphaned work is settled, so that restarts do not
- * widen a limit. A request that left no charge is not known: one that failed, and one whose whole answer was
- * under way when the process was killed.
+ * Fills the rate windows of a single-node gateway, which are in its memory. After the orphaned work of the previous
+ * process is settled, it counts that process's charges of the last minute, so that a restart does not widen a limit.
+ * Requests without a charge are not counted: those that failed, and whole answers that the kill interrupted.
  */
 async function restoreRateWindows(
   coordination: Coordination,
@@ -258,7 +257,7 @@ async function restoreRateWindows(
   coordination.restoreRates(await recentAdmissions(sql, sinceMs));
 }
 
-/** Whether the configuration says anywhere how many calls may run at once. */
+/** Returns true if the configuration limits the parallel calls of any provider or endpoint. */
 function limitsCalls({ providers, models }: GatewayConfig): boolean {
   const endpoints = models.flatMap((model) => model.endpoints ?? []);
   return (
@@ -267,13 +266,13 @@ function limitsCalls({ providers, models }: GatewayConfig): boolean {
   );
 }
 
-/** Lets the other instances know of this one, in an order that their shares and their keys depend on. */
+/** Joins the cluster, in an order that the shares and the keys of other instances depend on. */
 export async function enterCluster(
   { background, clock, instance, keyring, config }: Base,
   node: ClusterNode,
   coordination: Coordination,
 ): Promise<void> {
-  // Before the others know of this instance: they leave a share of each limit to one that has not joined.
+  // Before the others know of this instance, because they leave a share of each limit to one that has not joined.
   await coordination.start();
   if (limitsCalls(config)) await coordination.slots.begin();
   await node.enter();
@@ -281,7 +280,7 @@ export async function enterCluster(
   await tellKeys(background, instance, keyring);
 }
 
-/** What holds state that another instance, or an operator's command, can change in the database. */
+/** Parts whose state another instance, or an operator's command, can change in the database. */
 export interface ChangeListeners {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
@@ -322,7 +321,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else tuning.onChange(kind, objectId);
 }
 
-/** Drops all that may be stale after a gap in the change feed. */
+/** Drops all state that may be stale after a gap in the change feed. */
 export function forgetAll(listeners: ChangeListeners): void {
   const { world, suspensions, orders, webhooks, tuning, byokKeys, definitions } = listeners;
   suspensions.forget();

@@ -20,13 +20,13 @@ import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
-/** The way a gateway ends, called in this order. */
+/** The steps in which a gateway stops, in this order. */
 export interface Shutdown {
-  /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
+  /** Reports that the gateway is no longer ready, and closes each connection after its answer. New requests are still served. */
   announceStop(): void;
-  /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
+  /** Waits for running requests for `graceMs`. Then aborts the others: their clients get an error, and they are charged. */
   drain(graceMs: number): Promise<void>;
-  /** Rejects if the database was out of reach: the next start settles what was not written. */
+  /** Rejects if the database could not be reached. The next start settles the rest. */
   close(): Promise<void>;
 }
 
@@ -63,13 +63,13 @@ export interface ShutdownParts {
   readonly connections: Connections;
 }
 
-/** How long what was cut short takes to be charged and told. */
+/** Milliseconds for aborted requests to be charged and answered. */
 const CUT_SHORT_MS = 2_000;
 const WRITE_FAILED_MS = 2_000;
-/** How long the last traces and metrics may take to leave. */
+/** Milliseconds for the last traces and metrics to be sent. */
 const EXPORT_MS = 2_000;
 
-/** Each part is closed while all that it may still use is open. */
+/** Composes the shutdown. Each part is closed while all parts that it may still use are open. */
 export function composeShutdown(parts: ShutdownParts): Shutdown {
   const { inFlight, connections, coordination } = parts;
   return {
@@ -97,7 +97,7 @@ export function composeShutdown(parts: ShutdownParts): Shutdown {
       parts.notes.close();
       parts.hosted.close();
       await parts.billing.close();
-      // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
+      // Before the thread closes, because a job would count the loss of the thread as a failed try.
       const tuningClosed = Promise.all([
         parts.tuning.close(),
         parts.vectorStores.close(),

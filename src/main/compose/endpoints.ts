@@ -51,22 +51,22 @@ interface EndpointParts
   readonly sql: Database;
   readonly keyring: Keyring;
   readonly responses: ResponseServices;
-  /** For long bodies. */
+  /** The thread for long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
   /** Tools that the gateway runs for models. */
   readonly hosted: HostedServices;
-  /** Reads documents that chats bring. */
+  /** Reads the documents of chats. */
   readonly documents: DocumentTexts;
 }
 
-/** The largest body takes about a second; what takes longer hangs. */
+/** Milliseconds for one task. The largest body takes about a second, so a longer task hangs. */
 const WORK_DEADLINE_MS = 15_000;
 const MAX_WAIT_FOR_WORK_MS = 15_000;
 const MAX_WAITING = 512;
 const MAX_WAITING_OF_ONE = 128;
 
-/** The thread for what would hold the event loop: see `long-work-thread.ts`. */
+/** Creates the thread for work that would block the event loop. See `long-work-thread.ts`. */
 export function createWorkThread(onLost: (error: unknown) => void): FairWorkThread {
   return new FairWorkThread({
     script: new URL("./long-work-thread.ts", import.meta.url),
@@ -78,7 +78,7 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
   });
 }
 
-/** The billed endpoints, and what ends the calls that run. */
+/** Composes the billed endpoints, and the parts that end their running calls. */
 export function composeEndpoints(options: EndpointParts) {
   const {
     config,
@@ -102,7 +102,7 @@ export function composeEndpoints(options: EndpointParts) {
   const slots = new CallSlots({ slots: parallel, clock: steadyClock, maxWaitMs });
   telemetry.gauge(
     "gateway_calls_waiting",
-    "Calls that wait because every endpoint runs as many as it may.",
+    "Calls that wait because every endpoint is at its concurrency limit.",
     () => slots.waiting,
   );
   const cache = composeCache({ ...options, steadyClock, deadlines });
@@ -137,7 +137,7 @@ export function composeEndpoints(options: EndpointParts) {
   return { endpoints, ticker, deadlines, calls: dependencies };
 }
 
-/** By the operator's model; undefined where none is configured. */
+/** Composes moderation by the operator's model. Returns undefined if none is configured. */
 function moderationOf(
   { moderationModel }: GatewayConfig,
   providers: ReadonlyMap<string, Provider>,
@@ -148,7 +148,7 @@ function moderationOf(
   return moderate && new ModelModeration(moderate, moderationModel.slice(slash + 1));
 }
 
-/** The response cache, and what waits for equal requests. */
+/** Composes the response cache, and the single-flight of equal requests. */
 function composeCache(
   options: EndpointParts & { readonly steadyClock: Clock; readonly deadlines: DeadlineQueue },
 ): CachedCalls {
@@ -163,21 +163,21 @@ function composeCache(
   });
   telemetry.counter(
     "gateway_cache_hits_total",
-    "Answers that the response cache had.",
+    "Requests that the response cache answered.",
     () => cache.hits,
   );
   telemetry.counter(
     "gateway_cache_misses_total",
-    "Requests for the response cache that it had no answer for.",
+    "Requests that the response cache had no answer for.",
     () => cache.misses,
   );
   return cache;
 }
 
-/** For one image, from the first word to the last byte. */
+/** Milliseconds to fetch one image. */
 const FETCH_TIMEOUT_MS = 60_000;
 
-/** Fetches images that providers keep for a while: what they name is foreign text, as what users name is. */
+/** Fetches images that providers store for a time. Their URLs are untrusted, like URLs of users. */
 function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
   const guard = new EgressGuard({
     resolve: systemResolve,
@@ -191,8 +191,8 @@ function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
     } catch (cause) {
       if (signal.aborted) throw new ProviderFailure("aborted", "the call was aborted", { cause });
       const why = cause instanceof Error ? cause.message : "it failed";
-      const message = `an image could not be fetched from where the provider keeps it: ${why}`;
-      // Each try of the provider makes, and bills, the image again.
+      const message = `an image could not be fetched from the provider's storage: ${why}`;
+      // Not retryable, because each try of the provider generates and bills the image again.
       const isLasting = cause instanceof EgressRefused;
       throw new ProviderFailure("unavailable", message, { cause, isLasting });
     }

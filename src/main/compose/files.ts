@@ -18,18 +18,18 @@ import { S3Storage } from "../../platform/storage/s3.ts";
 export interface FileParts {
   readonly uploads: FileUploads;
   readonly library: FileLibrary;
-  /** For jobs that read files for longer than a request, and write some. */
+  /** Reads and writes files for jobs, which take longer than a request. */
   readonly jobFiles: JobFiles;
-  /** What models have made, for an hour. */
+  /** Generated media, as links that are valid for an hour. */
   readonly media: MediaLinks;
   close(): Promise<void>;
 }
 
-/** Stored files, and the cleaning behind them, which begins at once. */
+/** Composes stored files, and their clean-up, which starts immediately. */
 export function composeFiles(dependencies: {
   readonly config: GatewayConfig;
   readonly sql: Database;
-  /** For what may take its time: uploads, and what jobs do. */
+  /** For statements that may take long: uploads, and the work of jobs. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly keyring: Keyring;
@@ -45,7 +45,7 @@ export function composeFiles(dependencies: {
   const cleanSoon = (): void => cleaning.cleanSoon();
   const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
   const links = new DownloadLinks(keyring);
-  // Said at the start, though files may not be asked for before long.
+  // Logged at the start, although the first use of files may be much later.
   storage.assertOurs().catch(onError);
   cleaning.start();
   return {
@@ -60,7 +60,7 @@ export function composeFiles(dependencies: {
   };
 }
 
-/** Where the bytes of files lie. */
+/** Returns the storage for the bytes of files: the bucket, or the folder. */
 export function createStorage(
   { s3, dataDir }: Pick<GatewayConfig, "s3" | "dataDir">,
   clock: Clock,

@@ -19,7 +19,7 @@ import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;
-  /** The same, for what may take its time. */
+  /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
@@ -39,18 +39,18 @@ export interface FineTuningOptions {
 
 export interface FineTuningParts {
   readonly fineTuning: FineTuning;
-  /** Jobs that this instance works on. */
+  /** Number of jobs that this instance works on. */
   readonly runningJobs: number;
-  /** A change was reported that may concern jobs and their models. */
+  /** Called when the change feed reports a change that may concern jobs or their models. */
   onChange(kind: string, objectId: string): void;
   onGap(): void;
-  /** To be called every few seconds. */
+  /** Drops idle actors. Call it every few seconds. */
   passivateIdle(): void;
-  /** Leaves every job where it stands, for the next owner. */
+  /** Stops the work on all jobs. The next owner continues them. */
   close(): Promise<void>;
 }
 
-/** Fine-tuning jobs: what callers ask, and this instance's part in working on them. */
+/** Composes fine-tuning jobs: the service for callers, and this instance's work on jobs. */
 export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
   const { background, clock, unowned, tunedModels } = options;
   const feeds = new EventFeeds({ ...options, sql: background });
@@ -93,7 +93,7 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
   };
 }
 
-/** Jobs are written seldom and one at a time: the ledger's queue need not wait for them. */
+/** Commits the effects of jobs outside the ledger's queue, because jobs are written rarely and one at a time. */
 function jobEnvironment(sql: Database, clock: Clock): ActorEnvironment {
   return {
     clock,
@@ -102,7 +102,7 @@ function jobEnvironment(sql: Database, clock: Clock): ActorEnvironment {
     async commit(effects) {
       await sql.begin(async (transaction) => {
         for (const effect of effects) {
-          if (effect.kind !== "statement") throw new Error("a job moves no money by itself");
+          if (effect.kind !== "statement") throw new Error("a job cannot move money");
           await effect.run(transaction);
         }
       });

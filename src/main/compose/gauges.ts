@@ -10,7 +10,7 @@ import type { InFlight } from "../../platform/cluster/in-flight.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
-/** What of this process is worth watching, for /metrics. */
+/** Registers the gauges of this process. */
 export function registerGauges(
   telemetry: Telemetry,
   parts: {
@@ -30,7 +30,7 @@ export function registerGauges(
   );
   telemetry.gauge(
     "gateway_holds_outstanding",
-    "Holds neither settled nor released.",
+    "Holds that are neither settled nor released.",
     () => money.outstandingHolds,
   );
   telemetry.gauge(
@@ -39,11 +39,7 @@ export function registerGauges(
     () => ledger.queuedUnits,
   );
   telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
-  telemetry.gauge(
-    "gateway_requests_in_flight",
-    "Requests that are being answered.",
-    () => inFlight.count,
-  );
+  telemetry.gauge("gateway_requests_in_flight", "Requests in flight.", () => inFlight.count);
   telemetry.gauge(
     "gateway_mailbox_depth",
     "Messages that wait in the mailboxes of actors.",
@@ -61,7 +57,7 @@ export function registerGauges(
   );
 }
 
-/** Watches the balances for `gateway_balance_usd`, until it is stopped. */
+/** Watches balances for `gateway_balance_usd` until it is stopped. */
 export function watchBalances(parts: {
   readonly telemetry: Telemetry;
   readonly sql: Database;
@@ -74,7 +70,7 @@ export function watchBalances(parts: {
   const watch = new BalanceWatch({ sql, clock, isOurTurn, onError });
   telemetry.labelledGauge(
     "gateway_balance_usd",
-    "Balance of an organization, up to 10 seconds old; told by one instance, of at most 1,000 organizations.",
+    "Balance of an organization, up to 10 seconds old. One instance reports it, for at most 1,000 organizations.",
     "organization",
     () =>
       watch.balances.map(
@@ -85,7 +81,7 @@ export function watchBalances(parts: {
   return watch;
 }
 
-/** Adds what is charged to usage, on one instance of several, until it is stopped. */
+/** Adds charges to the usage until it is stopped. In a cluster, one instance does so. */
 export function startUsage(parts: {
   readonly sql: Database;
   readonly clock: Clock;

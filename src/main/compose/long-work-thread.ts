@@ -35,7 +35,7 @@ const longBodies = new LongBodyWork({
   ...longResponsesForms,
 });
 
-/** The thread for work that would hold the event loop for too long. */
+/** Runs work that would block the event loop for too long. */
 serveCalls<
   | LongBodyCall
   | LongLineCall

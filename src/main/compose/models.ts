@@ -35,9 +35,8 @@ import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
 
 /**
- * The configured providers, the HTTP client that they share, their health, and the keys that organizations
- * bring for them.
- * @param onRecovered called when a server of the operator's own answers again
+ * Composes the configured providers, their shared HTTP client, their health, and the BYOK keys of organizations.
+ * @param onRecovered called when a server of the operator answers again
  */
 export function composeProviders(
   base: Base,
@@ -92,7 +91,7 @@ interface ModelParts {
   onError(error: unknown): void;
 }
 
-/** The models that are offered, which can be searched for from then on, and what brings new ones. */
+/** Composes the offered models, their search, and the lists that bring new models. */
 export async function composeModels(parts: ModelParts) {
   const { config, sql, telemetry, clock, httpClient, onError } = parts;
   const asked = config.providers.filter(({ type }) => asksForModels(type));
@@ -117,7 +116,7 @@ export async function composeModels(parts: ModelParts) {
       const catalogue = await build(discovered);
       for (const report of catalogue.reports) logReport(telemetry.log, report);
       const next = createModelIndex(catalogue);
-      // First, so that what is listed can be found.
+      // First, so that a search finds the listed models.
       await publishSearch(sql, next).finally(() => index.replace(next));
     },
     onUnanswered: ({ id }, reason) =>

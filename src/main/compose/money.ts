@@ -25,15 +25,15 @@ import { createActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 
 /**
- * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
- * way the ledger commits what queued during its last commit.
+ * Composes the money engine. A single gateway holds in memory, several gateways hold in the database. In both modes the
+ * ledger commits everything that queued during its last commit.
  */
 export function createMoney(parts: {
   readonly isClustered: boolean;
   readonly world: Pick<MoneyDependencies, "keys" | "organizations" | "subjectBudgets">;
   readonly connections: {
     readonly ledger: Database;
-    /** As the database shows the sessions of the ledger. */
+    /** Name of the ledger's sessions in the database. */
     readonly ledgerName: string;
   };
   readonly instance: InstanceIdentity;
@@ -53,7 +53,7 @@ export function createMoney(parts: {
       telemetry.countClampedCharge();
       telemetry.log.warn(
         { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
-        "charge clamped to its hold",
+        "charge limited to its hold",
       );
     },
     onBackgroundError: parts.onError,
@@ -90,24 +90,24 @@ export function createMoney(parts: {
   return { money, ledger };
 }
 
-/** Reports writes that the database refused because they would have overspent. */
+/** Reports writes that the database rejected because they would have overspent. */
 function guardReport(telemetry: Telemetry) {
   let violations = 0;
   telemetry.counter(
     "gateway_money_guard_violations_total",
-    "Writes that the database refused because they would have overspent: each is a fault of the gateway.",
+    "Writes that the database rejected because they would have overspent. Each is a fault of the gateway.",
     () => violations,
   );
   return (error: unknown, requestIds: readonly string[]): void => {
     violations++;
     telemetry.log.fatal(
       { err: error, request_ids: requestIds },
-      "the database refused to overspend: this is a fault of the gateway",
+      "the database rejected a write that would have overspent: this is a fault of the gateway",
     );
   };
 }
 
-/** Actors, holds and the ledger, and the ways to them: admission of calls, and operators' orders. */
+/** Composes actors, holds and the ledger, with their two users: admission of calls, and operators' orders. */
 export function composeMoney(
   base: Base,
   owed: ReturnType<typeof composeOwedRefunds>,
@@ -145,18 +145,18 @@ interface OwedRefundsParts {
   readonly instance: { readonly id: string };
   readonly clock: Clock;
   onError(error: unknown): void;
-  /** Ends the process at once, because it was declared dead. */
+  /** Ends the process immediately, because it was declared dead. */
   onFenced(): void;
 }
 
-/** Those who ask for the notes and are made after them. */
+/** Parts that use the pending refunds and are constructed after them. */
 interface Noting {
   readonly ledger: GroupCommit;
   readonly money: { noteUnanswered(): void };
   readonly ticker: { recordUndelivered(): void };
 }
 
-/** Undelivered answers are recorded in a file of this instance, in the folder that holds its predecessors' files. */
+/** Composes the record of undelivered answers: a file of this instance, next to those of earlier instances. */
 export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsParts) {
   let noting: Noting | undefined;
   const notes = new PendingRefunds({

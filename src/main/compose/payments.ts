@@ -21,14 +21,14 @@ export interface PaymentParts {
   readonly replenish: AutoReplenish;
   readonly planBilling: PlanBilling;
   readonly cardRefunds: CardRefunds;
-  /** Undefined: nothing is reported here. */
+  /** Undefined if no processor reports to this gateway. */
   readonly stripeEvents: StripeEvents | undefined;
-  /** Carries on with what was left open. */
+  /** Continues the payments that are open. */
   start(): void;
   close(): Promise<void>;
 }
 
-/** Stripe where its key is set, and else the test processor. */
+/** Composes Stripe if its key is set, otherwise the test processor. */
 export function composePayments(
   base: Base,
   { world, orders, suspensions }: Pick<MoneyParts, "world" | "orders" | "suspensions">,

@@ -19,7 +19,7 @@ interface ResponseParts {
   onError(error: unknown): void;
 }
 
-/** What keeps responses, and runs those that need no client. */
+/** Composes stored responses, and the runs of background responses. */
 export function composeResponses(parts: ResponseParts): ResponseServices {
   const { config, clock, onError } = parts;
   const store = new ResponseStore(parts);

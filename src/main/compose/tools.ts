@@ -24,10 +24,10 @@ import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
-/** Of one answer of a server; it is parsed in one go. */
+/** Bytes of one answer of an MCP server, which is parsed as a whole. */
 const MAX_ANSWER_BYTES = 1_048_576;
 
-/** The tools that the gateway runs for models. */
+/** Composes the tools that the gateway runs for models. */
 export function composeTools(
   options: Keys & {
     readonly config: GatewayConfig;
@@ -74,10 +74,10 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
       const admitAgain = async () => ({ key: await usableKey(keys, keyId) });
       const searcher = {
         caller: await admitAgain(),
-        // Embedding the question is a call of its own, of another model.
+        // Embedding the question is a separate call, of another model.
         requestId: newId("req"),
         startedMs: performance.now(),
-        // It follows from a request that has its place in the window.
+        // The rate window has already admitted the request that causes this search.
         admittedRateHeaders: {},
         log: {},
         admitAgain,
@@ -87,7 +87,7 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
         return await stores.searchAll(searcher, storeIds, queries, options);
       } catch (error) {
         if (!(error instanceof GatewayError) || signal.aborted) throw error;
-        // The question cannot be embedded now, or not be paid for.
+        // The question cannot be embedded or paid for now: the search uses words only.
         const weights = { embedding: 0, text: 1 };
         return stores.searchAll(searcher, storeIds, queries, { ...options, weights });
       }
@@ -95,7 +95,7 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
   };
 }
 
-/** Tools of remote servers. The client is loaded where the settings allow any. */
+/** Composes tools of remote MCP servers. The client is loaded only if the settings allow a server. */
 function composeMcp(config: GatewayConfig): McpTools {
   const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
   const guard = new EgressGuard({

@@ -25,20 +25,20 @@ type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> 
 
 export interface VectorStoreParts {
   readonly stores: VectorStores;
-  /** Reads documents that chats bring, in the processes that read files. */
+  /** Reads the documents of chats, in the same processes as files. */
   readonly documents: DocumentTexts;
-  /** From now on calls can be made, and texts embedded. */
+  /** Passes in the paid calls. From then on texts can be embedded. */
   connect(options: ConnectOptions): void;
-  /** Files are to be indexed, so it was reported. */
+  /** Called when the change feed reports files to index. */
   onWork(): void;
   close(): Promise<void>;
 }
 
-/** Vector stores, and this instance's part in indexing their files. */
+/** Composes vector stores, and this instance's work on indexing their files. */
 export function composeVectorStores(options: {
   readonly config: Pick<GatewayConfig, "vectorStoreModel">;
   readonly sql: Database;
-  /** The same, for what may take its time. */
+  /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;
@@ -80,7 +80,7 @@ const MAX_WAITING_DOCUMENTS_OF_ONE = 64;
 const MAX_DOCUMENT_CHARACTERS = 1_000_000;
 const MAX_DOCUMENT_MS = 30_000;
 
-/** Bounds the documents of chats that are being read. */
+/** Limits the documents of chats that are read at the same time. */
 export function createDocumentSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: DOCUMENTS_AT_A_TIME,
@@ -91,7 +91,7 @@ export function createDocumentSemaphore(): FairSemaphore {
   });
 }
 
-/** Reads documents of chats: a few at a time, which organizations share. */
+/** Returns a reader for documents of chats. It reads a few at a time, and organizations share it. */
 function documentTexts(extraction: Extraction): DocumentTexts {
   const slots = createDocumentSemaphore();
   const options = { isHtml: false, maxCharacters: MAX_DOCUMENT_CHARACTERS };

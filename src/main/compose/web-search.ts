@@ -10,16 +10,16 @@ import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 
-/** For the text of one page. */
+/** Memory and time for reading the text of one page. */
 const PAGE_BOUNDS = { maxMemoryBytes: 536_870_912, maxMs: 5_000 };
 
 export interface WebSearchParts {
-  /** That of the sandbox if no search backend is configured; undefined without the sandbox. */
+  /** The sandbox's search if no backend is configured. Undefined without the sandbox. */
   readonly webSearch: WebSearch | undefined;
   close(): void;
 }
 
-/** Searches of the web that the gateway runs itself. */
+/** Composes the web search that the gateway runs. */
 export function composeWebSearch(options: {
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
@@ -31,14 +31,14 @@ export function composeWebSearch(options: {
   return { webSearch: new WebSearch(dependencies), close: () => {} };
 }
 
-/** The sandbox's results bring their texts: no page is read. */
+/** Used with the sandbox, whose results contain their texts. */
 const NO_PAGES = { textOf: () => Promise.reject(new Error("the sandbox reads no pages")) };
 
 function searchBy(
   search: SearchConfig,
   { config, telemetry }: Parameters<typeof composeWebSearch>[0],
 ): WebSearchParts {
-  // What a search finds is foreign text, as what users name is.
+  // The URLs that a search finds are untrusted, like URLs of users.
   const guard = new EgressGuard({
     resolve: systemResolve,
     allowedCidrs: config.egressAllow,

@@ -31,30 +31,30 @@ export interface WebhookOptions {
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
-  /** Without it, the owner's own look, once a second, finds what another instance emitted. */
+  /** Wake-ups from other instances. Without them the owner finds their events by its check, once a second. */
   readonly wakes?: Wakes | undefined;
-  /** Of one attempt; the specification's own where it is left out. */
+  /** Timeout of one attempt. The specification's value if absent. */
   readonly attemptTimeoutMs?: number;
   onError(error: unknown): void;
 }
 
-/** Everything about webhooks. */
+/** The parts of webhooks. */
 export interface WebhookParts {
   readonly webhooks: Webhooks;
   readonly subscriptions: Subscriptions;
   readonly completionEvents: CompletionEvents;
   readonly deliveries: WebhookDispatcher;
   readonly numbering: EventSequencer;
-  /** To be called once this instance counts as alive. */
+  /** Call it when this instance counts as alive. */
   start(): void;
   passivateIdle(): void;
-  /** Sends nothing more, waits a little for what is under way, and writes it. */
+  /** Starts no further attempt, waits a little for running ones, and writes their results. */
   stop(): Promise<void>;
 }
 
-/** Attempts under way at a time; half of what the platform lets out is left to providers. */
+/** Attempts at the same time, if half of the outbound requests of the platform allow it. Providers use the other half. */
 const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
-/** Webhooks that are read at a time, and those of one organization: a connection stays free for looking. */
+/** Webhooks that are loaded at the same time, in total and for one organization. One connection stays free for finding work. */
 const MAX_LOADS = 4;
 const MAX_LOADS_OF_ONE = 2;
 const MAX_WAITING_LOADS = 100_000;
@@ -108,7 +108,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   };
 }
 
-/** Bounds the webhooks that are being loaded. */
+/** Limits the webhooks that are loaded at the same time. */
 export function createLoadSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: MAX_LOADS,
@@ -118,7 +118,7 @@ export function createLoadSemaphore(): FairSemaphore {
   });
 }
 
-/** What sends events to receivers, and writes what became of them. */
+/** Composes the part that sends events to receivers and writes the results. */
 function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
   const { ownership, unowned } = options.node;
   const secrets = new WebhookSecrets(options.keyring);
@@ -158,7 +158,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
   return { guard, secrets, sendEvent, slots, writer, actors, deliveries };
 }
 
-/** What takes events up to the deliveries of their webhooks. */
+/** Composes the part that turns events into deliveries of their webhooks. */
 function createEmission(options: WebhookOptions, deliveries: WebhookDispatcher) {
   const { connections, instance, clock, onError } = options;
   const numbering = new EventSequencer({

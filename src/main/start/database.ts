@@ -20,14 +20,14 @@ import type { Telemetry } from "../../platform/telemetry/interface.ts";
 export interface StartedDatabase {
   readonly target: DatabaseTarget;
   readonly isEmbedded: boolean;
-  /** To be called when a stop begins. */
+  /** Call it when a stop begins. */
   announceStop(): void;
   stop(): Promise<void>;
 }
 
 type Log = Pick<Telemetry["log"], "info" | "warn">;
 
-/** The configured database, or the embedded one in the data folder, which is started. */
+/** Returns the configured database, or starts the embedded one in the data folder. */
 export async function openDatabase(config: GatewayConfig, log: Log): Promise<StartedDatabase> {
   if (config.databaseUrl !== undefined) {
     return foreignDatabase(config.databaseUrl);
@@ -50,19 +50,19 @@ interface PrepareOptions {
   readonly config: GatewayConfig;
   readonly target: DatabaseTarget;
   readonly log: Log;
-  /** Throws if the start is to end: asked between the tries. */
+  /** Throws if the start has to end. Called between tries. */
   readonly assertGoesOn: () => void;
-  /** How long a database that cannot be reached is tried again. */
+  /** Milliseconds for which an unreachable database is tried again. */
   readonly retryForMs?: number;
 }
 
-/** A database that is started together with the gateway is there by then. */
+/** A database that starts together with the gateway answers by then. */
 const RETRY_FOR_MS = 60_000;
 const RETRY_LOG_MS = 10_000;
 
 /**
- * Connects and brings the schema up to date. Returns the connection, for what else a start asks. A database
- * that cannot be reached is tried again for a minute. Throws one line that says what fails.
+ * Connects and brings the schema up to date. Returns the connection, for the other queries of a start. Tries a
+ * database that cannot be reached for a minute. Throws an error of one line that names the failure.
  */
 export async function prepareDatabase(options: PrepareOptions): Promise<Database> {
   const { config, target, log, assertGoesOn, retryForMs = RETRY_FOR_MS } = options;
@@ -101,7 +101,7 @@ async function openSession(target: DatabaseTarget, log: Log): Promise<Database> 
   }
 }
 
-/** A failure of the database as one line that names the setting; any other as it is. */
+/** Returns a failure of the database as one line that names the setting, and any other failure unchanged. */
 export function asUnusable(config: GatewayConfig, error: unknown): unknown {
   return isDatabaseFailure(error) ? new Error(unusable(config, error), { cause: error }) : error;
 }
@@ -109,21 +109,21 @@ export function asUnusable(config: GatewayConfig, error: unknown): unknown {
 function unusable({ databaseUrl }: GatewayConfig, error: unknown): string {
   const reason = describeFailure(error);
   if (databaseUrl === undefined) return `the embedded database cannot be used: ${reason}`;
-  // Without user, password and parameters.
+  // User, password and parameters are left out.
   const { host, pathname } = URL.parse(databaseUrl) ?? { host: "", pathname: "" };
   return `DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`;
 }
 
-/** One that is started and stopped elsewhere. */
+/** A database that another program starts and stops. */
 export function foreignDatabase(url: string): StartedDatabase {
   return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
 }
 
-/** The failure of a call to the operating system about the data folder, by its setting; others as they are. */
+/** Returns a failure of the operating system on the data folder as an error of DATA_DIR, and any other unchanged. */
 export function asDataFolderFault(dataDir: string, error: unknown): unknown {
   const { code, path } = (error ?? {}) as { code?: unknown; path?: unknown };
   if (typeof code !== "string" || typeof path !== "string") return error;
   const [folder, named] = [resolve(dataDir), resolve(path)];
   if (!named.startsWith(folder) && !folder.startsWith(named)) return error;
-  return refuse("DATA_DIR", dataDir, `a folder that can be made and written to (${code})`);
+  return refuse("DATA_DIR", dataDir, `a folder that can be created and written to (${code})`);
 }

@@ -19,22 +19,21 @@ import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";
 
-/** Where the first keys can be learned of: a terminal has shown them, or they are in a file. */
+/** The place of the first keys: shown on a terminal, or in a file. */
 type FirstKeys =
   | { readonly kind: "shown" }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
-/** What the announcement of a start tells. */
+/** The facts that the start announces. */
 interface FirstStart {
   readonly keys: FirstKeys | undefined;
   readonly organization: FirstOrganization | undefined;
 }
 
 /**
- * Creates the default organization at the first start. Its keys are shown once, before they are in force:
- * on a terminal, or in a file that only its owner can read. At a later start it is that file, for as long
- * as it is there: the first start may have ended before it could say where it is. An operator key of the
- * environment is added at any start.
+ * Creates the default organization at the first start. Its keys are shown once, before they are valid: on a
+ * terminal, or in a file that only its owner can read. A later start returns that file while it exists, because the
+ * first start may have ended before it could log the path. Every start adds the operator key of the environment.
  */
 export async function createFirstKeys(
   config: GatewayConfig,
@@ -77,7 +76,7 @@ export async function createFirstKeys(
   return { keys, organization: await findFirstOrganization(sql) };
 }
 
-/** Undefined also where the keys in the file are not this database's, or not any more. */
+/** Returns the file of an earlier start, or undefined if it is missing or its keys are not in this database. */
 async function keptBefore(sql: Database, path: string): Promise<FirstKeys | undefined> {
   const file = readFirstKeys(path);
   if (file === undefined) return undefined;
@@ -86,28 +85,28 @@ async function keptBefore(sql: Database, path: string): Promise<FirstKeys | unde
   return found.size === keys.length ? { kind: "file", path, file } : undefined;
 }
 
-/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that were never shown. */
+/** Prints the keys before the next step, so that a later failure, such as a used port, does not lose them. */
 function showKeys(keys: { readonly managementKey: string; readonly secretKey: string }): void {
   process.stdout.write(
-    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
+    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  These keys are shown only once.\n\n`,
   );
 }
 
-/** The address under which this machine reaches the gateway. */
+/** Returns the URL of the gateway on this machine. */
 export function baseUrl(config: GatewayConfig, port = config.port): string {
   const isWildcard = config.host === "0.0.0.0" || config.host === "::";
   const host = isWildcard ? "127.0.0.1" : config.host;
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** What the file of the first keys holds. */
+/** The content of the file of the first keys. */
 interface FirstKeysFile {
   readonly base_url: string;
   readonly management_key: string;
   readonly secret_key: string;
 }
 
-/** Only its owner can read it; it is whole or not there. */
+/** Writes the file so that only its owner can read it. The file is complete or absent. */
 function writeFirstKeys(path: string, file: FirstKeysFile): void {
   const { base_url, management_key, secret_key } = file;
   const draft = `${path}.new`;
@@ -117,7 +116,7 @@ function writeFirstKeys(path: string, file: FirstKeysFile): void {
   renameSync(draft, path);
 }
 
-/** Undefined where there is none that can be read. */
+/** Returns undefined if the file is missing or unreadable. */
 function readFirstKeys(path: string): FirstKeysFile | undefined {
   try {
     const file = JSON.parse(readFileSync(path, "utf8")) as FirstKeysFile;
@@ -130,7 +129,7 @@ function readFirstKeys(path: string): FirstKeysFile | undefined {
   }
 }
 
-/** Says where the gateway is reached, where its first keys are, and what the default organization may spend. */
+/** Logs the URL of the gateway, the place of its first keys, and the credit of the default organization. */
 export function announce(
   telemetry: Telemetry,
   config: GatewayConfig,
@@ -156,7 +155,7 @@ function describe(organization: FirstOrganization): string {
   return `${name} (${id}): plan ${plan}, fee ${percent} %, credit ${usdText(balanceNano)} USD${limit}`;
 }
 
-/** The address in it may not have been known before the gateway listened, or be that of an earlier start. */
+/** Logs the path of the file. Updates its URL first, which may be unknown before listening, or that of an earlier start. */
 function announceFile(
   { log }: Telemetry,
   url: string,
@@ -165,7 +164,7 @@ function announceFile(
   try {
     if (file.base_url !== url) writeFirstKeys(path, { ...file, base_url: url });
   } catch {
-    log.warn(`the base_url in ${path} could not be brought up to date`);
+    log.warn(`the base_url in ${path} could not be updated`);
   }
-  log.info(`the first keys are in ${path}; keep them and delete the file`);
+  log.info(`the first keys are in ${path}; store them elsewhere and delete the file`);
 }

@@ -1,4 +1,4 @@
-/* The health check of the container: exits 0 where the gateway of this container is alive. */
+/* Health check of the container: exits with 0 if the gateway of this container is alive. */
 
 const TIMEOUT_MS = 2_500;
 

@@ -25,7 +25,7 @@ const ROTATE = "`bun run cli master-key rotate`";
 
 type KeySettings = MasterKeySettings & Pick<GatewayConfig, "dataDir">;
 
-/** The configured master keys, or those in the data folder; undefined where none was made yet. */
+/** Returns the configured master keys, or those of the data folder. Returns undefined if none exists yet. */
 export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
   const { masterKey, previousMasterKey, dataDir } = settings;
   if (masterKey !== undefined) {
@@ -34,11 +34,11 @@ export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
       others: previousMasterKey === undefined ? [] : [Buffer.from(previousMasterKey, "base64")],
       hasNext: false,
       source: "GATEWAY_MASTER_KEY",
-      remedy: `set the one that it was started with before, or name that one in GATEWAY_MASTER_KEY_PREVIOUS and run ${ROTATE} to replace it`,
+      remedy: `set the previous key again, or put it into GATEWAY_MASTER_KEY_PREVIOUS and run ${ROTATE} to replace it`,
     };
   }
   const files = new MasterKeyFiles(dataDir);
-  // In this order: the next one may become the current one in between.
+  // Read in this order, because a rotation may rename the next key to the current one in between.
   const next = files.next();
   const current = files.current();
   if (current === undefined) return undefined;
@@ -47,22 +47,22 @@ export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
     main: current,
     others: isOther ? [next] : [],
     hasNext: isOther,
-    source: `what ${files.path} holds`,
+    source: `the key in ${files.path}`,
     remedy: "restore that file from a backup, or set GATEWAY_MASTER_KEY to the right one",
   };
 }
 
 interface OpenedKeys {
   readonly keyring: Keyring;
-  /** The same as settings, for workers. */
+  /** The keys as environment variables, for workers. */
   readonly environment: Readonly<Record<string, string>>;
-  /** A rotation has not come to its end. */
+  /** A message for the log if a rotation is unfinished. */
   readonly notice: string | undefined;
 }
 
 /**
- * The keys that encrypt what is kept at rest, proven against the database: the configured ones, or one made
- * for the data folder once. Throws with one line where they are not those of the database.
+ * Opens the master keys and checks them against the database: the configured keys, or the one that the first start
+ * generates in the data folder. Throws an error of one line if they are not the keys of the database.
  */
 export async function openMasterKeys(settings: KeySettings, sql: Database): Promise<OpenedKeys> {
   const keys = knownMasterKeys(settings) ?? (await makeKeys(sql, settings));
@@ -71,17 +71,17 @@ export async function openMasterKeys(settings: KeySettings, sql: Database): Prom
     keyring,
     environment: settingsOf(keys),
     notice: isBeingReplaced
-      ? `the master key is being replaced: ${ROTATE} brings it to its end`
+      ? `the master key is being replaced: run ${ROTATE} to finish`
       : undefined,
   };
 }
 
-/** A key made in the place of one that is lost would open nothing, and hide the loss. */
+/** Generates a key. Throws if the database has sealed values: a new key could not open them, and would hide the loss. */
 async function makeKeys(sql: Database, settings: KeySettings): Promise<MasterKeys> {
   const files = new MasterKeyFiles(settings.dataDir);
   if (await isSealed(sql)) {
     throw new MasterKeyError(
-      `${files.path} is missing, which holds the master key that this database is sealed with: restore it from a backup, or set GATEWAY_MASTER_KEY`,
+      `the master key of this database is missing (${files.path}): restore the file from a backup, or set GATEWAY_MASTER_KEY`,
     );
   }
   files.makeCurrent();
@@ -99,10 +99,9 @@ function settingsOf({ main, others }: MasterKeys): Record<string, string> {
 const FILE_NAME = "master-key";
 
 /**
- * The generated master keys of a data folder. `master-key` holds the one in force. While it is replaced,
- * `master-key.next` holds the one that takes its place: written before the database first learns of it, and
- * renamed once nothing is sealed with the other. So each key that may have sealed something is in a file,
- * wherever a replacement is broken off.
+ * The generated master keys of a data folder. `master-key` holds the current key. During a rotation,
+ * `master-key.next` holds the next key: it is written before the database records it, and renamed when no value is
+ * sealed with the old key. So each key that may have sealed a value is in a file, whenever a rotation is interrupted.
  */
 export class MasterKeyFiles {
   readonly path: string;
@@ -113,27 +112,27 @@ export class MasterKeyFiles {
     this.nextPath = `${this.path}.next`;
   }
 
-  /** Undefined where none was made yet. Throws with one line where it holds no key. */
+  /** Returns undefined if no key exists yet. Throws an error of one line if the file holds no key. */
   current(): Uint8Array | undefined {
     return readKey(this.path);
   }
 
-  /** Undefined where none is under way to replace the current one. */
+  /** Returns the next key, or undefined if no rotation is under way. */
   next(): Uint8Array | undefined {
     return readKey(this.nextPath);
   }
 
-  /** Only for a database in which nothing is sealed. */
+  /** Generates the first key. Only for a database without sealed values. */
   makeCurrent(): Uint8Array {
     return makeKey(this.path);
   }
 
-  /** Only while no other rotation is under way. */
+  /** Generates the next key. Only if no other rotation is under way. */
   makeNext(): Uint8Array {
     return this.next() ?? makeKey(this.nextPath);
   }
 
-  /** The next one, if it is that key, takes the place of the current one, which is gone with that. */
+  /** Replaces the current key by the next one if that equals `key`. The old key is deleted. */
   promoteNext(key: Uint8Array): void {
     const next = this.next();
     if (next === undefined || !Buffer.from(key).equals(next)) return;
@@ -152,7 +151,7 @@ function readKey(path: string): Uint8Array | undefined {
   );
 }
 
-/** On the disk, whole, before anything can be sealed with it. */
+/** Writes a key completely to the disk before a value can be sealed with it. */
 function makeKey(path: string): Uint8Array {
   const key = crypto.getRandomValues(new Uint8Array(MASTER_KEY_BYTES));
   const draft = `${path}.new`;
@@ -170,7 +169,7 @@ function makeKey(path: string): Uint8Array {
   return key;
 }
 
-/** Makes a rename last; Windows has no such thing for folders. */
+/** Makes a rename durable. Windows cannot sync folders. */
 function syncFolderOf(path: string): void {
   if (process.platform === "win32") return;
   const folder = openSync(join(path, ".."), "r");

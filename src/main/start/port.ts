@@ -1,11 +1,11 @@
-import { type ConfigError, refuse } from "../../platform/config/config-error.ts";
+import { ConfigError, refuse } from "../../platform/config/config-error.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 
 type Address = Pick<GatewayConfig, "host" | "port">;
 
 /**
- * A port that no process has. Where several processes are to share it, they would share it with a stranger
- * too; and a gateway that finds it taken makes nothing before it refuses. Throws ConfigError.
+ * Returns a port that no process uses. Workers that share a port would otherwise share it with a foreign process too.
+ * Called first, so that a start on a used port creates nothing. Throws ConfigError.
  */
 export function freePort(config: GatewayConfig): number {
   const { port, host: hostname } = config;
@@ -15,7 +15,7 @@ export function freePort(config: GatewayConfig): number {
   return free;
 }
 
-/** What the attempt to listen returns. Throws ConfigError where the address cannot be had. */
+/** Returns the result of `listen`. Throws ConfigError if the address cannot be used. */
 export function orRefused<Result>(address: Address, attempt: () => Result): Result {
   try {
     return attempt();
@@ -26,8 +26,12 @@ export function orRefused<Result>(address: Address, attempt: () => Result): Resu
 
 function refused({ host, port }: Address, error: unknown): ConfigError {
   const code = (error as { code?: unknown } | null)?.code;
-  if (code === "EADDRINUSE") return refuse("PORT", String(port), `one that is free on ${host}`);
-  if (code === "EACCES") return refuse("PORT", String(port), "one that this user may listen on");
+  if (code === "EADDRINUSE") {
+    return new ConfigError(`PORT: port ${port} on ${host} is already in use`);
+  }
+  if (code === "EACCES") {
+    return new ConfigError(`PORT: this user may not listen on port ${port} of ${host}`);
+  }
   const reason = error instanceof Error ? error.message : String(error);
   return refuse("HOST", host, `an address of this machine (${reason})`);
 }

@@ -14,16 +14,16 @@ interface ServeOptions {
   readonly keyring: Keyring;
   readonly telemetry: Telemetry;
   readonly signals: StopSignals;
-  /** True where other processes of this machine listen on the same port. */
+  /** True if other processes of this machine listen on the same port. */
   readonly sharesPort: boolean;
-  /** A stop in order failed. */
+  /** Called if an orderly stop failed. */
   onStopFailed(error: unknown): void;
 }
 
-/** A start is not to be slower for it, nor the first requests. */
+/** Milliseconds before the dashboard is built, so that it slows neither the start nor the first requests. */
 const PAGES_AFTER_MS = 1_000;
 
-/** Composes the gateway and listens; from then on a signal stops it in order. Returns the port. */
+/** Composes the gateway and listens. From then on a signal stops it in order. Returns the port. */
 export async function serve(options: ServeOptions): Promise<number> {
   const { config, database, telemetry, signals } = options;
   surviveStrayFailures(telemetry.log);
@@ -43,18 +43,18 @@ export async function serve(options: ServeOptions): Promise<number> {
     signals.assertNone();
     const server = listen(gateway, config, options.sharesPort);
     const running = { gateway, server, database, telemetry, config };
-    // What fails here, the first one who opens the dashboard sees.
+    // If the build fails here, the first visitor of the dashboard starts it again and gets the failure.
     setTimeout(() => void running.gateway.buildPages().catch(() => {}), PAGES_AFTER_MS).unref();
     signals.handOver(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
     return server.port;
   } catch (error) {
-    // Reports what stopped the start, not what it left behind.
+    // The failure of the start is reported, not a failure of the clean-up.
     await gateway?.close().catch(() => {});
     throw error;
   }
 }
 
-/** Throws ConfigError where the address cannot be had. */
+/** Throws ConfigError if the address cannot be used. */
 function listen({ app }: Gateway, config: GatewayConfig, reusePort: boolean): Server {
   const { port, host: hostname } = config;
   orRefused(config, () => app.listen({ port, hostname, reusePort }));
@@ -62,18 +62,17 @@ function listen({ app }: Gateway, config: GatewayConfig, reusePort: boolean): Se
   return { port: server.port!, stop: () => server.stop(false) };
 }
 
-/** How a broken connection is reported. */
+/** Codes of a broken connection. */
 const BROKEN_CONNECTION = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT"]);
 
 /**
- * Sockets can emit `error` after their owner has detached. What was under way on it has been reported
- * already, so it is only logged; any other uncaught failure ends the process, because
- * the state that it left is unknown.
+ * Logs uncaught errors of sockets, and ends the process on any other uncaught failure, which leaves an unknown state.
+ * Sockets can emit `error` after their owner has detached; the owner has already reported the failed work.
  */
 export function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
   const judge = (error: unknown): void => {
     if (BROKEN_CONNECTION.has(String((error as { code?: unknown } | null)?.code))) {
-      log.warn({ err: error }, "a connection broke behind its end");
+      log.warn({ err: error }, "a connection broke after its end");
       return;
     }
     log.fatal({ err: error }, "uncaught failure; stopping");

@@ -8,7 +8,7 @@ import type { StartedDatabase } from "./database.ts";
 
 export interface Server {
   readonly port: number;
-  /** Takes no new connection; resolves when the last one has ended. */
+  /** Accepts no new connection. Resolves when the last one has ended. */
   stop(): Promise<void>;
 }
 
@@ -21,24 +21,28 @@ interface Running {
 }
 
 /**
- * How long a clustered instance still accepts requests after it has reported that it is not ready: a load balancer
- * asks for that about once a second, and must not meet a closed port meanwhile.
+ * Milliseconds for which a clustered instance still accepts requests after it has reported that it is not ready. A load
+ * balancer checks about once a second, and must not meet a closed port in between.
  */
 const NOTICE_MS = 3_000;
-/** At most this share of the grace goes into that. */
+/** The largest share of the grace time that this may take. */
 const NOTICE_SHARE = 0.25;
-/** How long the last bytes of answers may take to leave. */
+/** Milliseconds for the last bytes of answers to leave. */
 const LAST_BYTES_MS = 1_000;
-/** Without a database nothing can be closed properly; the next start settles what is left. */
+/** Milliseconds for closing. Without a database closing cannot finish; the next start settles the rest. */
 const CLOSE_TIMEOUT_MS = 5_000;
-/** What a stop may take beyond its grace, all in all. */
+/** Milliseconds that a stop may take beyond its grace time, in total. */
 export const STOP_TIMEOUT_MS = 15_000;
 
 /**
- * Stops without losing a request: says that it is not ready, serves what still comes for a moment where
- * others can take over, takes no new connection, lets what runs end, cuts short what does not within the
- * grace, settles everything, hands back what it owns, and leaves. Returns the exit code: 0, or 1 where the
- * database kept it from closing.
+ * Stops without losing a request. In this order the gateway
+ *
+ * 1. reports that it is not ready and, if other instances can take over, serves new requests for a moment;
+ * 2. accepts no new connection and waits for running requests;
+ * 3. aborts the requests that exceed the grace time;
+ * 4. settles everything, releases its leases and leaves.
+ *
+ * Returns the exit code: 0, or 1 if the database prevented closing.
  */
 export async function stopInOrder(running: Running): Promise<number> {
   const { gateway, server, database, telemetry, config } = running;
@@ -46,7 +50,7 @@ export async function stopInOrder(running: Running): Promise<number> {
   const noticeMs = config.redisUrl === undefined ? 0 : Math.min(NOTICE_MS, graceMs * NOTICE_SHARE);
   gateway.announceStop();
   database.announceStop();
-  telemetry.log.info("not ready any more; what runs may end");
+  telemetry.log.info("no longer ready; waiting for running requests");
   await Bun.sleep(noticeMs);
   const lastConnection = server.stop();
   await gateway.drain(graceMs - noticeMs);
@@ -58,21 +62,21 @@ export async function stopInOrder(running: Running): Promise<number> {
   return isClosed ? 0 : 1;
 }
 
-/** False where it failed, too. */
+/** Returns false if the work failed or took too long. */
 function isDone(work: Promise<void>, withinMs: number): Promise<boolean> {
   return finishesWithin(work, systemClock, withinMs).catch(() => false);
 }
 
 /**
- * `bun run` hands on what it receives. A signal to the whole group, such as Ctrl-C, so comes twice under it:
- * what follows the first one so soon is its echo.
+ * Milliseconds after the first signal in which another one is ignored. `bun run` forwards signals, so a signal to the
+ * whole group, such as Ctrl-C, arrives twice.
  */
 const ECHO_MS = 500;
 
 /**
- * SIGTERM and SIGINT, from the first moment of the process on. While it starts, a signal is noted, and
- * the start ends itself at the next point where everything begun can be undone; once it serves, a signal
- * stops it. A second one does not wait for either.
+ * Handles SIGTERM and SIGINT from the first moment of the process. During the start, a signal is recorded, and the
+ * start ends at the next point that can undo everything it began. When the gateway serves, a signal stops it. A second
+ * signal ends the process immediately.
  */
 export class StopSignals {
   readonly #onSignal: (signal: string) => void;
@@ -81,7 +85,7 @@ export class StopSignals {
   #receivedAtMs = 0;
   #stop: (() => void) | undefined;
 
-  /** `onSignal` receives the first signal. */
+  /** @param onSignal receives the first signal */
   constructor(onSignal: (signal: string) => void, environment: Environment) {
     this.#onSignal = onSignal;
     this.#echoMs = environment.npm_lifecycle_event === undefined ? 0 : ECHO_MS;
@@ -90,19 +94,19 @@ export class StopSignals {
     }
   }
 
-  /** Throws if the process got a stop signal while it starts. */
+  /** Throws if the process received a stop signal during the start. */
   assertNone(): void {
     if (this.#received === undefined) return;
     throw new Error(`stopped by ${this.#received} before it was started`);
   }
 
-  /** From now on a signal calls `stop`. */
+  /** Lets signals call `stop` from now on. */
   handOver(stop: () => void): void {
     this.#stop = stop;
     if (this.#received !== undefined) stop();
   }
 
-  /** Another reason to stop counts as a signal too. */
+  /** Treats another reason to stop like a signal. */
   take(signal: string): void {
     const nowMs = performance.now();
     if (this.#received !== undefined) {

@@ -7,13 +7,13 @@ import {
 } from "../../platform/telemetry/metric-registry.ts";
 
 /*
- * A scrape reaches whichever worker the kernel hands it to. That worker asks its parent, the parent asks all
- * workers, and what they report within a second goes back to the asker, who answers the scrape:
+ * The kernel passes a scrape to any worker. That worker requests the metrics of all workers from its parent. The parent
+ * collects the reports of one second and returns them to the worker, which answers the scrape:
  *
  *   worker → parent   gather     for a scrape
- *   parent → workers  report?    one round at a time; scrapes that come meanwhile share it
+ *   parent → workers  report?    one round at a time; scrapes that arrive during a round share it
  *   worker → parent   report
- *   parent → worker   gathered   to each worker that asked
+ *   parent → worker   gathered   to each worker that sent `gather`
  */
 type FromWorker =
   | { readonly kind: "metrics-gather" }
@@ -23,10 +23,10 @@ type ToWorker =
   | { readonly kind: "metrics-gathered"; readonly gathered: GatheredMetrics };
 
 const ROUND_TIMEOUT_MS = 1_000;
-/** What the parent may take beyond its own timeout. */
+/** Milliseconds that a worker waits for its parent. Above the timeout of a round. */
 const GATHER_TIMEOUT_MS = ROUND_TIMEOUT_MS + 500;
 
-/** The worker's part: reports when it is asked, and has its scrapes answered for all workers. */
+/** The worker's part: answers the parent's requests for a report, and lets a scrape cover all workers. */
 export function shareMetrics(telemetry: Telemetry): void {
   let waiting: PromiseWithResolvers<GatheredMetrics> | undefined;
   const send = (message: FromWorker) => process.send?.(message);
@@ -62,19 +62,19 @@ interface Round {
   readonly asked: ReadonlySet<Worker>;
   readonly missing: Set<Worker>;
   readonly askers: Set<Worker>;
-  /** Workers that ended while they were waited for. */
+  /** Number of workers that ended during the round. */
   lost: number;
   readonly timer: ReturnType<typeof setTimeout>;
 }
 
-/** The parent's part. */
+/** The parent's part: collects the reports of its workers. */
 export class WorkerMetrics {
   readonly #lastReports = new Map<Worker, readonly MetricReport[]>();
   #retired: ProcessReport | undefined;
   #round: Round | undefined;
   #rounds = 0;
 
-  /** True where the message was about metrics. */
+  /** Handles a message of a worker. Returns false if it is not about metrics. */
   take(from: Worker, message: unknown, serving: readonly Worker[]): boolean {
     const { kind } = (message ?? {}) as Partial<FromWorker>;
     if (kind === "metrics-gather") this.#gather(from, serving);
@@ -83,7 +83,7 @@ export class WorkerMetrics {
     return true;
   }
 
-  /** A worker has ended: what it counted stays in the sums. */
+  /** Removes a worker that has ended. Its counts stay in the sums. */
   retire(worker: Worker): void {
     const metrics = this.#lastReports.get(worker);
     this.#lastReports.delete(worker);
@@ -148,7 +148,7 @@ export class WorkerMetrics {
   }
 }
 
-/** A worker that is just ending takes no message any more. */
+/** Sends a message. Ignores the failure of a worker that is just ending. */
 function tell(worker: Worker, message: ToWorker): void {
   try {
     worker.send(message);

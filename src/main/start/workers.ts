@@ -17,14 +17,13 @@ interface WorkersOptions {
 }
 
 /**
- * Several instances on one machine that share a port. The parent serves nothing itself: it has the
- * database, the master key and the first keys ready before the workers start, starts again those that
- * die, and ends all in order.
+ * Runs several instances on one machine that share a port. The parent serves no requests: it prepares the database, the
+ * master key and the first keys before the workers start, restarts workers that die, and stops all in order.
  */
 export async function startWorkers(options: WorkersOptions): Promise<void> {
   const { config, telemetry, signals } = options;
   if (config.redisUrl === undefined) {
-    throw new Error("--workers starts several instances, which need REDIS_URL; set it");
+    throw new Error("--workers starts several instances, which need REDIS_URL");
   }
   const port = freePort(config);
   const database = await openDatabase(config, telemetry.log);
@@ -69,24 +68,24 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
 
 const SESSION_END_SECONDS = 5;
 
-/** How `bun run start` was called: alone, as the parent of workers, or as one of them. */
+/** The role of this process: a single instance, the parent of workers, or a worker. */
 type Role =
   | { readonly kind: "single" }
   | { readonly kind: "parent"; readonly workers: number }
   | { readonly kind: "worker" };
 
 const MAX_WORKERS = 64;
-/** Given by a parent to its workers only. */
+/** The parameter that a parent passes to its workers. */
 const WORKER_FLAG = "--as-worker";
 
-/** Throws with one line that says what is accepted. */
+/** Reads the role from the command line. Throws an error of one line that names the accepted parameters. */
 export function readRole(parameters: readonly string[]): Role {
   const [first, count, ...rest] = parameters.flatMap((one) => one.split(/(?<=^--workers)=/));
   if (first === undefined) return { kind: "single" };
   if (first === WORKER_FLAG && count === undefined) return { kind: "worker" };
   if (first !== "--workers" || rest.length > 0) {
     throw new Error(
-      `${parameters.join(" ")} is not understood; start takes --workers N, or nothing`,
+      `unknown parameters: ${parameters.join(" ")}; start takes --workers N, or no parameter`,
     );
   }
   const workers = /^[1-9]\d?$/.test(count ?? "") ? Number(count) : Number.NaN;
@@ -100,20 +99,20 @@ export function readRole(parameters: readonly string[]): Role {
 
 interface WorkerProcessesOptions {
   readonly count: number;
-  /** The program that is to run as a worker. */
+  /** Path of the program that runs as a worker. */
   readonly script: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** How long a worker may take to end after its stop signal. */
+  /** Milliseconds that a worker may take to end after its stop signal. */
   readonly stopTimeoutMs: number;
   readonly log: { info(message: string): void; warn(message: string): void };
 }
 
-/** What a worker says to its parent once it listens. */
+/** The message of a worker that listens. */
 export const READY_MESSAGE = "ready";
 
 const FIRST_RESTART_DELAY_MS = 100;
 const LONGEST_RESTART_DELAY_MS = 10_000;
-/** A worker that lived for so long died of something else than its start. */
+/** Milliseconds after which the death of a worker is not caused by its start. */
 const SETTLED_LIFE_MS = 10_000;
 
 interface Place {
@@ -123,10 +122,14 @@ interface Place {
 }
 
 /**
- * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
- * or waiting to be started again after its process died, for longer each time it dies at once. One that
- * serves and stands still is ended, as if it had died. A worker that ends before all have served once ends
- * them all: what is wrong then is most likely wrong for all.
+ * Processes that share a port. The states of each worker:
+ *
+ *   starting  its process runs and does not listen yet
+ *   serving   its process listens
+ *   waiting   its process died and will start again; the delay grows each time it dies soon after its start
+ *
+ * A serving worker that stands still is killed and restarted. If a worker ends before all have served once, all are
+ * stopped, because the cause most likely affects all.
  */
 class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
@@ -152,13 +155,13 @@ class WorkerProcesses {
     });
   }
 
-  /** Resolves when all serve. Rejects, with all ended, where one cannot. */
+  /** Resolves when all workers serve. If one cannot, stops all and rejects. */
   start(): Promise<void> {
     for (const place of this.#places) this.#launch(place);
     return this.#serving.promise;
   }
 
-  /** Lets all end in order. True where each did that served; one that was starting just ends. */
+  /** Stops all workers in order. Returns true if each serving worker ended in order. Workers that were starting just end. */
   async stop(): Promise<boolean> {
     this.#isStopping = true;
     this.#watch.stop();
@@ -186,10 +189,10 @@ class WorkerProcesses {
     const child = Bun.spawn([process.execPath, "--no-env-file", script, WORKER_FLAG], {
       env: environment,
       stdio: ["ignore", "inherit", "inherit"],
-      // Out of reach of Ctrl-C, which would be a second signal beside ours.
+      // Detached, because Ctrl-C would reach the worker as a second signal.
       detached: true,
       ipc: (message) => {
-        // What it said last may come behind its end.
+        // Its last message may arrive after its end.
         if (place.child !== child) return;
         this.#watch.heard(child);
         if (this.#metrics.take(child, message, this.#servingChildren())) return;
@@ -230,15 +233,15 @@ class WorkerProcesses {
   }
 }
 
-/** What a worker says to its parent while its event loop turns. */
+/** The message by which a worker shows that its event loop runs. */
 const ALIVE_MESSAGE = "alive";
-/** How often it says so. */
+/** Milliseconds between these messages. */
 const ALIVE_MS = 1_000;
 const LOOK_MS = 1_000;
-/** Longer than an instance's lease: the others have declared a worker dead that stands still for so long. */
+/** Milliseconds of silence after which a worker is killed. Longer than a lease: by then other instances have declared it dead. */
 const MAX_SILENCE_MS = 10_000;
 
-/** Lets the parent hear that this process does not stand still. */
+/** Reports to the parent, again and again, that this process does not stand still. */
 export function tellAlive(): void {
   setInterval(() => {
     if (process.connected) process.send?.(ALIVE_MESSAGE);
@@ -246,8 +249,8 @@ export function tellAlive(): void {
 }
 
 /**
- * Notices workers that stand still, to which the kernel hands its share of the connections for as long as
- * they live. A parent that stood still itself has received no report, and starts over.
+ * Detects workers that stand still: the kernel passes them their share of the connections while they live. A parent
+ * that stood still itself has received no reports, and starts to measure again.
  */
 class WorkerWatch<Worker> {
   readonly #heardAtMs = new Map<Worker, number>();
@@ -258,7 +261,7 @@ class WorkerWatch<Worker> {
     this.#timer = setInterval(() => this.#look(onSilent), LOOK_MS);
   }
 
-  /** It is watched from the first time that it is heard. */
+  /** Records a report of a worker. The first one starts the watch. */
   heard(worker: Worker): void {
     this.#heardAtMs.set(worker, performance.now());
   }

@@ -1,3 +1,4 @@
+import { version } from "../../../package.json";
 import type { Clock } from "../../lib/clock.ts";
 import type { LogDestination } from "./log-writer.ts";
 import { Histogram, type MetricRegistry } from "./metric-registry.ts";
@@ -66,6 +67,14 @@ interface OwnReadings {
 
 /** The metrics of the telemetry itself. */
 export function registerOwnMetrics(registry: MetricRegistry, readings: OwnReadings): void {
+  registry.register(
+    {
+      name: "gateway_build_info",
+      help: "Always 1; the label holds the version of the gateway.",
+      type: "gauge",
+    },
+    () => [{ labels: { version }, value: 1 }],
+  );
   registry.registerValue(
     {
       name: "gateway_charge_clamped_total",

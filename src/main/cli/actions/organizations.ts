@@ -42,7 +42,7 @@ import { newId } from "../../../lib/ids.ts";
 import { type NanoUsd, usdText } from "../../../lib/money.ts";
 import { UsageError } from "../command.ts";
 
-/** Creates an organization with its first keys and its starting credit, or nothing at all. */
+/** Creates an organization with its first keys and its starting credit, in one transaction. */
 export async function addOrganization(
   sql: Database,
   request: OrganizationRequest,
@@ -53,7 +53,7 @@ export async function addOrganization(
   return prepared;
 }
 
-/** Throws organization_not_found. */
+/** Returns the organization. Throws organization_not_found. */
 export async function requireOrganization(sql: Database, id: string) {
   const organization = await loadOrganization(id).run(sql);
   if (organization !== undefined) return organization;
@@ -61,20 +61,21 @@ export async function requireOrganization(sql: Database, id: string) {
 }
 
 /**
- * The id of the organization that is meant: the given one, or the only one there is. Throws
- * organization_not_found, and UsageError where there are several.
+ * Returns the given id, or the id of the only organization. Throws organization_not_found, and UsageError if several
+ * exist and none is given.
  */
 export async function organizationIdOf(sql: Database, given: string | undefined): Promise<string> {
   if (given !== undefined) return given;
   const { organizations, total } = await listOrganizations(sql, { limit: 1, offset: 0 });
   if (total === 1) return organizations[0]!.id;
-  if (total > 1) throw new UsageError(`there are ${total} organizations: name one with --org`);
-  throw new GatewayError("organization_not_found", "There is no organization yet.");
+  if (total > 1)
+    throw new UsageError(`this database has ${total} organizations: select one with --org`);
+  throw new GatewayError("organization_not_found", "No organization exists yet.");
 }
 
 /**
- * Changes what the operator sets for an organization; the credit limit first, because it may be refused.
- * Throws organization_not_found, insufficient_credits and subscription_changing.
+ * Changes the operator's settings of an organization. The credit limit is first, because it may be rejected. Throws
+ * organization_not_found, insufficient_credits and subscription_changing.
  */
 export async function updateOrganization(
   sql: Database,
@@ -100,32 +101,32 @@ async function operatedOrganization(sql: Database, id: string): Promise<Operated
 }
 
 /*
- * An order on a balance or a credit limit, a row in credit_commands, is open, then done or refused, or
- * withdrawn. A running gateway holds money in its memory, so it alone may finish an order; where none runs,
- * this process does. Both claim the row in the transaction that carries it out, so that happens once. Only
- * this process withdraws it, when its time is up.
+ * An order on a balance or a credit limit is a row in credit_commands. Its state is open, then done, refused or
+ * withdrawn. A running gateway may hold money in memory, so only the gateway may finish the order. If no gateway runs,
+ * this process finishes it. Both claim the row in the transaction that carries the order out, so that happens once.
+ * Only this process withdraws the order, after its timeout.
  */
 
 interface AdjustmentRequest {
-  /** A new one where it is left out. */
+  /** Id of the order. A new id if absent. */
   readonly orderId?: string;
   readonly organizationId: string;
-  /** Negative takes from the balance, at most what is not held. */
+  /** A negative amount reduces the balance, at most by the part that is not held. */
   readonly amountNano: NanoUsd;
   readonly description: string;
 }
 
 export interface Patience {
   readonly timeoutMs: number;
-  /** Ends the wait before its time. */
+  /** Ends the wait early. */
   readonly interrupted: AbortSignal;
 }
 
 const MAX_BIGINT = 2n ** 63n - 1n;
 
 /**
- * Posts an adjustment, beside a running gateway or without one. Throws insufficient_credits and
- * organization_not_found, and an Error that says how things stand where it was not done in time.
+ * Posts an adjustment, with or without a running gateway. Throws insufficient_credits and organization_not_found. If
+ * the order was not carried out in time, throws an Error with its state.
  */
 export async function adjustCredit(
   sql: Database,
@@ -134,7 +135,7 @@ export async function adjustCredit(
 ): Promise<PostedEntry> {
   const { creditNano } = await requireOrganization(sql, request.organizationId);
   if (creditNano + request.amountNano > MAX_BIGINT) {
-    throw new Error("the balance would be larger than can be counted: nothing was posted");
+    throw new Error("the balance would exceed the largest amount: nothing was posted");
   }
   const { orderId: id = newId("cmd"), ...order } = request;
   const command = { ...order, kind: "adjustment", id } as const;
@@ -144,11 +145,11 @@ export async function adjustCredit(
 
 interface CreditLimitRequest {
   readonly organizationId: string;
-  /** Null is without limit. */
+  /** Null means no limit. */
   readonly creditLimitNano: NanoUsd | null;
 }
 
-/** As adjustCredit, for how far the balance may go below zero. */
+/** Changes how far the balance may go below zero. Works and throws like adjustCredit. */
 export async function orderCreditLimit(
   sql: Database,
   request: CreditLimitRequest,
@@ -168,7 +169,7 @@ export async function orderCreditLimit(
   if (!isRefused) return;
   throw new GatewayError(
     "insufficient_credits",
-    `The balance is ${usdText(creditNano - postedNano)} USD, and running requests may hold a part of it: more than the new credit limit is used or held.`,
+    `The balance is ${usdText(creditNano - postedNano)} USD, and running requests may hold a part of it: the used and held amounts exceed the new credit limit.`,
   );
 }
 
@@ -186,13 +187,13 @@ async function carryOutOrder(
   } catch (error) {
     if (!isConnectionFailure(error)) throw error;
     throw new Error(
-      `the connection to the database broke, so it is not known whether order ${command.id} was or will be carried out: look at the organization before you give it again`,
+      `the connection to the database broke: order ${command.id} may have been carried out, or may still be. Check the organization before you repeat the order`,
       { cause: error },
     );
   }
 }
 
-/** Finishes an open order where no gateway runs; otherwise does nothing. */
+/** Finishes an open order if no gateway runs. Otherwise does nothing. */
 async function carryOutAtRest(sql: DatabaseTransaction, command: CreditCommand): Promise<void> {
   if (!(await claimRest(sql))) return;
   const balance = await balanceAtRest(sql, command.organizationId);
@@ -217,7 +218,7 @@ async function awaitOutcome(
   const isDone = async (): Promise<boolean> => {
     outcome = await creditCommandOutcome(command.id).run(sql);
     if (outcome?.isDone === true) return true;
-    // The gateway that sent the heartbeat may have stopped since.
+    // The gateway that sent the heartbeat may have stopped in the meantime.
     await sql.begin((transaction) => carryOutAtRest(transaction, command));
     return interrupted.aborted;
   };
@@ -229,12 +230,12 @@ async function awaitOutcome(
   }
   throw new Error(
     interrupted.aborted
-      ? "interrupted: the order was withdrawn, and nothing was changed"
-      : `the running gateway did not carry the order out within ${timeoutMs / 1000} s: it was withdrawn, and nothing was changed`,
+      ? "interrupted: the order was withdrawn, nothing was changed"
+      : `the running gateway did not carry out the order within ${timeoutMs / 1000} s: the order was withdrawn, nothing was changed`,
   );
 }
 
-/** While the database is out of reach nothing is known, and it may come back in time. */
+/** Tries again while the database is unreachable, because it may answer before the timeout. */
 function unlessUnreachable(error: unknown): boolean {
   if (!isConnectionFailure(error)) throw error;
   return false;
@@ -253,6 +254,6 @@ async function postedEntry(
     );
   }
   const entry = await findCreditEntry(sql, organizationId, transactionId);
-  if (entry === undefined) throw new Error(`transaction ${transactionId} is not to be found`);
+  if (entry === undefined) throw new Error(`transaction ${transactionId} was not found`);
   return entry;
 }

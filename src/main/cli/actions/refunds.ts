@@ -17,21 +17,20 @@ import { adjustCredit, type Patience, requireOrganization } from "./organization
 
 interface RefundRequest {
   readonly organizationId: string;
-  /** A usage transaction, or a top-up by card. */
+  /** Id of a usage transaction, or of a top-up by card. */
   readonly transactionId: string;
-  /** Undefined: all that was not given back yet. */
+  /** Undefined refunds the whole remaining amount. */
   readonly amountNano: NanoUsd | undefined;
 }
 
-/** A running gateway, or the next one, has the processor pay it to the card. */
+/** A refund to a card. A running gateway, or the next one that starts, orders it from the processor. */
 export interface Refunded extends PostedEntry {
   readonly isToCard: boolean;
 }
 
 /**
- * Gives a charge back to its organization, or takes a top-up from the balance for the card that paid it.
- * Throws organization_not_found, transaction_not_found, insufficient_credits, and invalid_body where less is
- * left.
+ * Refunds a charge to its organization, or a top-up to the card that paid it. Throws organization_not_found,
+ * transaction_not_found, insufficient_credits, and invalid_body if the remaining amount is smaller.
  */
 export async function refundTransaction(
   sql: Database,
@@ -88,7 +87,7 @@ async function refundCharge(sql: Database, request: RefundRequest): Promise<Post
   }
   if (outcome.kind === "too much") throw tooMuch(outcome.leftNano);
   const entry = await findCreditEntry(sql, organizationId, transactionId);
-  if (entry === undefined) throw new Error(`transaction ${transactionId} is not to be found`);
+  if (entry === undefined) throw new Error(`transaction ${transactionId} was not found`);
   return entry;
 }
 
@@ -96,7 +95,7 @@ const NANO_PER_CENT = 10_000_000n;
 
 function wholeCents(amountNano: NanoUsd | undefined): NanoUsd | undefined {
   if (amountNano === undefined || amountNano % NANO_PER_CENT === 0n) return amountNano;
-  throw new GatewayError("invalid_body", "Of a top-up, whole cents are given back.");
+  throw new GatewayError("invalid_body", "A top-up can be refunded in whole cents only.");
 }
 
 function tooMuch(leftNano: NanoUsd): GatewayError {

@@ -17,8 +17,8 @@ const TIMEOUT_MS = 2_000;
 const PROBES_AT_ONCE = 32;
 
 /**
- * Whether each provider's address answers HTTP, over the way that calls take: through the proxy of the
- * environment, with the certificate checked. Sends no key, so a wrong one stays unseen.
+ * Checks that each provider's address answers HTTP in the way that calls use: through the proxy of the environment, with
+ * a check of the certificate. Sends no key, so it does not detect a wrong key.
  */
 export async function checkProviders(
   providers: readonly ProviderConfig[],
@@ -47,15 +47,15 @@ async function checkProvider(
       signal: AbortSignal.timeout(TIMEOUT_MS),
       connectTimeoutMs: TIMEOUT_MS,
     });
-    // Any other status shows that an HTTP server answers there, which is all that is asked.
+    // Any other status proves that an HTTP server answers, which is the whole check.
     if (response.status !== 407) return ok(name, baseUrl);
-    return wrong(name, `${baseUrl}: the proxy demands other credentials`);
+    return wrong(name, `${baseUrl}: the proxy requires other credentials`);
   } catch (error) {
     return wrong(name, `${baseUrl} cannot be reached: ${reasonOf(error, TIMEOUT_MS)}`);
   }
 }
 
-/** Why a call failed, in words for the operator. */
+/** Returns the reason of a failed call for the operator. */
 function reasonOf(error: unknown, timeoutMs: number): string {
   if (error instanceof ProviderFailure) return error.message;
   const { name, code, message } = error as { name: string; code?: unknown; message: string };
@@ -65,7 +65,7 @@ function reasonOf(error: unknown, timeoutMs: number): string {
 
 const NAME = "models";
 
-/** How many models of the catalogue each provider serves, and which. */
+/** Reports the models of the catalogue that each provider serves, and their number. */
 export async function checkCatalogue(
   config: GatewayConfig,
   nowMs: number,
@@ -107,16 +107,16 @@ const MAX_LIST_BYTES = 32 * 1024 * 1024;
 const MAX_NAMED_MODELS = 5;
 const CALLS_AT_ONCE = 8;
 
-/** What the gateway would call at a provider. */
+/** A provider and the models that the gateway calls there. */
 interface LiveTarget {
   readonly provider: ProviderConfig;
-  /** The names under which the catalogue's models are called there. */
+  /** Names of the catalogue's models at the provider. */
   readonly models: readonly string[];
 }
 
 /**
- * Whether each provider takes its key and lists the models that the catalogue calls there. Costs nothing: it
- * asks for the provider's own list of models, twice where that tells whether the key was looked at.
+ * Checks that each provider accepts its key and lists the models that the catalogue calls there. Costs nothing: it
+ * requests the provider's list of models, and a second time without the key to find out whether the key was checked.
  */
 export async function checkLive(
   targets: readonly LiveTarget[],
@@ -137,18 +137,18 @@ async function checkOne({ provider, models }: LiveTarget, client: HttpClient): P
     const { status, list } = await askForModels(client, provider, provider.apiKey);
     if (status === 401 || status === 403) {
       const refused =
-        provider.apiKey === undefined ? "takes no call without a key" : "refuses its key";
+        provider.apiKey === undefined ? "rejects calls without a key" : "rejects its key";
       return wrong(name, `${provider.baseUrl} ${refused} (status ${status})`);
     }
     if (status === 404 || status === 405) {
-      return warning(name, `has no list of models (status ${status}), so nothing could be tried`);
+      return warning(name, `has no list of models (status ${status}), so nothing could be checked`);
     }
     if (status < 200 || status > 299) return wrong(name, `answers with status ${status}`);
-    if (list === undefined) return warning(name, "its list of models is of an unknown form");
+    if (list === undefined) return warning(name, "its list of models has an unknown format");
     const key = await keyWords(client, provider);
     const missing = models.filter((model) => !list.has(model) && !list.has(`models/${model}`));
     if (missing.length === 0)
-      return ok(name, `${key}, knows the ${models.length} models called there`);
+      return ok(name, `${key}, lists the ${models.length} models of the catalogue`);
     const shown = missing.slice(0, MAX_NAMED_MODELS).join(", ");
     const more = missing.length > MAX_NAMED_MODELS ? ", …" : "";
     return warning(
@@ -160,7 +160,7 @@ async function checkOne({ provider, models }: LiveTarget, client: HttpClient): P
   }
 }
 
-/** Their keys may be credentials that sign requests, or are exchanged for tokens: no server may see them. */
+/** Providers that check themselves. Their keys may be credentials that sign requests or are exchanged for tokens, and must not be sent. */
 const CHECK_THEMSELVES = {
   azure: createAzureProvider,
   bedrock: createBedrockProvider,
@@ -177,22 +177,22 @@ async function checkBySelf(
   try {
     const settings = { ...provider, apiKey, connectTimeoutMs: LIVE_TIMEOUT_MS };
     await create(settings, { clock: systemClock, httpClient: client }).checkKey?.();
-    return ok(name, `${baseUrl} takes its credentials`);
+    return ok(name, `${baseUrl} accepts its credentials`);
   } catch (error) {
     return wrong(name, `${baseUrl}: ${reasonOf(error, LIVE_TIMEOUT_MS)}`);
   }
 }
 
-/** A list that everybody may read says nothing of the key. */
+/** Describes the check of the key. A public list proves nothing about the key. */
 async function keyWords(client: HttpClient, provider: ProviderConfig): Promise<string> {
   if (provider.apiKey === undefined) return "needs no key";
   const { status } = await askForModels(client, provider, undefined);
-  return status === 200 ? "shows its list to everybody, so the key was not tried" : "takes its key";
+  return status === 200 ? "its list is public, so the key was not checked" : "accepts its key";
 }
 
 interface Asked {
   readonly status: number;
-  /** Undefined where the answer is no list of models. */
+  /** Undefined if the answer is not a list of models. */
   readonly list: ReadonlySet<string> | undefined;
 }
 
@@ -214,7 +214,7 @@ async function askForModels(
   return { status: response.status, list: namesIn(text) };
 }
 
-/** OpenAI's form, a bare list, or Google's. */
+/** Reads the ids of a list in OpenAI's form, as a bare array, or in Google's form. */
 function namesIn(text: string): ReadonlySet<string> | undefined {
   let parsed: unknown;
   try {

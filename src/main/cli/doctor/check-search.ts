@@ -8,7 +8,7 @@ const NAME = "web search";
 const TIMEOUT_MS = 2_000;
 const LIVE_TIMEOUT_MS = 10_000;
 
-/** Whether the search backend answers; with `isLive` also whether it searches, which costs what a search does. */
+/** Checks that the search backend answers. With `isLive`, runs a search too, at the price of a search. */
 export async function checkSearch(
   search: SearchConfig | undefined,
   client: HttpClient,

@@ -20,7 +20,7 @@ import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import { freePort } from "../../start/port.ts";
 import { type DatabaseSettings, within, withServer } from "../operator-database.ts";
 
-/** One thing that was looked at. Only what is wrong keeps the gateway from doing its work. */
+/** The result of one check. Only the state `wrong` prevents the gateway from working. */
 export interface Finding {
   readonly name: string;
   readonly state: "ok" | "warning" | "wrong";
@@ -42,10 +42,10 @@ export function warning(name: string, detail: string): Finding {
 
 const REDIS_CHECK = "redis";
 const REDIS_TIMEOUT_MS = 2_000;
-/** Scripts that see the time and write need the replication of effects, which older versions lack. */
+/** Oldest version of Redis. Older ones cannot run scripts that read the time and write. */
 const OLDEST_MAJOR = 5;
 
-/** Whether Redis answers, takes writes, and keeps them, if one is configured. */
+/** Checks that Redis, if configured, answers, accepts writes, and does not evict them. */
 export async function checkRedis(redisUrl: string | undefined): Promise<Finding[]> {
   if (redisUrl === undefined) return [];
   const address = maskUrl(redisUrl);
@@ -62,7 +62,7 @@ export async function checkRedis(redisUrl: string | undefined): Promise<Finding[
   try {
     await within(REDIS_TIMEOUT_MS, redis.connect());
     const findings = await within(REDIS_TIMEOUT_MS, examineServer(redis, address));
-    // A number of a database that the server does not have does not keep the driver from going on.
+    // The driver continues even if the server does not have the database of the given number.
     if (reason !== undefined) throw reason;
     return findings;
   } catch (error) {
@@ -81,12 +81,12 @@ async function examineServer(redis: Redis, address: string): Promise<Finding[]> 
     ];
   }
   if (info.get("role") === "slave") {
-    return [wrong(REDIS_CHECK, `${address} is a replica, which takes no writes: name the primary`)];
+    return [wrong(REDIS_CHECK, `${address} is a replica, which rejects writes: use the primary`)];
   }
   return [ok(REDIS_CHECK, `${address}, Redis ${version}`), ...evictionFinding(info)];
 }
 
-/** Counters that are evicted admit too much until that is noticed. */
+/** Warns about eviction: evicted counters admit too much until the gateway notices. */
 function evictionFinding(info: ReadonlyMap<string, string>): Finding[] {
   const policy = info.get("maxmemory_policy");
   if (policy === undefined || policy === "noeviction" || info.get("maxmemory") === "0") return [];
@@ -106,12 +106,12 @@ function readInfo(text: string): Map<string, string> {
 const STORAGE_CHECK = "file storage";
 const STORAGE_TIMEOUT_MS = 5_000;
 
-/** Whether the bucket takes an object, gives it back, and lets it be removed, where one is configured. */
+/** Checks that the bucket, if configured, stores, returns and deletes an object. */
 export async function checkFileStorage({ s3 }: Pick<GatewayConfig, "s3">): Promise<Finding[]> {
   if (s3 === undefined) return [];
   try {
     await within(STORAGE_TIMEOUT_MS, tryOut(new S3Storage(s3, systemClock)));
-    return [ok(STORAGE_CHECK, `bucket ${s3.bucket} takes, gives and removes`)];
+    return [ok(STORAGE_CHECK, `bucket ${s3.bucket} stores, returns and deletes objects`)];
   } catch (error) {
     return [wrong(STORAGE_CHECK, `bucket ${s3.bucket}: ${(error as Error).message}`)];
   }
@@ -123,14 +123,15 @@ async function tryOut(storage: FileStorage): Promise<void> {
   await writer.write(new TextEncoder().encode(key));
   await writer.finish();
   const read = await new Response(await storage.read(key)).text();
-  // Looks for unfinished uploads too, for which credentials often lack the right.
+  // Lists unfinished uploads too, because credentials often do not include that right.
   await storage.remove(key);
-  if (read !== key) throw new Error("what was read is not what was written");
+  if (read !== key)
+    throw new Error("the object that was read differs from the one that was written");
 }
 
 const FILES_CHECK = "file storage";
 
-/** Whether the folder for stored files is the one in which the database's files lie. Changes nothing. */
+/** Checks that the folder for stored files is the one that belongs to the database. Changes nothing. */
 export async function checkFileFolder(sql: Database, root: string): Promise<Finding> {
   try {
     const known = await readFileFolderId(sql);
@@ -148,8 +149,8 @@ const PORT_CHECK = "port";
 const ANSWER_TIMEOUT_MS = 1_000;
 
 /**
- * Whether the gateway could listen.
- * @param isRunning a gateway runs on the database, and may be the one that has the port
+ * Checks that the gateway could listen.
+ * @param isRunning true if a gateway runs on the database; it may be the process that uses the port
  */
 export async function checkPort(config: GatewayConfig, isRunning: boolean): Promise<Finding> {
   const { host, port } = config;
@@ -176,13 +177,12 @@ async function answersAsGateway(config: GatewayConfig): Promise<boolean> {
 
 const DATABASE_CHECK = "database";
 
-/** What else is looked at in a database of the current schema. */
+/** Further checks of a database with the current schema. */
 type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
 
 /**
- * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
- * embedded one that does not run is started for the time being, but never made.
- * @param filesFolder where stored files would lie; undefined where they lie elsewhere
+ * Checks that the database answers, is new enough, and has the current schema. Changes nothing in it. Starts an embedded
+ * database for the duration of the check, but never creates one.
  */
 export async function checkDatabase(
   settings: DatabaseSettings,
@@ -194,7 +194,7 @@ export async function checkDatabase(
   try {
     if (databaseUrl === undefined && !existsSync(join(dataDir, "postgres", "PG_VERSION"))) {
       const { majorVersion } = findPostgresBinaries();
-      return [ok(DATABASE_CHECK, `embedded Postgres ${majorVersion}, made at the first start`)];
+      return [ok(DATABASE_CHECK, `embedded Postgres ${majorVersion}, created by the first start`)];
     }
     return await withServer(settings, log, (sql) => look(sql, address, lookFurther));
   } catch (error) {
@@ -212,11 +212,11 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
   if (await isHalfRestored(sql)) return [wrong("restore", HALF_RESTORED)];
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
-    const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
+    const detail = `${pending.length} to apply (${pending.join(", ")}): run bun run cli migrate, or start the gateway`;
     return [wrong("migrations", detail)];
   }
   const migrations: Finding = isNewer
-    ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
+    ? { name: "migrations", state: "warning", detail: "applied by a newer version of the gateway" }
     : ok("migrations", "up to date");
   return [migrations, await lookForGateway(sql), ...(await lookFurther(sql))];
 }
@@ -225,16 +225,16 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
 const LISTENING_MS = 1_500;
 const POLL_MS = 100;
 
-export const GATEWAY_RUNS = "one runs on this database";
+export const GATEWAY_RUNS = "running on this database";
 
 /**
- * A gateway that was killed leaves a row that calls it alive until another one declares it dead, and whose
- * last heartbeat may be a moment old: only a heartbeat that comes while we listen proves that it runs.
+ * Reports whether a gateway runs. The row of a killed gateway says alive until another one declares it dead, and its last
+ * heartbeat may be recent. So only a heartbeat that arrives during this check proves that a gateway runs.
  */
 async function lookForGateway(sql: Database): Promise<Finding> {
   const name = "gateway";
   const first = await lastHeartbeat(sql);
-  if (first === undefined) return ok(name, "none runs");
+  if (first === undefined) return ok(name, "not running");
   const deadlineMs = performance.now() + LISTENING_MS;
   while (performance.now() < deadlineMs) {
     await Bun.sleep(POLL_MS);
@@ -244,29 +244,26 @@ async function lookForGateway(sql: Database): Promise<Finding> {
   const seconds = Math.round(first.secondsAgo);
   return warning(
     name,
-    `none runs; the last one ended without a stop, ${seconds} s ago, and the next start settles what it left`,
+    `not running; the last one ended without an orderly stop, ${seconds} s ago, and the next start settles its requests`,
   );
 }
 
 const FOLDER_CHECK = "data folder";
 
-/** Whether the data folder can be written to, or made. Leaves nothing behind. */
+/** Checks that the data folder is writable or can be created. Leaves no files. */
 export function checkDataFolder(dataDir: string): Finding {
   try {
     const isThere = existsSync(dataDir);
     if (isThere && !statSync(dataDir).isDirectory())
-      return wrong(FOLDER_CHECK, `${dataDir} is no folder`);
+      return wrong(FOLDER_CHECK, `${dataDir} is not a folder`);
     const folder = isThere ? dataDir : nearestFolder(dataDir);
     rmdirSync(mkdtempSync(join(folder, ".doctor-")));
     return ok(
       FOLDER_CHECK,
-      isThere ? `${dataDir} can be written to` : `${dataDir}, made at the first start`,
+      isThere ? `${dataDir} is writable` : `${dataDir}, created by the first start`,
     );
   } catch (error) {
-    return wrong(
-      FOLDER_CHECK,
-      `${dataDir} cannot be written to (${(error as { code?: string }).code})`,
-    );
+    return wrong(FOLDER_CHECK, `${dataDir} is not writable (${(error as { code?: string }).code})`);
   }
 }
 
@@ -278,33 +275,33 @@ function nearestFolder(path: string): string {
 const MASTER_KEY_CHECK = "master key";
 const SEALED_NAME = "sealed values";
 
-/** Whether there is a key to encrypt with, kept from others. Makes none. */
+/** Checks that a master key exists and that other users cannot read it. Creates none. */
 export function checkMasterKey(config: GatewayConfig): Finding {
   if (config.masterKey !== undefined) return ok(MASTER_KEY_CHECK, "from GATEWAY_MASTER_KEY");
   const { path, nextPath } = new MasterKeyFiles(config.dataDir);
   try {
     if (knownMasterKeys(config) === undefined)
-      return ok(MASTER_KEY_CHECK, "made at the first start");
+      return ok(MASTER_KEY_CHECK, "generated by the first start");
     const open = [path, nextPath].find((one) => existsSync(one) && !isPrivate(one));
     if (open === undefined) return ok(MASTER_KEY_CHECK, path);
     return {
       name: MASTER_KEY_CHECK,
       state: "warning",
-      detail: `${open} can be read by others: chmod 600`,
+      detail: `other users can read ${open}: chmod 600`,
     };
   } catch (error) {
     return wrong(MASTER_KEY_CHECK, error);
   }
 }
 
-/** Whether the key is the one that the database is sealed with. Writes nothing down. */
+/** Checks that the key opens the sealed values of the database. Changes nothing. */
 export async function checkSealedValues(sql: Database, config: GatewayConfig): Promise<Finding> {
   try {
     const keys = knownMasterKeys(config);
     if (keys === undefined) {
       if (!(await isSealed(sql))) return ok(SEALED_NAME, "none yet");
       const { path } = new MasterKeyFiles(config.dataDir);
-      return wrong(SEALED_NAME, `${path} is missing, which opens them: restore it from a backup`);
+      return wrong(SEALED_NAME, `their key ${path} is missing: restore it from a backup`);
     }
     const opened = await examineKeyring(sql, keys);
     if (opened === undefined) return ok(SEALED_NAME, "none yet");

@@ -18,10 +18,11 @@ const WITHOUT_FILES = "without-files";
 
 const take: Command = {
   noun: "backup",
-  summary: "Writes all rows of one moment, and the stored files, into an archive; gateways go on.",
+  summary:
+    "Writes all rows of one moment, and the stored files, into an archive while gateways run.",
   options: {
     [WITHOUT_FILES]: {
-      meaning: "leave the bytes of stored files out, for a bucket that has its own backup",
+      meaning: "leave out the bytes of stored files, for a bucket with its own backup",
     },
   },
   positional: "FOLDER-OR-FILE",
@@ -52,19 +53,19 @@ const take: Command = {
   },
 };
 
-/** To use an embedded database makes one where there is none. */
+/** Throws if no embedded database exists, because using it would create one. */
 function assertThere({ databaseUrl, dataDir }: OperatorSettings): void {
   if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
-  throw new Error(`there is no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
+  throw new Error(`no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
 }
 
-/** A folder gets a file with the time in its name. Throws UsageError where the file exists. */
+/** Returns the path of the archive. In a folder, its name has the time. Throws UsageError if the file exists. */
 function archivePath(named: string, { cwd, nowMs }: CommandContext): string {
   const path = resolve(cwd, named);
   if (!existsSync(path)) return path;
   const time = new Date(nowMs()).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   const file = statSync(path).isDirectory() ? join(path, `gateway-${time}.backup.tar`) : path;
-  if (existsSync(file)) throw new UsageError(`${file} exists already`);
+  if (existsSync(file)) throw new UsageError(`${file} already exists`);
   return file;
 }
 
@@ -74,9 +75,11 @@ function backupReport(path: string, bytes: number, made: Backup, hasFiles: boole
     `${path}: ${size(bytes)}, from ${tables} tables (${size(tableBytes)}) and ${files} files (${size(fileBytes)}).`,
     ...(missingFiles.length === 0
       ? []
-      : [`${missingFiles.length} files were lost before: the storage does not have them.`]),
-    ...(hasFiles ? [] : ["The bytes of stored files are not in it: back them up after it."]),
-    "The master key is not in it: keep a copy elsewhere, without which nothing can be restored.",
+      : [`${missingFiles.length} files are missing in the storage, and so in the backup.`]),
+    ...(hasFiles
+      ? []
+      : ["The backup does not contain the bytes of stored files: back them up after it."]),
+    "The backup does not contain the master key: keep a copy elsewhere. Nothing can be restored without it.",
   ];
   return { data: { path, bytes, ...made }, text: `${lines.join("\n")}\n` };
 }
@@ -86,8 +89,7 @@ const putBack: Command = {
   summary: "Writes a backup into an empty database and an empty data folder or bucket.",
   options: {
     quiet: {
-      meaning:
-        "for a copy next to the original: webhooks are disabled, nothing is paid, jobs and batches stand still",
+      meaning: "for a copy next to the original: disables webhooks, payments, jobs and batches",
     },
   },
   positional: "FILE",
@@ -107,8 +109,10 @@ const putBack: Command = {
     const { createdAt, version } = head;
     const lines = [
       `Restored the state of ${createdAt}: ${head.tables.length} tables and ${manifest.files.count} files.`,
-      ...(head.hasFiles ? [] : ["Stored files are not in the backup: put them in place."]),
-      ...(isQuiet ? ["Webhooks are disabled; payments, jobs and batches stand still."] : []),
+      ...(head.hasFiles
+        ? []
+        : ["The backup does not contain stored files: copy them to their storage."]),
+      ...(isQuiet ? ["Webhooks, payments, jobs and batches are disabled."] : []),
       "Start one gateway, then run `bun run cli doctor`.",
     ];
     const data = {
@@ -143,7 +147,7 @@ function storageSettings({ dataDir }: OperatorSettings, { environment }: Command
   return { dataDir, s3: readS3(new EnvironmentReader(environment)) };
 }
 
-/** It takes the time that it takes, whatever a role is allowed otherwise. */
+/** Session settings of a backup or restore. They override the timeouts of the role, because the work may take long. */
 const SESSION_SETTINGS = {
   statement_timeout: "0",
   lock_timeout: "0",

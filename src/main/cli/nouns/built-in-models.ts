@@ -11,25 +11,25 @@ import { renderTable } from "../print.ts";
 const SHOWN_EXAMPLES = 3;
 const WITHDRAWN = "its provider has withdrawn it";
 
-/** What is built in of one provider type. */
+/** The built-in models of one provider type. */
 interface TypeReport {
   readonly type: string;
-  /** With prices and limits, by category. */
+  /** Numbers of models with prices and limits, by category. */
   readonly models: Readonly<Record<string, number>>;
   readonly total: number;
   readonly leftOut: readonly LeftOut[];
-  /** Where further models come from, or why there are none. */
+  /** Source of further models, or the reason why none exist. */
   readonly besides: string;
 }
 
-/** Of every provider type, whatever is configured: the same on every machine, on one day. */
+/** Covers every provider type, without regard to the configuration. On one day the result is equal on every machine. */
 export const builtIn: Command = {
   noun: "models",
   verb: "built-in",
-  summary: "Counts the models with prices that each type of provider brings, and what is left out.",
+  summary: "Counts the models with prices of each provider type, and the models that are left out.",
   options: {
-    provider: { value: "TYPE", meaning: "only those of this type of provider" },
-    "left-out": { meaning: "also how many names are left out for which reason" },
+    provider: { value: "TYPE", meaning: "only this provider type" },
+    "left-out": { meaning: "also list the reasons, each with the number of names left out" },
   },
   run: async ({ options }, { nowMs }) => {
     const types = Object.keys(PROVIDER_TYPES).filter((type) => (options.provider ?? type) === type);
@@ -62,7 +62,9 @@ function besides(type: string): string {
   const { noBuiltInModelsReason } = PROVIDER_TYPES[type]!;
   if (noBuiltInModelsReason !== undefined) return noBuiltInModelsReason;
   if (!asksForModels(type)) return "nothing";
-  return isSelfHosted(type) ? "what the server lists, free of charge" : "its own list of models";
+  return isSelfHosted(type)
+    ? "the models that the server lists, free of charge"
+    : "its own list of models";
 }
 
 function reportData({ leftOut, ...report }: TypeReport) {
@@ -80,8 +82,8 @@ function countTable(reports: readonly TypeReport[]): string {
     String(leftOut.length),
     more,
   ]);
-  const headings = ["TYPE", "MODELS", "BY CATEGORY", "LEFT OUT", "BESIDES"];
-  return renderTable(headings, rows, "There is no such type of provider.");
+  const headings = ["TYPE", "MODELS", "BY CATEGORY", "LEFT OUT", "OTHER MODELS"];
+  return renderTable(headings, rows, "No such provider type.");
 }
 
 function reasonTable(reports: readonly TypeReport[]): string {
@@ -91,8 +93,8 @@ function reasonTable(reports: readonly TypeReport[]): string {
       .toSorted(([, one], [, other]) => other.length - one.length)
       .map(([reason, left]) => [type, String(left.length), reason, examplesOf(left)]);
   });
-  const headings = ["TYPE", "LEFT OUT", "BECAUSE", "SUCH AS"];
-  return renderTable(headings, rows, "Nothing is left out.");
+  const headings = ["TYPE", "LEFT OUT", "REASON", "EXAMPLES"];
+  return renderTable(headings, rows, "No models are left out.");
 }
 
 function examplesOf(left: readonly LeftOut[]): string {

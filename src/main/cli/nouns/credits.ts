@@ -9,21 +9,26 @@ import { withDatabase } from "../operator-database.ts";
 import { renderFields } from "../print.ts";
 import { readAmountNano, readDescription } from "../read-options.ts";
 
-/** How long a running gateway may take to carry an order out. */
+/** Milliseconds that a running gateway may take to carry out an order. */
 const ORDER_TIMEOUT_MS = 10_000;
 
 const adjust: Command = {
   noun: "credits",
   verb: "adjust",
-  summary: "Adds to a balance, or takes from what of it is not held, and prints the transaction.",
+  summary:
+    "Adds to a balance, or takes from its part that is not held, and prints the transaction.",
   options: {
-    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
+    org: { value: "ID", meaning: "id of the organization; not needed if only one exists" },
     "amount-usd": {
       value: "X",
-      meaning: "USD, at most 9 decimals; a negative amount takes",
+      meaning: "USD, at most 9 decimals; a negative amount reduces the balance",
       isRequired: true,
     },
-    description: { value: "TEXT", meaning: "why, for the list of transactions", isRequired: true },
+    description: {
+      value: "TEXT",
+      meaning: "reason, for the list of transactions",
+      isRequired: true,
+    },
   },
   run: ({ options }, context) => {
     const request = {
@@ -49,15 +54,15 @@ const refund: Command = {
   noun: "credits",
   verb: "refund",
   summary:
-    "Gives a charge back to its organization, or takes a top-up from what of the balance is not held for the card that paid it.",
+    "Refunds a charge to its organization, or a top-up to its card, from the part of the balance that is not held.",
   options: {
-    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
+    org: { value: "ID", meaning: "id of the organization; not needed if only one exists" },
     "transaction-id": {
       value: "ID",
       meaning: "a usage transaction, or a top-up by card",
       isRequired: true,
     },
-    "amount-usd": { value: "X", meaning: "a part of it; default: all that is left" },
+    "amount-usd": { value: "X", meaning: "a part of the amount; default: all that is left" },
   },
   run: ({ options }, context) => {
     const given = options["amount-usd"];
@@ -75,7 +80,7 @@ const refund: Command = {
       );
       const toCard = entry.isToCard ? { card_refund_status: "pending" } : {};
       const card = [
-        ["Card", "a running gateway, or the next one, has the processor pay it"],
+        ["Card", "a running gateway, or the next one, orders the refund from the processor"],
       ] as const;
       return {
         data: { ...postedEntryShape(entry), ...toCard },

@@ -28,11 +28,10 @@ import { renderFields } from "../print.ts";
 
 const run: Command = {
   noun: "doctor",
-  summary: "Says what is configured, what can be reached, and what is wrong.",
+  summary: "Checks the configuration, the services it names, and the data folder.",
   options: {
     live: {
-      meaning:
-        "also ask each provider whether it takes its key and knows the models, and search the web once",
+      meaning: "also check the key and the models at each provider, and search the web once",
     },
   },
   run: async ({ options }, context) => {
@@ -45,21 +44,14 @@ const run: Command = {
 function findingsText(findings: readonly Finding[]): string {
   const wrongs = findings.filter(({ state }) => state === "wrong").length;
   const verdict =
-    wrongs === 0
-      ? "Nothing is wrong."
-      : wrongs === 1
-        ? "1 thing is wrong."
-        : `${wrongs} things are wrong.`;
+    wrongs === 0 ? "No faults found." : wrongs === 1 ? "1 fault found." : `${wrongs} faults found.`;
   const lines = findings.map(({ state, name, detail }) => [state, name, detail] as const);
   return `${renderFields(lines)}${verdict}\n`;
 }
 
 export const doctorCommands: readonly Command[] = [run];
 
-/**
- * Looks at everything that the gateway needs to start and to serve; with `isLive` it also asks the providers
- * whether they take their keys.
- */
+/** Checks everything that the gateway needs to start and to serve. With `isLive`, checks the keys at their providers too. */
 async function examine(context: CommandContext, isLive: boolean): Promise<Finding[]> {
   const { environment, cwd, log } = context;
   let config: GatewayConfig;
@@ -108,14 +100,14 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
   ];
 }
 
-/** What the database holds, against what is configured. */
+/** Checks the contents of the database against the configuration. */
 async function examineContents(sql: Database, config: GatewayConfig): Promise<Finding[]> {
   const sealed = await checkSealedValues(sql, config);
   if (config.s3 !== undefined) return [sealed];
   return [sealed, await checkFileFolder(sql, join(config.dataDir, "files"))];
 }
 
-/** What can be looked at although the configuration as a whole cannot be read. */
+/** Runs the checks that work although the configuration as a whole is invalid. */
 async function examineStorage({ environment, cwd, log }: CommandContext): Promise<Finding[]> {
   let settings: DatabaseSettings;
   try {

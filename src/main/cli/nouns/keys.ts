@@ -52,36 +52,36 @@ import {
 } from "../read-options.ts";
 
 const KINDS: readonly ApiKeyKind[] = ["secret", "management", "operator"];
-const KIND_OPTION = { value: "KIND", meaning: `${KINDS.join(", ")}; secret if not said` };
+const KIND_OPTION = { value: "KIND", meaning: `${KINDS.join(", ")}; default: secret` };
 const ORGANIZATION_OPTION = {
   value: "ID",
-  meaning: "the organization; not needed where there is only one",
+  meaning: "id of the organization; not needed if only one exists",
 };
 
-/** What a key of an organization can have and an operator key cannot. */
+/** Options of keys of organizations that operator keys do not have. */
 const SETTING_OPTIONS = {
   org: ORGANIZATION_OPTION,
-  scopes: { value: "A,B", meaning: "what it may do; everything if not said" },
+  scopes: { value: "A,B", meaning: "permissions of the key; default: all" },
   "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
   "rate-limit-tpm": { value: "N", meaning: "tokens a minute" },
-  "daily-budget-usd": { value: "X", meaning: "what it may spend in a UTC day" },
-  "monthly-budget-usd": { value: "X", meaning: "what it may spend in a UTC month" },
+  "daily-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC day" },
+  "monthly-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC month" },
   "budget-includes-byok": {
     value: "BOOL",
     meaning: "true: budgets count calls with the organization's own provider keys too",
   },
   models: { value: "A,B", meaning: "the only models it may use" },
-  "expires-at": { value: "TIME", meaning: "when it ends, in ISO 8601" },
+  "expires-at": { value: "TIME", meaning: "expiry, in ISO 8601" },
 } as const;
 
 const create: Command = {
   noun: "keys",
   verb: "create",
-  summary: "Creates a key and shows it this once.",
+  summary: "Creates a key and shows it once.",
   options: {
     name: {
       value: "NAME",
-      meaning: "what it is called; unique in its organization",
+      meaning: "name, unique in its organization",
       isRequired: true,
     },
     kind: KIND_OPTION,
@@ -163,14 +163,15 @@ const list: Command = {
     org: ORGANIZATION_OPTION,
     kind: {
       value: "KIND",
-      meaning: "operator: the keys of operators, instead of an organization's",
+      meaning: "operator: list operator keys instead of an organization's keys",
     },
     ...PAGE_OPTIONS,
   },
   run: ({ options }, context) => {
     const page = readPage(options);
     if (readChoice("kind", options.kind, ["operator"] as const) === "operator") {
-      if (options.org !== undefined) throw new UsageError("operator keys belong to no --org");
+      if (options.org !== undefined)
+        throw new UsageError("operator keys belong to no organization: leave out --org");
       return withDatabase(context, async (sql) => {
         const { keys, total } = await listOperatorKeys(sql, page);
         return {
@@ -202,7 +203,7 @@ const list: Command = {
 const revoke: Command = {
   noun: "keys",
   verb: "revoke",
-  summary: "Revokes a key; a running gateway refuses it within a second.",
+  summary: "Revokes a key; running gateways reject it within a second.",
   options: { id: { value: "KEY_ID", meaning: "the key's id, such as key_…" } },
   positional: "KEY_ID",
   run: async ({ options, positional }, context) => {
@@ -220,7 +221,7 @@ const generate: Command = {
   noun: "keys",
   verb: "generate",
   summary:
-    "Prints a well-formed key that belongs to nothing yet, for GATEWAY_SECRET_KEY and the like.",
+    "Prints a well-formed key without storing it, for GATEWAY_SECRET_KEY and similar settings.",
   options: { kind: KIND_OPTION },
   run: async ({ options }) => {
     const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
@@ -234,13 +235,13 @@ export const keyCommands: readonly Command[] = [create, list, revoke, generate];
 interface KeyRequest {
   readonly organizationId: string;
   readonly kind: KeyKind;
-  /** Without scopes: all. */
+  /** All scopes if absent. */
   readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
 const FOREIGN_KEY_VIOLATION = "23503";
 
-/** Creates a key; its secret is shown this once. Throws name_taken, organization_not_found, quota_exceeded. */
+/** Creates a key. Its secret is shown only once. Throws name_taken, organization_not_found, quota_exceeded. */
 async function addKey(
   sql: Database,
   request: KeyRequest,
@@ -274,11 +275,11 @@ function refusal(error: unknown): unknown {
   if (error instanceof TooManyKeysError) {
     return new GatewayError(
       "quota_exceeded",
-      `The organization has ${error.maxKeys} API keys, which is as many as it may have.`,
+      `The organization has ${error.maxKeys} API keys, its limit.`,
     );
   }
   if (sqlState(error) === UNIQUE_VIOLATION) {
-    return new GatewayError("name_taken", "The organization has an API key of this name already.");
+    return new GatewayError("name_taken", "The organization already has an API key of this name.");
   }
   if (sqlState(error) === FOREIGN_KEY_VIOLATION) {
     return new GatewayError("organization_not_found", "There is no such organization.");
@@ -286,7 +287,7 @@ function refusal(error: unknown): unknown {
   return error;
 }
 
-/** Revokes a key; running gateways apply it at once, through the change feed. Throws key_not_found. */
+/** Revokes a key. Running gateways learn of it through the change feed. Throws key_not_found. */
 async function revokeKey(sql: Database, id: string): Promise<void> {
   if (await revokeOperatorKey(sql, id)) return;
   await sql.begin(async (transaction) => {

@@ -21,7 +21,7 @@ import {
 const rotate: Command = {
   noun: "master-key",
   verb: "rotate",
-  summary: "Replaces GATEWAY_MASTER_KEY_PREVIOUS, or a generated key, and reseals what it sealed.",
+  summary: "Replaces GATEWAY_MASTER_KEY_PREVIOUS, or a generated key, and reseals its values.",
   options: {},
   run: (_, context) =>
     withDatabase(context, async (sql, settings) => {
@@ -33,7 +33,7 @@ const rotate: Command = {
 
 interface Source {
   readonly keys: RotatingKeys;
-  /** What is left to the operator. */
+  /** The remaining steps of the operator. */
   readonly afterwards: string;
 }
 
@@ -44,7 +44,7 @@ function rotatingKeys({ environment }: CommandContext, settings: OperatorSetting
   const known = (): MasterKeys => {
     const keys = knownMasterKeys({ ...configured, dataDir });
     if (keys !== undefined) return keys;
-    throw new MasterKeyError(`there is no master key to be replaced: ${files.path} is missing`);
+    throw new MasterKeyError(`no master key to replace: ${files.path} is missing`);
   };
   if (configured.masterKey === undefined) {
     return {
@@ -53,18 +53,17 @@ function rotatingKeys({ environment }: CommandContext, settings: OperatorSetting
         target: () => files.makeNext(),
         settle: (target) => files.promoteNext(target),
       },
-      afterwards: `The new key is in ${files.path}; backups from before need the one before.`,
+      afterwards: `The new key is in ${files.path}. Earlier backups need the old key.`,
     };
   }
   if (configured.previousMasterKey === undefined) {
-    const accepted =
-      "the key in force, with the one that is to take its place in GATEWAY_MASTER_KEY";
+    const accepted = "the current key, and GATEWAY_MASTER_KEY the new one";
     throw refuse("GATEWAY_MASTER_KEY_PREVIOUS", undefined, accepted);
   }
   return {
     keys: { known, target: () => known().main, settle: () => {} },
     afterwards:
-      "GATEWAY_MASTER_KEY_PREVIOUS can be unset once download links of the last hour are not needed any more; backups from before need that key.",
+      "You can unset GATEWAY_MASTER_KEY_PREVIOUS after an hour, when its download links have expired. Earlier backups need that key.",
   };
 }
 
@@ -72,12 +71,12 @@ function reportOf({ kind, resealed }: Rotation, afterwards: string): Report {
   const { values, unreadable } = resealed;
   const lines = [
     kind === "done"
-      ? "The new master key was in force already, and nothing was left of the one before."
-      : `The new master key is in force; ${values} sealed ${values === 1 ? "value was" : "values were"} resealed.`,
+      ? "The new master key was already in use, and no value was sealed with the old one."
+      : `The new master key is in use; ${values} sealed ${values === 1 ? "value was" : "values were"} resealed.`,
     ...(unreadable === 0
       ? []
       : [
-          `${unreadable} could be opened with neither key and stay as they are: they were lost before.`,
+          `${unreadable} could be opened with neither key and are unchanged: they were already lost.`,
         ]),
     afterwards,
   ];

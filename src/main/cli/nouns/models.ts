@@ -20,9 +20,9 @@ const list: Command = {
   verb: "list",
   summary: "Lists the models that the configured providers serve, with prices in USD.",
   options: {
-    provider: { value: "NAME", meaning: "only those of this provider" },
-    category: { value: "NAME", meaning: "only those of this category, such as chat" },
-    "left-out": { meaning: "also what is left out, and why" },
+    provider: { value: "NAME", meaning: "only models of this provider" },
+    category: { value: "NAME", meaning: "only models of this category, such as chat" },
+    "left-out": { meaning: "also list the models that are left out, with the reason" },
   },
   run: async ({ options }, context) => {
     const catalogue = await readCatalogue(context);
@@ -70,8 +70,8 @@ function reportLines(reports: readonly ProviderReport[]): string {
   return reports
     .map(({ provider, models, leftOut, reason }) =>
       reason === undefined
-        ? `${provider} brings ${models} models; ${leftOut.length} are left out.`
-        : `${provider} brings no models: ${reason}.`,
+        ? `${provider}: ${models} models, ${leftOut.length} left out.`
+        : `${provider}: no models, ${reason}.`,
     )
     .join("\n");
 }
@@ -80,7 +80,7 @@ function leftOutTable(reports: readonly ProviderReport[]): string {
   const rows = reports.flatMap(({ provider, leftOut }) =>
     leftOut.map(({ name, reason }) => [provider, name, reason]),
   );
-  return renderTable(["PROVIDER", "LEFT OUT", "BECAUSE"], rows, "Nothing is left out.");
+  return renderTable(["PROVIDER", "LEFT OUT", "REASON"], rows, "No models are left out.");
 }
 
 function modelTable(models: readonly ModelDescription[]): string {

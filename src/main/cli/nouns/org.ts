@@ -19,7 +19,7 @@ import {
   readWholeNumber,
 } from "../read-options.ts";
 
-/** How long a running gateway may take to carry out an order on a credit limit. */
+/** Milliseconds that a running gateway may take to carry out an order on a credit limit. */
 const ORDER_TIMEOUT_MS = 10_000;
 const MAX_COUNT = 2_147_483_647;
 
@@ -28,8 +28,8 @@ const create: Command = {
   verb: "create",
   summary: "Creates an organization with a management key, a secret key and the starting credit.",
   options: {
-    name: { value: "NAME", meaning: "what it is called", isRequired: true },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; GATEWAY_PLAN if not said` },
+    name: { value: "NAME", meaning: "name of the organization", isRequired: true },
+    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; default: GATEWAY_PLAN` },
   },
   run: ({ options }, context) => {
     const name = readName("name", options.name!);
@@ -101,23 +101,29 @@ const list: Command = {
 const update: Command = {
   noun: "org",
   verb: "update",
-  summary: "Changes what an organization pays, may store, owe and have; or suspends it.",
+  summary: "Changes the plan, fee, quotas and limits of an organization, or suspends it.",
   options: {
-    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
-    name: { value: "NAME", meaning: "what it is called" },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; brings its credit limit` },
-    "fee-percent": { value: "X", meaning: "on top of provider cost; default: the plan's" },
-    "file-quota-bytes": { value: "N", meaning: "what it may store; default: the plan's" },
+    org: { value: "ID", meaning: "id of the organization; not needed if only one exists" },
+    name: { value: "NAME", meaning: "name of the organization" },
+    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; also sets its credit limit` },
+    "fee-percent": {
+      value: "X",
+      meaning: "fee on top of the provider's cost, or default for the plan's",
+    },
+    "file-quota-bytes": { value: "N", meaning: "bytes of stored files, or default for the plan's" },
     "credit-limit-usd": { value: "X", meaning: "how far the balance may go below zero, or none" },
-    "max-keys": { value: "N", meaning: "API keys it may have, or default" },
-    "max-webhooks": { value: "N", meaning: "webhooks it may have, or default" },
-    "computer-use": { value: "BOOLEAN", meaning: "whether models may be offered computer tools" },
-    suspended: { value: "BOOLEAN", meaning: "true refuses every call of its keys" },
+    "max-keys": { value: "N", meaning: "most API keys, or default" },
+    "max-webhooks": { value: "N", meaning: "most webhooks, or default" },
+    "computer-use": {
+      value: "BOOLEAN",
+      meaning: "true: requests may offer computer tools to models",
+    },
+    suspended: { value: "BOOLEAN", meaning: "true: reject every call of its keys" },
   },
   run: ({ options }, context) => {
     const change = readChange(options);
     if (Object.keys(change).length === 0)
-      throw new UsageError("org update needs something to change");
+      throw new UsageError("org update needs at least one option to change");
     return withDatabase(context, async (sql) => {
       const id = await organizationIdOf(sql, options.org);
       const updated = await updateOrganization(sql, id, change, {
@@ -135,8 +141,8 @@ const update: Command = {
           ["Fee", `${data.fee_percent} %`],
           ["File quota", `${data.file_quota_bytes} bytes`],
           ["Credit limit", creditLimit === null ? "none" : `${creditLimit} USD`],
-          ["Keys at most", String(data.max_keys)],
-          ["Webhooks at most", String(data.max_webhooks)],
+          ["Max keys", String(data.max_keys)],
+          ["Max webhooks", String(data.max_webhooks)],
           ["Computer tools", data.computer_use ? "yes" : "no"],
           ["Suspended", data.suspended ? "yes" : "no"],
         ]),
