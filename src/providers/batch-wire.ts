@@ -65,7 +65,7 @@ interface ResultsCall<Options> extends LinesCall<Options> {
   readonly prefix?: string;
 }
 
-/** The HTTP side of a provider's interface for batches. Methods reject with ProviderFailure. */
+/** HTTP calls to a provider's batch API. Methods reject with ProviderFailure. */
 export class BatchWire {
   readonly headers: Headers;
   readonly #wire: HttpJsonProvider;

@@ -99,7 +99,7 @@ export interface BatchSearch {
   readonly requests: number;
   /** The batch was created no earlier than this: Unix milliseconds by this machine's clock. */
   readonly sinceMs: number;
-  /** Returns true if the provider's batch is already assigned to another batch. */
+  /** Returns true if the provider's batch is known to be a different one. */
   isOther(batchId: string): boolean;
 }
 

@@ -35,7 +35,7 @@ export interface ImageFields {
   lackOf(request: RequestedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
   /** Returns the longest prompt that the model accepts, in characters. Undefined if the provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
-  /** Returns true if the model's original provider only answers in base64, so that its clients read nothing else. */
+  /** Returns true if the model's provider only answers in base64, so that its clients read nothing else. */
   answersInBase64(model: FieldModel): boolean;
 }
 
@@ -139,7 +139,7 @@ function unsupportedIn(
   request: RequestedImages,
   requiresAll: boolean,
 ): LackedImageFields {
-  const { task, inputs, hasMask, fields } = asked;
+  const { task, inputs, hasMask, fields } = request;
   if (form === undefined || !form.tasks.includes(task)) {
     return { ...NOTHING, barrier: "model" };
   }

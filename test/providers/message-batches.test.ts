@@ -185,5 +185,5 @@ test("results that are not as they should be are read as far as they make sense"
   }
   plan({ results: "half" });
   const half = await resultsOf(batches, ofResults(await ended(await created()), 3));
-  expect(half.failure?.message).toContain("fewer results than it counts");
+  expect(half.failure?.message).toContain("fewer results than the batch counts");
 });

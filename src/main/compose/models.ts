@@ -12,7 +12,7 @@ import type { ClusterMembership } from "../../platform/cluster/membership.ts";
 import { asksForModels } from "../../platform/config/provider-types.ts";
 import { isLocalServer } from "../../platform/config/providers.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
 import {
@@ -61,11 +61,7 @@ export function composeProviders(
     httpClient,
     providerFactories: { sandbox: () => sandbox, ...providerFactories },
   };
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: config.webhookAllowHttp,
-  });
+  const guard = createEgressGuard(config);
   const byokProviders = new ByokProviders({ settings, shared, clock, guard });
   const byokKeys = new ByokKeys({ ...base, byokProviders });
   const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });

@@ -12,6 +12,23 @@ interface EgressGuardOptions {
   readonly allowsHttp: boolean;
 }
 
+/** Settings of outgoing requests, as the configuration has them. */
+interface EgressSettings {
+  readonly egressAllow: readonly string[];
+  readonly webhookAllowHttp: boolean;
+}
+
+/**
+ * Returns a guard with the configured networks and the system's resolver.
+ * @param allowsHttp by default the setting for webhooks
+ */
+export function createEgressGuard(
+  { egressAllow, webhookAllowHttp }: EgressSettings,
+  allowsHttp = webhookAllowHttp,
+): EgressGuard {
+  return new EgressGuard({ resolve: systemResolve, allowedCidrs: egressAllow, allowsHttp });
+}
+
 /** A URL that was checked, and the only addresses that may be dialled for it. */
 export interface CheckedTarget {
   readonly url: URL;

@@ -78,8 +78,8 @@ function readUsage(raw: unknown): Usage | undefined {
 const NO_ADDITIONAL_TOKENS = { cache: 0, reasoning: 0 } as const;
 
 /**
- * Returns the tokens that a provider bills in addition to prompt and completion, visible in its total: reasoning, which
- * xAI also reports in the details and Gemini only in the total, or cache tokens.
+ * Returns the tokens that a provider bills in addition to prompt and completion, as the difference to its total. They
+ * are reasoning tokens, which xAI also reports in the details and Gemini only in the total, or cache tokens.
  */
 function additionalTokens(total: unknown, parts: number, cache: number, reasoning: number) {
   const beyond = isCount(total) ? total - parts : 0;
