@@ -96,7 +96,7 @@ export interface PipelineDependencies {
   isTrustedProxy(address: string): boolean;
   /** Bounds administrative reads. */
   readonly reads: FairSemaphore;
-  /** Throws 429 if the organization made too many administrative calls. */
+  /** Limits administrative calls. `count` throws 429 if the organization made too many. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   /**
    * Decides from the head of a request if its long body is read: counts the request in the rate window and

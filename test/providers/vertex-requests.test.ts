@@ -207,7 +207,7 @@ describe("models", () => {
     expect(fields!.takesPart("audio", { model: "gemini-2.5-pro", modelId: "" })).toBeTrue();
     expect(fields!.takesPart("audio", { model: "claude-opus-5", modelId: "" })).toBeFalse();
     const inline = ["claude-opus-5", "gemini-2.5-pro", "meta/llama-4"].map((model) =>
-      fields!.lacksWebAddresses!({ model, modelId: "" }),
+      fields!.rejectsWebUrls!({ model, modelId: "" }),
     );
     expect(inline).toEqual([true, false, false]);
     const limited = ["claude-opus-5", "gemini-2.5-pro", "meta/llama-4"].map((model) =>

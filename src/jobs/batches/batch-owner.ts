@@ -31,7 +31,7 @@ import type { JobFiles } from "../files/job-files.ts";
 import { checkInput } from "./input-lines.ts";
 import { isOverload, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
-import { ProviderBatchSubmitter } from "./submitter-lines.ts";
+import { ProviderBatchSubmitter } from "./handed-lines.ts";
 
 interface BatchOwnerDependencies {
   readonly sql: Database;

@@ -193,7 +193,7 @@ export class ProviderBatchSubmitter {
     const { id, ageMs, isCancelled } = record;
     const batches = provider.batches!;
     const batchId = record.providerBatch!;
-    const { hasEnded, failure } = await batches.look(batchId, abandoned);
+    const { hasEnded, failure } = await batches.readState(batchId, abandoned);
     if (!hasEnded) {
       if (ended.aborted && !isCancelled) {
         await batches.cancel(batchId, abandoned);

@@ -94,7 +94,7 @@ export interface Wakes {
 /** A limit of concurrent calls, over all instances. */
 export interface ParallelLimit {
   readonly id: string;
-  /** At least 1. */
+  /** The maximum number of concurrent calls. At least 1. */
   readonly max: number;
   /**
    * True for a call that leaves half of the slots to others: it takes a slot only if half of them
@@ -150,6 +150,6 @@ export interface Coordination {
 
 export interface RedisState {
   readonly isUp: boolean;
-  /** Admissions that were decided without Redis since the start. */
+  /** The number of admissions that were decided without Redis since the start. */
   readonly admittedApart: number;
 }

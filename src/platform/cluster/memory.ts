@@ -40,7 +40,7 @@ export class MemoryRateWindows implements RateWindows {
     this.#buckets = bucketsOf(windowMs);
   }
 
-  /** Keys whose windows are in memory. */
+  /** The number of keys with a window in memory. */
   get size(): number {
     return this.#windows.size;
   }

@@ -70,7 +70,7 @@ export class AccessTokens {
    * Drops a token that the provider rejected, so that the next call gets a new one. Acts at most once a minute.
    * Otherwise a provider that rejects all tokens would make every call request one.
    */
-  refused(token: string): void {
+  reject(token: string): void {
     const nowMs = this.#clock.nowMs();
     if (this.#latest?.token !== token || nowMs - this.#lastRefusalMs < LONGEST_PAUSE_MS) return;
     this.#lastRefusalMs = nowMs;

@@ -37,7 +37,7 @@ export class ByToken<Value> implements Authorized<Value> {
       return await run(this.#of(token));
     } catch (error) {
       if (!(error instanceof ProviderFailure) || error.status !== UNAUTHORIZED) throw error;
-      this.#tokens.refused(token);
+      this.#tokens.reject(token);
       const next = await this.#token(signal);
       if (next === token) throw error;
       return run(this.#of(next));

@@ -187,7 +187,7 @@ export const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string,
 ]);
 
 /** Finish reasons of Mistral, OpenRouter, DeepSeek and Z.AI for an answer that they aborted. */
-export const BROKEN_OFF = new Set<unknown>([
+export const ABORTED_REASONS = new Set<unknown>([
   "error",
   "insufficient_system_resource",
   "network_error",

@@ -10,7 +10,7 @@ import type {
 import { GatewayError } from "../../../lib/errors.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
-import type { LoadedByokKeys } from "./byokCandidates-keys.ts";
+import type { LoadedByokKeys } from "./own-keys.ts";
 import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";

@@ -100,7 +100,7 @@ function unsupportedBy(
 ): Lack {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
-  const unsupported = imageFields.lackOf(requested, fieldModelOf(candidate), requiresAll);
+  const unsupported = imageFields.unsupported(requested, fieldModelOf(candidate), requiresAll);
   const { barrier, leftOut, listed } = unsupported;
   const at = barrier === undefined ? undefined : { name: barrier, param: barrier };
   return { leftOut, listed, barrier: at };

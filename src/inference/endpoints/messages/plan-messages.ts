@@ -77,7 +77,7 @@ export function passes(
 /** Returns true if the request has no web addresses, or the platform can download them. */
 function canFetch({ chat }: AskedOfCandidates, candidate: Candidate): boolean {
   const { fields } = candidate.provider;
-  if (fields?.lacksWebAddresses?.(fieldModelOf(candidate)) !== true) return true;
+  if (fields?.rejectsWebUrls?.(fieldModelOf(candidate)) !== true) return true;
   return askedParts(chat).web_address === undefined;
 }
 

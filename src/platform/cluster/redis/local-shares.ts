@@ -35,7 +35,7 @@ export class LocalShares {
     this.#ignorantUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
   }
 
-  /** Admissions without Redis since the start. */
+  /** The number of admissions without Redis since the start. */
   get admitted(): number {
     return this.#admitted;
   }
@@ -147,7 +147,7 @@ export class OwnAdmissions {
     this.#buckets = windowMs / BUCKET_MS;
   }
 
-  /** Keys with admissions that have not been reported to Redis. */
+  /** The number of keys with admissions that have not been reported to Redis. */
   get untoldKeys(): number {
     return this.#unreported.size;
   }

@@ -20,7 +20,7 @@
  */
 
 export const GENERATION_CHANGED = -1;
-/** The command arrived after its caller had stopped waiting. */
+/** The result of a command that arrived after its caller had stopped waiting. */
 export const TOO_LATE = -2;
 export const CARRIED_OUT = 1;
 

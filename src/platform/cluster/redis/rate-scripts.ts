@@ -255,10 +255,10 @@ export class RateScripts {
       if (late[0] === CARRIED_OUT) onLate(late);
     });
     const isSteady = this.#time.observe(reply[1] as number, sentMs, clock.nowMs());
-    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters started over");
+    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters restarted");
     if (!isSteady) throw new CountersLost("a clock was set");
-    if (reply[0] === TOO_LATE) throw new Error("it answers too late");
-    if (reply[0] !== CARRIED_OUT) throw new Error("it answers with something unknown");
+    if (reply[0] === TOO_LATE) throw new Error("it answered too late");
+    if (reply[0] !== CARRIED_OUT) throw new Error("it sent an unknown answer");
     return reply;
   }
 

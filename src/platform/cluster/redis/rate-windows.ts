@@ -139,7 +139,7 @@ export class RedisRateWindows implements RateWindows {
     return this.#state === "joined";
   }
 
-  /** Admissions that were decided without Redis since the start. */
+  /** The number of admissions that were decided without Redis since the start. */
   get admittedApart(): number {
     return this.#shares.admitted;
   }
@@ -336,7 +336,7 @@ export class RedisRateWindows implements RateWindows {
   }
 
   #takeApart(key: string, limit: number, amount: RateAmount): RateDecision {
-    // Redis needs a report of what is decided here before it decides again.
+    // Redis needs a report of local decisions before it decides again.
     if (this.#state !== "apart") this.#part(new Error("it did not answer"));
     return this.#shares.take(key, limit, amount);
   }
@@ -389,7 +389,7 @@ export class RedisRateWindows implements RateWindows {
       this.#failedAttends = 0;
       if (this.#lostGeneration === lostGeneration) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
-        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
+        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters restarted"));
         this.#generation = generation;
         this.#admissions.forgetTold();
         this.#recounts.clear();

@@ -50,7 +50,7 @@ export class SlotScript {
   readonly #keyPrefix: string;
   readonly #leaseMs: number;
 
-  /** @param leaseMs shorter in tests */
+  /** @param leaseMs milliseconds of a lease; shorter in tests */
   constructor(redis: Redis, clock: Clock, keyPrefix: string, leaseMs = LEASE_MS) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
@@ -83,7 +83,7 @@ export class SlotScript {
     }
     const sent = this.#scripts.gatewaySlots(...words);
     const [verdict, ...granted] = await answerInTime(this.#clock, sent);
-    if (verdict !== 1) throw new MembershipLost("this instance does not take part");
+    if (verdict !== 1) throw new MembershipLost("this instance has not joined");
     return granted.map((reply) => reply === 1);
   }
 

@@ -23,7 +23,7 @@ export function reportedUsage(
  * Combines the usages of two chunks. The later one counts, except that its zeros do not replace counts of the earlier
  * one. Some servers report the prompt at the start and the answer at the end.
  */
-export function usageBehind(earlier: Usage | undefined, later: Usage): Usage {
+export function mergeUsage(earlier: Usage | undefined, later: Usage): Usage {
   if (earlier === undefined) return later;
   if (later.promptTokens === 0) {
     const { promptTokens, cachedPromptTokens, cacheWriteTokens } = earlier;
