@@ -1,60 +1,61 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { Glob } from "bun";
+import { pageFaults, sourceFaults, sqlFaults, type WordingFault } from "./support/wording.ts";
 
 const root = join(import.meta.dir, "..");
 
-/**
- * Markers of a wording that readers had to decode: they hide who acts, or use a private word for a term of
- * the field. CONTRIBUTING.md has the glossary.
- */
-const MARKERS =
-  /\b(?:nobody|nobody's|somebody|whoever|all the same|(?:is|are|was|were) told|told of|for good|for ever|hears? of|heard of|anew|afresh|estates?|turnstiles?|patience|wish(?:es|ed)?|comes? of it)\b/i;
+/** Texts and names that a marker matches although they are right, each with its reason. */
+const EXCEPTIONS: ReadonlyMap<string, string> = new Map([]);
 
-/** The account of that name, and what the sandbox says of itself. */
-const EXCEPTIONS = new Set([
-  '"nobody"',
-  '"This is the sandbox of the gateway, not a language model. It repeats what it is told, "',
-]);
+/** Pages for engineers. Pages for users follow with their next revision. */
+const PAGES = [
+  "CONTRIBUTING.md",
+  "docs/architecture.md",
+  "docs/glossary.md",
+  "docs/ledger.md",
+  "docs/testing.md",
+  "src/*/README.md",
+];
 
-async function filesOf(...patterns: string[]): Promise<string[]> {
-  const files: string[] = [];
-  for (const pattern of patterns) {
-    for await (const file of new Glob(pattern).scan({ cwd: root })) files.push(file);
-  }
-  return files
-    .filter((file) => !/node_modules|fixtures|migrations|wording\.test/.test(file))
-    .sort();
-}
-
-/** Comments and strings of a source file, each with the number of its first line. */
-function* texts(source: string): Generator<{ line: number; text: string }> {
-  const lexed = /\/\*[\s\S]*?\*\/|\/\/[^\n]*|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g;
-  for (const { 0: text, index } of source.matchAll(lexed)) {
-    yield { line: source.slice(0, index).split("\n").length, text };
-  }
-}
-
-test("comments and messages use plain words", async () => {
+async function faultsIn(
+  patterns: readonly string[],
+  faultsOf: (text: string, file: string) => WordingFault[],
+): Promise<string[]> {
   const faults: string[] = [];
-  for (const file of await filesOf("src/**/*.{ts,tsx}", "actors/**/*.ts", "db/**/*.ts")) {
-    for (const { line, text } of texts(await Bun.file(join(root, file)).text())) {
-      if (EXCEPTIONS.has(text)) continue;
-      const found = MARKERS.exec(text);
-      if (found !== null) faults.push(`${file}:${line}: "${found[0]}"`);
+  for (const pattern of patterns) {
+    for await (const file of new Glob(pattern).scan({ cwd: root })) {
+      const text = await Bun.file(join(root, file)).text();
+      for (const { line, words, text: whole } of faultsOf(text, file)) {
+        if (!EXCEPTIONS.has(whole)) faults.push(`${file}:${line}: "${words}" in: ${whole}`);
+      }
     }
   }
-  expect(faults).toEqual([]);
+  return faults.sort();
+}
+
+test("comments, messages and names use plain words", async () => {
+  const sources = ["src/**/*.{ts,tsx}", "actors/**/*.ts", "db/**/*.ts"];
+  expect(await faultsIn(sources, (text, file) => sourceFaults(file, text))).toEqual([]);
 });
 
-test("pages use plain words", async () => {
-  const faults: string[] = [];
-  for (const file of await filesOf("*.md", "docs/**/*.md")) {
-    const lines = (await Bun.file(join(root, file)).text()).split("\n");
-    for (const [index, line] of lines.entries()) {
-      const found = MARKERS.exec(line);
-      if (found !== null) faults.push(`${file}:${index + 1}: "${found[0]}"`);
-    }
-  }
-  expect(faults).toEqual([]);
+test("comments in SQL use plain words", async () => {
+  expect(await faultsIn(["db/**/*.sql"], sqlFaults)).toEqual([]);
+});
+
+test("pages for engineers use plain words", async () => {
+  expect(await faultsIn(PAGES, pageFaults)).toEqual([]);
+});
+
+test("a marker is found in a comment, a message, a name, a page and SQL", () => {
+  const source = `/** Undefined where there is none. */
+const told = "all at once";
+`;
+  expect(sourceFaults("a.ts", source).map(({ words }) => words)).toEqual([
+    "where there",
+    "told",
+    "at once",
+  ]);
+  expect(pageFaults("It comes behind it.\n```\nbehind\n```").map(({ line }) => line)).toEqual([1]);
+  expect(sqlFaults("-- for good\nSELECT 1 WHERE a = 1").map(({ line }) => line)).toEqual([1]);
 });

@@ -25,9 +25,9 @@ const ABSENT_MS = 250;
 
 /** The commit of one turn, with its result. */
 interface TurnCommit {
-  outcome: "under way" | "durable" | "failed" | "given up";
+  outcome: "pending" | "durable" | "failed" | "given up";
   error?: unknown;
-  /** Resolves when this commit, and the earlier ones that its turn may have seen, have ended. */
+  /** Settles with this commit and the earlier ones that its turn may have seen. Rejects if one of them failed. */
   gate: Promise<void> | undefined;
 }
 
@@ -189,7 +189,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
 
   #commit(effects: readonly Effect[], isChange: boolean): TurnCommit {
     const commitChain = this.#commitChain;
-    const turnCommit: TurnCommit = { outcome: "under way", gate: undefined };
+    const turnCommit: TurnCommit = { outcome: "pending", gate: undefined };
     const commit = this.#environment.commit(effects, commitChain).then(
       () => {
         turnCommit.outcome = "durable";

@@ -148,7 +148,7 @@ export function end(
   const { sending } = state;
   if (sending === undefined) return { state, end: undefined };
   const ended = { ...state, sending: undefined };
-  const [head, ...behind] = state.pending;
+  const [head, ...following] = state.pending;
   if (head === undefined || head.outboxId !== sending.outboxId)
     return { state: ended, end: undefined };
   const verdict = judge(attempt, head.attemptCount + 1);
@@ -157,7 +157,7 @@ export function end(
     const delayMs = retryDelaysMs[Math.min(head.attemptCount, retryDelaysMs.length - 1)] ?? 0;
     const retried = { ...head, attemptCount: head.attemptCount + 1 };
     return {
-      state: { ...ended, pending: [retried, ...behind], headDueMs: nowMs + delayMs },
+      state: { ...ended, pending: [retried, ...following], headDueMs: nowMs + delayMs },
       end: { ...report, delayMs, disablesVersion: undefined },
     };
   }

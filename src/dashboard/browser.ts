@@ -2,48 +2,51 @@ import { isLoopbackHost, senderAddress } from "../http/request-headers.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { siteOf } from "../lib/public-address.ts";
 
-/*
- * What a browser says of a request of the dashboard: where it comes from, and which session it has.
- */
+/* Reads the origin and the session of a dashboard request from its headers. */
 
-type Asked = Pick<Request, "headers">;
+type RequestHeaders = Pick<Request, "headers">;
 
 function otherSite(): GatewayError {
   return new GatewayError(
     "cross_origin",
-    "The dashboard's API answers requests of the dashboard's own pages alone.",
+    "The dashboard's API accepts requests from the dashboard's own pages only.",
   );
 }
 
-/** Throws 403 where a request states that it comes from elsewhere. */
-export function assertNotFromElsewhere({ headers }: Asked, publicBase: string | undefined): void {
+/** Throws 403 if a request states that it comes from another site. */
+export function assertNotFromElsewhere({ headers }: RequestHeaders, publicBase: string | undefined): void {
   const site = headers.get("sec-fetch-site");
   if (site !== null && site !== "same-origin") throw otherSite();
   const origin = headers.get("origin");
-  if (site === null && origin !== null && !isOwn(origin, headers, publicBase)) throw otherSite();
+  if (site === null && origin !== null && !isDashboardOrigin(origin, headers, publicBase)) throw otherSite();
 }
 
-/** Behind a proxy that changes the host, the address that the operator named is the own one too. */
-function isOwn(origin: string, headers: Headers, publicBase: string | undefined): boolean {
+/**
+ * Returns true if the origin is the gateway's. Behind a proxy that changes the host, the URL that the
+ * operator configured counts too.
+ */
+function isDashboardOrigin(origin: string, headers: Headers, publicBase: string | undefined): boolean {
   if (publicBase !== undefined && origin === new URL(publicBase).origin) return true;
   const host = headers.get("host");
   return host !== null && (origin === `http://${host}` || origin === `https://${host}`);
 }
 
-/** Throws 403 where a request states nothing of where it comes from, as no current browser does. */
-export function assertStatesOrigin({ headers }: Asked): void {
+/** Throws 403 if a request does not state its origin. Every current browser states it. */
+export function assertStatesOrigin({ headers }: RequestHeaders): void {
   if (!headers.has("sec-fetch-site") && !headers.has("origin")) throw otherSite();
 }
 
-/** Throws 403 unless a request without a session states that one of the dashboard's own pages sent it. */
-export function assertOwnPage(request: Asked, publicBase: string | undefined): void {
+/** Throws 403 unless a request without a session states that a dashboard page sent it. */
+export function assertOwnPage(request: RequestHeaders, publicBase: string | undefined): void {
   assertNotFromElsewhere(request, publicBase);
   assertStatesOrigin(request);
 }
 
-/** Whose attempts are counted together: an address, or of IPv6 the network that one client has. */
+/**
+ * Returns the sender whose attempts are counted together: an IPv4 address, or the IPv6 network of one client.
+ */
 export function senderOf(
-  { headers }: Asked,
+  { headers }: RequestHeaders,
   address: string,
   isTrustedProxy: (address: string) => boolean,
 ): string {
@@ -53,30 +56,32 @@ export function senderOf(
 
 const COOKIE_NAME = "gateway_session";
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
-/** Longer than what browsers send. */
+/** Longest accepted cookie header. Browsers send shorter ones. */
 const MAX_COOKIE_CHARACTERS = 8_192;
 
-/** As long as a session lasts at most. */
+/** Lifetime of the session cookie: the maximum age of a session. */
 const COOKIE_SECONDS = 43_200;
 
 /**
- * Browsers refuse a `__Host-` cookie that comes over plain http, which is how a gateway on one's own machine
- * is opened. Any sender's X-Forwarded-Proto counts: it makes that sender's own cookie stricter.
+ * Returns true if the page was opened over plain http on the local machine. Browsers reject a `__Host-`
+ * cookie over plain http. X-Forwarded-Proto counts from any sender, because it only makes the sender's own
+ * cookie stricter.
  */
-function isPlain({ headers }: Asked, publicBase: string | undefined): boolean {
+function isPlain({ headers }: RequestHeaders, publicBase: string | undefined): boolean {
   if (publicBase?.startsWith("https:") === true) return false;
   return isLoopbackHost(headers) && headers.get("x-forwarded-proto") !== "https";
 }
 
 /**
- * None where there are two: cookies are shared by all ports of a host, so over plain http another server of the
- * machine can set one for a longer path, which comes first and would be another's session.
+ * Returns the token in the session cookie. Returns undefined if the request has two such cookies. All ports
+ * of a host share cookies, so over plain http another server of the machine can set one. With a longer path
+ * it would come first and could belong to another session.
  */
-export function cookieToken(request: Asked, publicBase: string | undefined): string | undefined {
+export function cookieToken(request: RequestHeaders, publicBase: string | undefined): string | undefined {
   return cookieValue(request, cookieName(isPlain(request, publicBase)));
 }
 
-function cookieValue(request: Asked, name: string): string | undefined {
+function cookieValue(request: RequestHeaders, name: string): string | undefined {
   const cookies = request.headers.get("cookie");
   if (cookies === null || cookies.length > MAX_COOKIE_CHARACTERS) return undefined;
   const values = cookies.split(";").flatMap((cookie) => {
@@ -87,17 +92,18 @@ function cookieValue(request: Asked, name: string): string | undefined {
 }
 
 /**
- * Where a proxy that ends TLS changes the host to this machine's and says nothing of it, the browser's origin
- * does. The name of the cookie stays: what is only read states no origin.
+ * Returns true if the cookie can be Secure. A proxy that ends TLS and changes the host can omit
+ * X-Forwarded-Proto. Then the browser's Origin header shows https. The cookie keeps its name, because GET
+ * requests have no Origin header.
  */
-function isSecure(request: Asked, publicBase: string | undefined): boolean {
+function isSecure(request: RequestHeaders, publicBase: string | undefined): boolean {
   const origin = request.headers.get("origin");
   return !isPlain(request, publicBase) || origin?.startsWith("https:") === true;
 }
 
-/** The Set-Cookie header of a session; an empty token ends it. */
+/** Returns the Set-Cookie header of a session. An empty token deletes the cookie. */
 export function sessionCookie(
-  request: Asked,
+  request: RequestHeaders,
   publicBase: string | undefined,
   token: string,
 ): string {
@@ -111,17 +117,19 @@ function cookieName(plain: boolean, name = COOKIE_NAME): string {
 }
 
 const FLOW_COOKIE_NAME = "gateway_sign_on";
-/** People may have to look for their second factor. */
+/** Lifetime of the sign-in cookie. Users may need time to find their second factor. */
 const FLOW_SECONDS = 600;
 
-/** Of a sign-in through the identity provider that this browser has begun. */
-export function flowSecret(request: Asked, publicBase: string | undefined): string | undefined {
+/** Returns the secret of the sign-in through the identity provider that this browser has started. */
+export function flowSecret(request: RequestHeaders, publicBase: string | undefined): string | undefined {
   return cookieValue(request, cookieName(isPlain(request, publicBase), FLOW_COOKIE_NAME));
 }
 
-/** Lax: the browser comes back from another site with it. */
+/**
+ * Returns the Set-Cookie header of a sign-in. SameSite is Lax, because the browser returns from another site.
+ */
 export function flowCookie(
-  request: Asked,
+  request: RequestHeaders,
   publicBase: string | undefined,
   secret: string,
   age = FLOW_SECONDS,
@@ -132,6 +140,6 @@ export function flowCookie(
   return `${name}=${secret}; Path=/; Max-Age=${age};${secure} HttpOnly; SameSite=Lax`;
 }
 
-export function expiredFlow(request: Asked, publicBase: string | undefined): string {
+export function expiredFlow(request: RequestHeaders, publicBase: string | undefined): string {
   return flowCookie(request, publicBase, "", 0);
 }

@@ -17,14 +17,20 @@ interface LiveDependencies {
 }
 
 const MAX_STREAMS = 500;
-const MAX_STREAMS_OF_ONE = 50;
-/** Pages that one person sees at once; those in the background close theirs. */
-const MAX_STREAMS_OF_SESSION = 12;
-/** A session has to end within a second of its key's end, so its key is looked at more often. */
+const MAX_STREAMS_PER_OWNER = 50;
+/** Streams of one session: visible pages. Pages in the background close their streams. */
+const MAX_STREAMS_PER_SESSION = 12;
+/**
+ * Time between two checks of a session's key, in milliseconds. A session has to end within a second of its
+ * key.
+ */
 export const TICK_MS = 400;
-const TICKS_OF_SESSION = 25;
+const TICKS_PER_SESSION_CHECK = 25;
 const MARK_AGE_MS = 900;
-/** Less than a tick: what is read of sessions once serves all streams of a tick. */
+/**
+ * Lifetime of the list of missing sessions, in milliseconds. It is shorter than a tick, so all streams of a
+ * tick share one read.
+ */
 const MISSING_AGE_MS = 300;
 
 interface Mark {
@@ -33,16 +39,16 @@ interface Mark {
 }
 
 /**
- * Streams that report to open pages that figures have changed, for them to ask again, and that their session
- * has ended. All streams of an organization share one small read a second.
+ * Streams that tell open pages to reload changed figures, or that their session has ended. All streams of an
+ * organization share one small query per second.
  */
 export class LiveFigures {
   readonly #dependencies: LiveDependencies;
-  readonly #room = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_ONE);
-  readonly #roomOfSessions = new SharedRoom(MAX_STREAMS, MAX_STREAMS_OF_SESSION);
+  readonly #room = new SharedRoom(MAX_STREAMS, MAX_STREAMS_PER_OWNER);
+  readonly #roomOfSessions = new SharedRoom(MAX_STREAMS, MAX_STREAMS_PER_SESSION);
   readonly #marks = new Map<string, Mark>();
-  /** Sessions with the count of their streams. */
-  readonly #followed = new Map<string, number>();
+  /** Number of open streams by session. */
+  readonly #streamsBySession = new Map<string, number>();
   #missing:
     | { readonly readAtMs: number; readonly hashes: Promise<ReadonlySet<string>> }
     | undefined;
@@ -51,7 +57,7 @@ export class LiveFigures {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 503 where too many are open. */
+  /** Opens a stream. Throws 503 if too many are open. */
   open(context: RequestContext): Response {
     const organizationId = context.caller?.key.organizationId;
     const owner = organizationId ?? context.operator.id;
@@ -62,13 +68,13 @@ export class LiveFigures {
       throw tooManyPages();
     }
     const close = context.keepOpen();
-    this.#followed.set(session, (this.#followed.get(session) ?? 0) + 1);
+    this.#streamsBySession.set(session, (this.#streamsBySession.get(session) ?? 0) + 1);
     const frames = this.#frames(context.request, organizationId, () => {
       this.#room.free(owner);
       this.#roomOfSessions.free(session);
-      const others = this.#followed.get(session)! - 1;
-      if (others === 0) this.#followed.delete(session);
-      else this.#followed.set(session, others);
+      const others = this.#streamsBySession.get(session)! - 1;
+      if (others === 0) this.#streamsBySession.delete(session);
+      else this.#streamsBySession.set(session, others);
       close();
     });
     const encoder = new TextEncoder();
@@ -88,7 +94,7 @@ export class LiveFigures {
   async *#frames(
     request: Request,
     organizationId: string | undefined,
-    onOver: () => void,
+    onEnd: () => void,
   ): AsyncGenerator<string> {
     const { clock, sessions, keepaliveMs, isStopping } = this.#dependencies;
     let seen = "";
@@ -97,7 +103,7 @@ export class LiveFigures {
       let session = await sessions.stillOpen(request);
       yield frame("open");
       for (let tick = 1; !isStopping() && !request.signal.aborted; tick++) {
-        if (tick % TICKS_OF_SESSION === 0) session = await sessions.stillOpen(request);
+        if (tick % TICKS_PER_SESSION_CHECK === 0) session = await sessions.stillOpen(request);
         else if ((await this.#missingSessions()).has(session.tokenHash)) throw sessionEnded();
         else await sessions.assertKey(session);
         const mark = organizationId === undefined ? "" : await this.#mark(organizationId);
@@ -112,20 +118,20 @@ export class LiveFigures {
         await sleep(clock, TICK_MS);
       }
     } catch (error) {
-      // Where the database cannot be asked the page opens another stream, which says what is wrong.
+      // If the database is unavailable, the page opens another stream, whose error says so.
       const { status } = ERROR_TABLE[error instanceof GatewayError ? error.code : "internal"];
       if (status === 401 || status === 403) yield frame("ended");
     } finally {
-      onOver();
+      onEnd();
     }
   }
 
-  /** Of those that are followed, by one read for all streams. */
+  /** Returns the hashes of sessions that have streams but no longer exist. All streams share the query. */
   #missingSessions(): Promise<ReadonlySet<string>> {
     const { clock, read } = this.#dependencies;
     const nowMs = clock.nowMs();
     if (this.#missing === undefined || Math.abs(nowMs - this.#missing.readAtMs) >= MISSING_AGE_MS) {
-      const hashes = read(missingSessions([...this.#followed.keys()]));
+      const hashes = read(missingSessions([...this.#streamsBySession.keys()]));
       this.#missing = { readAtMs: nowMs, hashes };
     }
     return this.#missing.hashes;
@@ -134,8 +140,8 @@ export class LiveFigures {
   #mark(organizationId: string): Promise<string> {
     const { clock, read } = this.#dependencies;
     const nowMs = clock.nowMs();
-    const known = this.#marks.get(organizationId);
-    if (known !== undefined && Math.abs(nowMs - known.readAtMs) < MARK_AGE_MS) return known.mark;
+    const cached = this.#marks.get(organizationId);
+    if (cached !== undefined && Math.abs(nowMs - cached.readAtMs) < MARK_AGE_MS) return cached.mark;
     for (const [id, { readAtMs }] of this.#marks) {
       if (Math.abs(nowMs - readAtMs) > 10 * MARK_AGE_MS) this.#marks.delete(id);
     }
@@ -146,7 +152,7 @@ export class LiveFigures {
 }
 
 function tooManyPages(): GatewayError {
-  return overloaded("Too many pages of the dashboard are open.", 5);
+  return overloaded("Too many dashboard pages are open.", 5);
 }
 
 function frame(event: string): string {

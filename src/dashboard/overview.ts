@@ -22,7 +22,7 @@ interface OverviewDependencies {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const SHOWN_HOURS = 24;
-/** Days, today's part among them, whose cost says how long the balance lasts. */
+/** Number of days, including today, whose cost determines how long the balance lasts. */
 const AVERAGED_DAYS = 7;
 const MAX_INTERVALS = 100;
 
@@ -30,7 +30,7 @@ const milliseconds = nullable(Type.Integer());
 const sums = { requests: Type.Integer(), errors: Type.Integer(), cost_usd: Type.Number() };
 
 const overview = Type.Object({
-  is_complete: Type.Boolean({ description: "False while requests are still being added up" }),
+  is_complete: Type.Boolean({ description: "False while the rollup of requests is incomplete" }),
   today: Type.Object(sums),
   yesterday: Type.Object(sums),
   month: Type.Object(sums),
@@ -40,14 +40,14 @@ const overview = Type.Object({
       {
         gone_at: nullable(
           Type.String({
-            description: "When nothing is left, credit included; null: in over a year",
+            description: "When balance and credit limit are used up; null: in more than a year",
           }),
         ),
         usd_a_day: Type.Number(),
-        pace_of: Type.Enum(["day", "week"], { description: "The last 24 hours, or 7 days" }),
+        pace_of: Type.Enum(["day", "week"], { description: "The period of the rate: the last 24 hours or 7 days" }),
       },
       {
-        description: "At the faster of two paces; null where nothing is used, or nothing runs out",
+        description: "At the higher of two rates; null if nothing is used, or if the credit limit is unlimited",
       },
     ),
   ),
@@ -68,21 +68,21 @@ const overview = Type.Object({
       Type.Object({
         id: Type.String(),
         url: Type.String(),
-        attempts: Type.Integer({ description: "Failed ones of the event that is sent first" }),
-        next_attempt_at: nullable(Type.String({ description: "Null: it was switched off" })),
+        attempts: Type.Integer({ description: "Failed attempts of the next event in the queue" }),
+        next_attempt_at: nullable(Type.String({ description: "Null if the webhook was disabled" })),
       }),
     ),
     provider_keys: Type.Array(Type.Object({ provider: Type.String(), name: Type.String() })),
   }),
 });
 
-/** What the first page shows of an organization: its spend by UTC days, and its last 24 hours. */
+/** Returns the route for the overview of an organization: its spend by UTC day, and its last 24 hours. */
 export function overviewRoute(path: string, dependencies: OverviewDependencies): RouteDefinition {
   return {
     method: "GET",
     path,
     tag: "Dashboard",
-    summary: "Figures of the first page",
+    summary: "Get overview figures",
     access: { kind: "administration", scope: "usage:read" },
     responses: { 200: { description: "The figures", schema: overview } },
     async handle({ caller }) {
@@ -91,7 +91,9 @@ export function overviewRoute(path: string, dependencies: OverviewDependencies):
   };
 }
 
-/** Leaves out what other routes show only to keys with other scopes than `usage:read`. */
+/**
+ * Returns the figures. Omits values that other routes show only to keys with other scopes than `usage:read`.
+ */
 async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecord) {
   const { organizationId } = key;
   const showsBalance = holdsScope(key, "billing:read");
@@ -146,12 +148,12 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
       : null,
     replenishing:
       replenishment === undefined || !showsBalance ? "off" : replenishStatus(replenishment),
-    hours: Array.from({ length: SHOWN_HOURS }, (_, at) => {
-      const startMs = firstHourMs + at * HOUR_MS;
-      const latency = latencies.rows.find((one) => one.startMs === startMs);
+    hours: Array.from({ length: SHOWN_HOURS }, (_, hourIndex) => {
+      const startMs = firstHourMs + hourIndex * HOUR_MS;
+      const latency = latencies.rows.find((row) => row.startMs === startMs);
       return {
         date: isoTime(startMs),
-        ...sumOf(hours.filter((one) => one.startMs === startMs)),
+        ...sumOf(hours.filter((row) => row.startMs === startMs)),
         p50_ms: latency?.total.p50Ms ?? null,
         p95_ms: latency?.total.p95Ms ?? null,
         first_token_p50_ms: latency?.firstToken?.p50Ms ?? null,
@@ -174,22 +176,25 @@ function costOf(rows: readonly UsageRow[]): bigint {
   return rows.reduce((sum, row) => sum + row.costNano, 0n);
 }
 
-interface Pace {
+interface SpendRate {
   readonly costNano: bigint;
   readonly overMs: number;
 }
 
 interface Spending {
   readonly nowMs: number;
-  /** Balance and credit limit; null is without limit. */
+  /** Balance plus credit limit, in nano-USD. Null if unlimited. */
   readonly leftNano: bigint | null;
-  readonly day: Pace;
-  readonly week: Pace;
+  readonly day: SpendRate;
+  readonly week: SpendRate;
 }
 
 const MAX_FORECAST_MS = 365n * BigInt(DAY_MS);
 
-/** Of two paces the faster one counts: a week that was quiet until today says too little. */
+/**
+ * Returns when the balance is used up at the higher of two rates. A week that was quiet until today
+ * underestimates the rate.
+ */
 export function forecastOf({ nowMs, leftNano, day, week }: Spending) {
   const dayNano = nanoADay(day);
   const weekNano = nanoADay(week);
@@ -203,8 +208,8 @@ export function forecastOf({ nowMs, leftNano, day, week }: Spending) {
   };
 }
 
-/** What was used in less than a day is not taken for more than that. */
-function nanoADay({ costNano, overMs }: Pace): bigint {
+/** Returns the spend per day. The spend of less than a day is not extrapolated to a day. */
+function nanoADay({ costNano, overMs }: SpendRate): bigint {
   return (costNano * BigInt(DAY_MS)) / BigInt(Math.max(Math.round(overMs), DAY_MS));
 }
 

@@ -12,7 +12,7 @@ const CONTENT_TYPES = {
 type AssetKind = keyof typeof CONTENT_TYPES;
 const ASSET_NAME = /^app-\w{1,16}\.(js|css)$/;
 const CURRENT = "public, max-age=31536000, immutable";
-/** Of another version's name, which a page has that another instance served. */
+/** Caching of a file of another version, which another instance's page requested. */
 const OUTDATED = "no-store";
 
 const SECURITY_POLICY = [
@@ -33,7 +33,9 @@ interface Asset {
 
 type Assets = Readonly<Record<AssetKind, Asset>>;
 
-/** What the pages load, built soon after the start, or when the first page is asked for, and kept in memory. */
+/**
+ * Scripts and styles of the pages. Built soon after the start, or for the first page, and cached in memory.
+ */
 export class PageBundle {
   #built: Promise<Assets> | undefined;
 
@@ -45,7 +47,7 @@ export class PageBundle {
     return this.#built;
   }
 
-  /** With the form that browsers take. */
+  /** Builds the files and compresses them. */
   async prepare(): Promise<void> {
     const { js, css } = await this.assets();
     await Promise.all([js.file.prepare(), css.file.prepare()]);
@@ -60,7 +62,7 @@ async function build(): Promise<Assets> {
   });
   const asset = async (kind: AssetKind): Promise<Asset> => {
     const output = outputs.find(({ path }) => path.endsWith(`.${kind}`));
-    if (output === undefined) throw new Error(`the dashboard's build made no .${kind} file`);
+    if (output === undefined) throw new Error(`the dashboard build produced no .${kind} file`);
     const bytes = new Uint8Array(await output.arrayBuffer());
     const version = Bun.hash(bytes).toString(36);
     return {
@@ -78,47 +80,49 @@ async function build(): Promise<Assets> {
   return { js, css };
 }
 
-/** Each with where the assets are, relative to it: a proxy may put the gateway below a path. */
+/**
+ * Pages with the path of the assets relative to the page, because a proxy can serve the gateway under a path.
+ */
 const PAGES = [
   ["/dashboard", "Dashboard", "dashboard/assets"],
-  ["/dashboard/:page", "Page of the dashboard", "assets"],
-  ["/dashboard/settings/:section", "Section of the dashboard's settings", "../assets"],
+  ["/dashboard/:page", "Dashboard page", "assets"],
+  ["/dashboard/settings/:section", "Dashboard settings section", "../assets"],
 ] as const;
 
-/** The pages for people: the dashboard, and the way there from the gateway's address. */
+/** Returns the routes of the HTML pages: the dashboard, and the redirect from the gateway's root. */
 export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
   return [
     {
-      ...publicGet("/", "The way to the dashboard, for people"),
+      ...publicGet("/", "Redirect browsers to the dashboard"),
       responses: {
-        302: { description: "To the dashboard." },
-        404: { description: "The client takes no page." },
+        302: { description: "Redirect to the dashboard." },
+        404: { description: "The client does not accept HTML." },
       },
-      handle: ({ request }) => wayToDashboard(request),
+      handle: ({ request }) => redirectToDashboard(request),
     },
     ...PAGES.map(
       ([path, summary, base]): RouteDefinition => ({
         ...publicGet(path, summary),
         responses: {
           200: { description: "The page.", contentType: "text/html" },
-          308: { description: "Without the slash at its end it is the page." },
+          308: { description: "The page's path has no trailing slash." },
         },
         handle: async ({ request }) =>
           withoutSlash(request) ?? pageResponse(await bundle.assets(), base),
       }),
     ),
     {
-      ...publicGet("/dashboard/assets/:name", "Script and style of the dashboard"),
+      ...publicGet("/dashboard/assets/:name", "Get a script or style of the dashboard"),
       responses: {
         200: { description: "The file.", contentType: "text/javascript" },
-        304: { description: "The file that the browser has is current." },
-        404: { description: "There is no such file." },
+        304: { description: "The browser's copy of the file is current." },
+        404: { description: "The file does not exist." },
       },
       async handle({ request, params }) {
         const name = params.name!;
         const kind = ASSET_NAME.exec(name)?.[1] as AssetKind | undefined;
         if (kind === undefined) {
-          throw new GatewayError("route_not_found", "There is no such file of the dashboard.");
+          throw new GatewayError("route_not_found", "The dashboard has no such file.");
         }
         const asset = (await bundle.assets())[kind];
         return asset.file.answer(request, name === asset.name ? CURRENT : OUTDATED);
@@ -128,13 +132,13 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
 }
 
 function publicGet(path: string, summary: string) {
-  const forPeople = { tag: "Dashboard", access: { kind: "public" }, ignoresQuery: true } as const;
-  return { method: "GET", path, summary, ...forPeople } as const;
+  const common = { tag: "Dashboard", access: { kind: "public" }, ignoresQuery: true } as const;
+  return { method: "GET", path, summary, ...common } as const;
 }
 
-function wayToDashboard({ method, headers }: Request): Response {
+function redirectToDashboard({ method, headers }: Request): Response {
   const vary = { vary: "accept" };
-  // Some clients ask with HEAD whether the gateway is there.
+  // Some clients send HEAD to check that the gateway is up.
   if (method === "HEAD") return new Response(null, { headers: vary });
   if (acceptsType(headers.get("accept"), "text/html")) {
     return new Response(null, { status: 302, headers: { ...vary, location: "dashboard" } });
@@ -145,7 +149,10 @@ function wayToDashboard({ method, headers }: Request): Response {
   );
 }
 
-/** Paths are relative to where an address ends: with a slash the page would find nothing. */
+/**
+ * Returns a redirect for a path with a trailing slash, because the relative paths of the page would be wrong.
+ * Returns undefined for other paths.
+ */
 function withoutSlash({ url }: Request): Response | undefined {
   const { pathname, search } = new URL(url);
   const last = /([^/]+)\/+$/.exec(pathname)?.[1];
@@ -153,7 +160,7 @@ function withoutSlash({ url }: Request): Response | undefined {
   return new Response(null, { status: 308, headers: { location: `../${last}${search}` } });
 }
 
-/** @param base where the assets are, relative to the page */
+/** Returns the HTML page. @param base path of the assets relative to the page */
 function pageResponse({ js, css }: Assets, base: string): Response {
   const html = `<!doctype html>
 <html lang="en">

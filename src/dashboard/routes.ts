@@ -34,8 +34,8 @@ export interface DashboardDependencies {
 }
 
 const PREFIX = "/dashboard/api";
-/** What a session may reach; a model endpoint never is. */
-const REACHED: ReadonlySet<KeyAccess["kind"]> = new Set([
+/** Access kinds that a session can use. Model endpoints are never among them. */
+const SESSION_ACCESS_KINDS: ReadonlySet<KeyAccess["kind"]> = new Set([
   "administration",
   "catalogue",
   "self",
@@ -52,8 +52,8 @@ const signInBody = Type.Object(
 );
 
 /**
- * The dashboard: its pages, its sessions, and the administrative routes of the API below /dashboard/api,
- * called with a session in place of a key. What calls models is mounted nowhere here.
+ * Returns the routes of the dashboard: its pages, its sessions, and the administrative routes of the API
+ * under /dashboard/api, authenticated by session instead of key. Routes that call models are not included.
  */
 export function dashboardRoutes(
   routes: readonly RouteDefinition[],
@@ -70,7 +70,7 @@ export function dashboardRoutes(
       method: "GET",
       path: `${PREFIX}/sign_in`,
       tag,
-      summary: "How people can sign in",
+      summary: "Get sign-in methods",
       access: { kind: "public" },
       responses: { 200: { description: "The name of the identity provider, or null" } },
       handle({ request }) {
@@ -82,7 +82,7 @@ export function dashboardRoutes(
       method: "GET",
       path: `${PREFIX}/events`,
       tag,
-      summary: "Follow changes of figures",
+      summary: "Stream changes of figures",
       access: anySession,
       responses: { 200: { description: "The stream", contentType: "text/event-stream" } },
       handle: (context) => dependencies.live.open(context),
@@ -91,7 +91,7 @@ export function dashboardRoutes(
       overviewRoute("/overview", dependencies),
       ...settingsRoutes("/settings", dependencies),
       ...routes,
-    ].flatMap((route) => reachedBySession(route)),
+    ].flatMap((route) => sessionRoutesFor(route)),
   ];
 }
 
@@ -99,9 +99,9 @@ function senderIn({ isTrustedProxy }: DashboardDependencies) {
   return ({ request, address }: RequestContext) => senderOf(request, address, isTrustedProxy);
 }
 
-function reachedBySession(route: RouteDefinition): RouteDefinition[] {
+function sessionRoutesFor(route: RouteDefinition): RouteDefinition[] {
   const { access, path } = route;
-  if (access.kind === "session" || !REACHED.has(access.kind)) return [];
+  if (access.kind === "session" || !SESSION_ACCESS_KINDS.has(access.kind)) return [];
   return [
     {
       ...route,
@@ -117,7 +117,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   const hasTestPayments = offers.paymentProcessor === "test";
   const senderOfAttempt = senderIn(dependencies);
   const path = `${PREFIX}/session`;
-  const state = { description: "The session, with its CSRF token" };
+  const state = { description: "The session and its CSRF token" };
   return [
     route({
       method: "POST",
@@ -143,7 +143,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       method: "GET",
       path,
       tag,
-      summary: "The session, with its CSRF token",
+      summary: "Get the session and its CSRF token",
       access: { ...anySession, givesToken: true },
       responses: { 200: state },
       handle: (context) =>
@@ -155,7 +155,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       tag,
       summary: "Sign out",
       access: anySession,
-      responses: { 200: { description: "The session has ended" } },
+      responses: { 200: { description: "The session was deleted" } },
       async handle(context) {
         const { request } = context;
         await sessions.end(context);

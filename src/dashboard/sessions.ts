@@ -44,7 +44,7 @@ export interface SessionDependencies {
   readonly authentication: Authentication;
   readonly rates: RateWindows;
   readonly publicUrl: string | undefined;
-  /** Undefined: people sign in by keys alone. */
+  /** Undefined if users sign in with keys only. */
   readonly singleSignOn: SingleSignOn | undefined;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
@@ -52,17 +52,17 @@ export interface SessionDependencies {
 const HOUR_MS = 3_600_000;
 const MAX_AGE_MS = 12 * HOUR_MS;
 const MAX_IDLE_MS = HOUR_MS;
-/** A use is written down where the last one that was is older, so that few calls of a page write. */
-const NOTED_AFTER_MS = 15_000;
+/** Minimum time between two stored uses of a session, in milliseconds. It keeps writes rare. */
+const MIN_USE_INTERVAL_MS = 15_000;
 const ATTEMPTS_A_MINUTE = 10;
 const TOKEN_BYTES = 32;
-/** Sent by pages that refresh what they show without anyone asking: no use of the session. */
+/** Header of automatic refreshes, which do not count as use of the session. */
 const UNATTENDED = "x-dashboard-unattended";
 
 /**
- * Sessions of the dashboard. The token is in a cookie; the database has its hash, so that any instance serves
- * a session and a copy of the database opens none. The CSRF token is derived from the token. A session can do
- * what its key can do at the time of each call, and ends with it.
+ * Sessions of the dashboard. The token is in a cookie. The database contains only its hash, so any instance
+ * serves a session, and a copy of the database opens none. The CSRF token is derived from the token. A
+ * session has the rights of its key at the time of each call, and ends with the key.
  */
 export class DashboardSessions implements Sessions {
   readonly #dependencies: SessionDependencies;
@@ -71,7 +71,7 @@ export class DashboardSessions implements Sessions {
     this.#dependencies = dependencies;
   }
 
-  /** Begins a session and returns its token. Throws 401 and 403 for keys that cannot, 429. */
+  /** Starts a session and returns its token. Throws 401 or 403 for keys that cannot sign in, and 429. */
   async begin(
     secret: string,
     sender: string,
@@ -82,12 +82,12 @@ export class DashboardSessions implements Sessions {
     return { token: await this.#insert(caller, origin, null), caller };
   }
 
-  /** Begins a session of who signed in through the identity provider. Throws SignInRefused. */
+  /** Starts a session for a user of the identity provider. Throws SignInRefused. */
   async beginFor(subject: Subject, origin: Origin): Promise<string> {
     const { singleSignOn, read } = this.#dependencies;
     const { rule, name } = subject;
     if (rule.to !== "operator" && (await read(loadOrganization(rule.to))) === undefined) {
-      throw new SignInRefused(403, "The organization of your account is not on this gateway.");
+      throw new SignInRefused(403, "The organization of your account does not exist on this gateway.");
     }
     const caller = await this.#callerOfSubject(subject.id, name, rule).catch((error: unknown) => {
       if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;
@@ -97,7 +97,7 @@ export class DashboardSessions implements Sessions {
     return this.#insert(caller, origin, { issuer, name, rule: rule.text });
   }
 
-  /** Throws 429. */
+  /** Counts a sign-in attempt. Throws 429 if the sender has made too many. */
   async countAttempt(sender: string): Promise<void> {
     const { rates } = this.#dependencies;
     const attempt = await rates.take(`dashboard sign-in ${sender}`, ATTEMPTS_A_MINUTE);
@@ -146,13 +146,13 @@ export class DashboardSessions implements Sessions {
     const caller = await this.#callerBy(session);
     const nowMs = clock.nowMs();
     const isUse = !request.headers.has(UNATTENDED);
-    if (isUse && nowMs - session.lastUsedAtMs > NOTED_AFTER_MS) {
+    if (isUse && nowMs - session.lastUsedAtMs > MIN_USE_INTERVAL_MS) {
       await noteSessionUse(sql, session.tokenHash, nowMs);
     }
     return caller;
   }
 
-  /** The session of a request that was let in, as it stands now; throws 401 once it has ended. */
+  /** Returns the current session of an accepted request. Throws 401 if the session has ended. */
   async stillOpen(request: Request): Promise<SessionRecord> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
     if (token === undefined) throw sessionEnded();
@@ -161,12 +161,12 @@ export class DashboardSessions implements Sessions {
     return session;
   }
 
-  /** What tells the sessions of requests that were let in apart; no secret. */
+  /** Returns an id for the session of an accepted request. The id is not secret. */
   idOf(request: Request): string {
     return hashOf(cookieToken(request, this.#dependencies.publicUrl) ?? "");
   }
 
-  /** The key of a session as it stands now. Throws 401 where it has ended. */
+  /** Throws 401 if the key of a session is no longer valid. */
   async assertKey(session: SessionRecord): Promise<void> {
     await this.#callerBy(session);
   }
@@ -179,18 +179,18 @@ export class DashboardSessions implements Sessions {
     }
   }
 
-  /** The keys by which people of an organization sign in, with their open sessions. */
+  /** Returns the keys with which users of an organization sign in, and their open sessions. */
   signInKeys(organizationId: string): Promise<SignInKey[]> {
     return listSignInKeys(this.#dependencies.sql, organizationId, this.#bounds());
   }
 
-  /** Within which sessions are open. */
+  /** Returns the time bounds of open sessions. */
   #bounds(): SessionBounds {
     const nowMs = this.#dependencies.clock.nowMs();
     return { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
   }
 
-  /** Who has signed in through the identity provider, by the rules of the organization. */
+  /** Returns the users that have signed in through the identity provider by the rules of the organization. */
   async signedInSubjects(organizationId: string): Promise<SignedInSubject[]> {
     const { sql, singleSignOn } = this.#dependencies;
     if (singleSignOn === undefined) return [];
@@ -198,8 +198,8 @@ export class DashboardSessions implements Sessions {
   }
 
   /**
-   * Ends the sessions of a key, or of who has signed in through the identity provider, but for the one that asks.
-   * Throws 404 where the organization has no such key or person.
+   * Ends the sessions of a key, or of a user of the identity provider, except for the session of the request.
+   * Throws 404 if the organization has no such key or user.
    */
   async endThoseOf(holderId: string, { request, caller, author }: RequestContext): Promise<number> {
     const { sql, singleSignOn } = this.#dependencies;
@@ -211,13 +211,13 @@ export class DashboardSessions implements Sessions {
     if (ended === undefined) {
       throw new GatewayError(
         "key_not_found",
-        "There is no such key, and no such person is signed in.",
+        "No key with this id exists, and no user with this id is signed in.",
       );
     }
     return ended;
   }
 
-  /** Of a request that was let in. */
+  /** Returns the CSRF token of an accepted request. */
   csrfToken(request: Request): string {
     return csrfTokenOf(cookieToken(request, this.#dependencies.publicUrl) ?? "");
   }
@@ -227,8 +227,8 @@ export class DashboardSessions implements Sessions {
     const session = await read(findSession(hashOf(token)));
     if (session === undefined) throw sessionEnded();
     const nowMs = clock.nowMs();
-    const isOver = nowMs - session.createdAtMs >= MAX_AGE_MS;
-    if (isOver || nowMs - session.lastUsedAtMs >= MAX_IDLE_MS) throw sessionEnded();
+    const isExpired = nowMs - session.createdAtMs >= MAX_AGE_MS;
+    if (isExpired || nowMs - session.lastUsedAtMs >= MAX_IDLE_MS) throw sessionEnded();
     return session;
   }
 
@@ -241,12 +241,12 @@ export class DashboardSessions implements Sessions {
     if (kind === "organization") {
       return { kind, key: await usableKey(this.#dependencies, keyId) };
     }
-    const found = await this.#dependencies.read(findOperatorKey({ id: keyId }));
-    if (found === undefined) throw sessionEnded();
-    return { kind, operator: found };
+    const operator = await this.#dependencies.read(findOperatorKey({ id: keyId }));
+    if (operator === undefined) throw sessionEnded();
+    return { kind, operator: operator };
   }
 
-  /** With the authority of a management key, or of an operator. */
+  /** Returns a caller with the rights of a management key or of an operator. */
   async #callerOfSubject(id: string, name: string, { to }: AccessRule): Promise<SessionCaller> {
     if (to === "operator") return { kind: "operator", operator: { id, name } };
     const { suspensions } = this.#dependencies;
@@ -270,7 +270,7 @@ export class DashboardSessions implements Sessions {
   }
 }
 
-/** What the checks of a management key are made of. It has no row: nothing can sign in with it. */
+/** Returns a key record for the checks of a management key. It has no row, so it cannot sign in. */
 function keyOfSubject(id: string, name: string, organizationId: string): ApiKeyRecord {
   return {
     ...{ id, organizationId, kind: "management", name, keyPrefix: "", createdAtMs: 0 },

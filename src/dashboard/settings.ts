@@ -8,12 +8,12 @@ import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type { DashboardSessions } from "./sessions.ts";
 
-/** What this gateway offers its organizations. */
+/** Options of this gateway for its organizations. */
 export interface Offers {
   readonly planBilling: Pick<PlanBilling, "sellsPlans" | "price">;
-  /** Undefined: no payments are taken. */
+  /** Undefined if the gateway accepts no payments. */
   readonly paymentProcessor: "stripe" | "test" | undefined;
-  /** Those that take keys of organizations. */
+  /** Providers that accept keys of organizations. */
   readonly providers: readonly { readonly id: string; readonly needsBaseUrl: boolean }[];
   readonly canModerate: boolean;
 }
@@ -25,7 +25,7 @@ interface SettingsDependencies {
 
 const choices = Type.Object({
   payments: Type.Object({
-    processor: nullable(Type.Enum(["stripe", "test"], { description: "null: takes no payments" })),
+    processor: nullable(Type.Enum(["stripe", "test"], { description: "Null if the gateway accepts no payments" })),
     min_usd: Type.Number(),
     max_usd: Type.Number(),
   }),
@@ -47,9 +47,9 @@ const planList = Type.Object({
   data: Type.Array(
     Type.Object({
       plan: Type.Enum([...PLANS]),
-      fee_percent: Type.Number({ description: "Unless the organization has a fee of its own" }),
+      fee_percent: Type.Number({ description: "Unless the organization has an individual fee" }),
       file_quota_bytes: Type.Integer(),
-      is_paid: Type.Boolean({ description: "Billed by its price, on top of the fee" }),
+      is_paid: Type.Boolean({ description: "Billed at its price in addition to the fee" }),
     }),
   ),
 });
@@ -63,10 +63,10 @@ const signInList = Type.Object({
     Type.Object({
       id: Type.String(),
       name: Type.String(),
-      sessions: Type.Integer({ description: "Open ones" }),
+      sessions: Type.Integer({ description: "Number of open sessions" }),
       last_seen_at: Type.String(),
     }),
-    { description: "Who has signed in through the identity provider" },
+    { description: "Users that have signed in through the identity provider" },
   ),
   keys: Type.Array(
     Type.Object({
@@ -76,18 +76,18 @@ const signInList = Type.Object({
       is_active: Type.Boolean(),
       expires_at: nullable(Type.String()),
       created_at: Type.String(),
-      sessions: Type.Integer({ description: "Open ones" }),
-      last_seen_at: nullable(Type.String({ description: "Of its open sessions" })),
+      sessions: Type.Integer({ description: "Number of open sessions" }),
+      last_seen_at: nullable(Type.String({ description: "Last use of its open sessions" })),
     }),
   ),
 });
 
 const tag = "Dashboard";
 const billing: KeyAccess = { kind: "administration", scope: "billing:read" };
-/** As those of `GET /v1/keys`: who signs in is a matter of keys. */
+/** The scope of `GET /v1/keys`, because sign-ins belong to keys. */
 const signIns: KeyAccess = { kind: "administration", scope: "keys:manage" };
 
-/** What the page of settings offers and shows besides what the API has. */
+/** Returns the routes of the settings page that the API does not have. */
 export function settingsRoutes(
   path: string,
   { sessions, offers }: SettingsDependencies,
@@ -97,7 +97,7 @@ export function settingsRoutes(
       method: "GET",
       path: `${path}/choices`,
       tag,
-      summary: "What settings can be",
+      summary: "List possible settings",
       access: { kind: "self" },
       responses: { 200: { description: "The choices", schema: choices } },
       handle: () =>
@@ -118,7 +118,7 @@ export function settingsRoutes(
       method: "GET",
       path: `${path}/plans`,
       tag,
-      summary: "Plans that organizations choose among",
+      summary: "List the plans that organizations can choose",
       access: billing,
       responses: { 200: { description: "The plans", schema: planList } },
       handle: () => jsonResponse({ data: plansOf(offers) }),
@@ -127,7 +127,7 @@ export function settingsRoutes(
       method: "GET",
       path: `${path}/plan-price`,
       tag,
-      summary: "Price of the paid plan, which the payment processor is asked for",
+      summary: "Get the price of the paid plan from the payment processor",
       access: billing,
       asksOtherServers: true,
       responses: { 200: { description: "The price", schema: planPrice } },
@@ -137,7 +137,7 @@ export function settingsRoutes(
       method: "GET",
       path: `${path}/sign-ins`,
       tag,
-      summary: "Who can sign in, and has, with their open sessions",
+      summary: "List keys and users with their open sessions",
       access: signIns,
       responses: { 200: { description: "The newest keys first", schema: signInList } },
       async handle({ caller }) {
@@ -167,11 +167,11 @@ export function settingsRoutes(
       method: "DELETE",
       path: `${path}/sign-ins/:id`,
       tag,
-      summary: "End the sessions of a key or a person, but for the one that asks",
+      summary: "End all other sessions of a key or user",
       access: signIns,
       responses: {
-        200: { description: "How many have ended", schema: Type.Object({ ended: Type.Integer() }) },
-        404: { description: "There is no such key, and no such person is signed in" },
+        200: { description: "The number of ended sessions", schema: Type.Object({ ended: Type.Integer() }) },
+        404: { description: "No key with this id exists, and no user with this id is signed in" },
       },
       handle: async (context) =>
         jsonResponse({ ended: await sessions.endThoseOf(context.params.id!, context) }),
@@ -179,7 +179,7 @@ export function settingsRoutes(
   ];
 }
 
-/** Apart from the plans: a processor that is down is waited for. */
+/** Returns the price. It has its own route, because an unavailable processor delays the answer. */
 async function priceOf({ planBilling }: Offers) {
   const stated = await planBilling.price();
   if (stated === undefined) return null;

@@ -1,11 +1,11 @@
 import type { AccessRule } from "../platform/config/single-sign-on.ts";
 
-/** What an issuer says of a person, by name. */
+/** The claims of an issuer about a user, by name. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 const EMAIL = "email";
 
-/** True if a rule may be met by a claim that the ID token lacks, and UserInfo may have. */
+/** Returns true if a rule needs a claim that the ID token does not have. UserInfo can have it. */
 export function lacksClaims(idToken: Claims, rules: readonly AccessRule[]): boolean {
   return rules.some(
     ({ claim }) =>
@@ -15,24 +15,26 @@ export function lacksClaims(idToken: Claims, rules: readonly AccessRule[]): bool
 }
 
 /**
- * The claims of both (OpenID Connect Core 5.4). What the ID token states counts before UserInfo; `email_verified`
- * counts only for the address that it came with.
+ * Returns the claims of both (OpenID Connect Core 5.4). The ID token takes precedence over UserInfo.
+ * `email_verified` counts only for the address in the same document.
  */
 export function mergeClaims(idToken: Claims, userInfo: Claims): Claims {
-  const { email_verified: ofToken, ...signed } = idToken;
-  const { email_verified: ofUserInfo, ...asked } = userInfo;
-  const isSame = signed.email === undefined || signed.email === asked.email;
-  const stated = signed.email === undefined ? undefined : ofToken;
-  const verified = stated ?? (isSame ? ofUserInfo : undefined);
-  return { ...asked, ...signed, ...(verified !== undefined && { email_verified: verified }) };
+  const { email_verified: tokenVerified, ...tokenClaims } = idToken;
+  const { email_verified: userInfoVerified, ...userInfoClaims } = userInfo;
+  const isSame = tokenClaims.email === undefined || tokenClaims.email === userInfoClaims.email;
+  const stated = tokenClaims.email === undefined ? undefined : tokenVerified;
+  const verified = stated ?? (isSame ? userInfoVerified : undefined);
+  return { ...userInfoClaims, ...tokenClaims, ...(verified !== undefined && { email_verified: verified }) };
 }
 
-/** True if the person has the value in the rule's claim, or in its list. An address that is not verified meets none. */
+/**
+ * Returns true if the rule's claim, or its list, contains the value. An unverified address satisfies no rule.
+ */
 export function isMet(rule: AccessRule, claims: Claims, vouchesForEmail: boolean): boolean {
   return isStated(rule, claims) && (rule.claim !== EMAIL || isVerified(claims, vouchesForEmail));
 }
 
-/** True if only the verification of the address is missing. */
+/** Returns true if only the verification of the address is missing. */
 export function isUnverified(rule: AccessRule, claims: Claims): boolean {
   return rule.claim === EMAIL && isStated(rule, claims);
 }
@@ -42,7 +44,10 @@ function isStated({ claim, value }: AccessRule, claims: Claims): boolean {
   return Array.isArray(stated) ? stated.includes(value) : stated === value;
 }
 
-/** Some issuers send the text "true". One that vouches for its addresses may leave the claim out. */
+/**
+ * Returns true if the address is verified. Some issuers send the text "true". An issuer that vouches for its
+ * addresses can omit the claim.
+ */
 function isVerified({ email_verified: stated }: Claims, vouchesForEmail: boolean): boolean {
   return stated === true || stated === "true" || (stated === undefined && vouchesForEmail);
 }
@@ -50,7 +55,7 @@ function isVerified({ email_verified: stated }: Claims, vouchesForEmail: boolean
 const MAX_NAMES = 64;
 const MAX_NAME_CHARACTERS = 128;
 
-/** The names of the claims, for the log; their values say who someone is. */
+/** Returns the names of the claims for the log. Their values would identify the user. */
 export function claimNames(claims: Claims): string[] {
   const names = Object.keys(claims).toSorted().slice(0, MAX_NAMES);
   return names.map((name) => name.slice(0, MAX_NAME_CHARACTERS));

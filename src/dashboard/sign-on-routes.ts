@@ -17,8 +17,8 @@ export interface SignOnDependencies {
 }
 
 /**
- * The way to the identity provider and back. Both are followed by the browser itself: nothing that a request states
- * decides where it is sent.
+ * Returns the routes to the identity provider and back. The browser follows both itself. No part of a request
+ * decides the redirect's target.
  */
 export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[] {
   const { singleSignOn, sessions, publicUrl: base, senderOf } = dependencies;
@@ -29,15 +29,15 @@ export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[
     ignoresQuery: true,
   } as const;
   const failures = {
-    403: { description: "A page that says why", contentType: "text/html" },
-    502: { description: "A page that says so: the identity provider does not answer" },
+    403: { description: "A page with the reason", contentType: "text/html" },
+    502: { description: "A page: the identity provider does not answer" },
   };
   return [
     {
       ...common,
       path: PATH,
       summary: "Sign in through the identity provider",
-      responses: { 302: { description: "To the identity provider" }, ...failures },
+      responses: { 302: { description: "Redirect to the identity provider" }, ...failures },
       handle: (context) =>
         orPage(dependencies, context, async () => {
           await sessions.countAttempt(senderOf(context));
@@ -49,15 +49,15 @@ export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[
     {
       ...common,
       path: CALLBACK,
-      summary: "The way back from the identity provider",
-      responses: { 302: { description: "To the dashboard, signed in" }, ...failures },
+      summary: "Finish the sign-in through the identity provider",
+      responses: { 302: { description: "Redirect to the dashboard, signed in" }, ...failures },
       handle: (context) =>
         orPage(dependencies, context, async () => {
           await sessions.countAttempt(senderOf(context));
           const { request, origin } = context;
           const secret = flowSecret(request, base);
           if (secret === undefined) {
-            const message = "This sign-in was not begun in this browser, or took too long.";
+            const message = "This sign-in was not started in this browser, or has expired.";
             throw new SignInRefused(403, message);
           }
           const answer = new URL(publicUrl(CALLBACK, request, base));
@@ -95,9 +95,9 @@ function redirect(location: string, cookie: string): Response {
   return response;
 }
 
-/** The messages are the gateway's own: none quotes what came from elsewhere. */
+/** Returns the page of a failed sign-in. Its messages are the gateway's own and quote no external text. */
 function refusalPage({ status, message }: SignInRefused, dashboard: string): Response {
-  if (/["<>&]/.test(dashboard)) throw new GatewayError("internal", "not an address");
+  if (/["<>&]/.test(dashboard)) throw new GatewayError("internal", "not a URL");
   const html = `<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -28,18 +28,18 @@ import {
 
 type SubjectClaims = Claims & { readonly sub: string };
 
-/** Who has signed in at the identity provider, and by which rule. */
+/** A user that has signed in at the identity provider, and the rule that gave access. */
 export interface Subject {
-  /** Of the issuer and the subject there, without showing either. */
+  /** Derived from issuer and subject, without revealing either. */
   readonly id: string;
   readonly name: string;
   readonly rule: AccessRule;
 }
 
-/** Why a sign-in failed; the message is for who tried. */
+/** A failed sign-in. The message is for the user. */
 export class SignInRefused extends Error {
   readonly status: 403 | 502;
-  /** Names of the claims that came, if they met no rule. */
+  /** Names of the received claims, if they met no rule. */
   readonly claims: readonly string[] | undefined;
 
   constructor(status: 403 | 502, message: string, cause?: unknown, claims?: readonly string[]) {
@@ -50,7 +50,7 @@ export class SignInRefused extends Error {
   }
 }
 
-/** The issuer does not answer, or answers that it cannot. */
+/** The issuer does not answer, or answers with a server error. */
 class IssuerUnreachable extends Error {}
 
 interface SingleSignOnDependencies {
@@ -61,16 +61,16 @@ interface SingleSignOnDependencies {
 
 const REQUEST_TIMEOUT_MS = 5_000;
 const MAX_ANSWER_BYTES = 262_144;
-/** Then endpoints and keys of the issuer are read again. */
-const KEPT_MS = 900_000;
+/** Lifetime of the issuer's endpoints and keys, in milliseconds. Then they are read again. */
+const CONFIGURATION_MAX_AGE_MS = 900_000;
 const MAX_NAME_CHARACTERS = 256;
 const SECRET_BYTES = 32;
 const FIRST_FAULT_STATUS = 500;
 
 /**
- * Sign-in by OpenID Connect: the authorization code flow with PKCE. What binds the answer to the browser that asked
- * is one secret in a cookie of that browser, from which state, nonce and code verifier are derived, so that any
- * instance can finish what another began.
+ * Sign-in by OpenID Connect: the authorization code flow with PKCE. One secret in a cookie binds the answer
+ * to the browser that started. State, nonce and code verifier are derived from that secret, so any instance
+ * can finish a sign-in that another one started.
  */
 export class SingleSignOn {
   readonly #dependencies: SingleSignOnDependencies;
@@ -86,7 +86,7 @@ export class SingleSignOn {
     return this.#dependencies.config.name;
   }
 
-  /** The page of the issuer to go to, and the secret for the browser's cookie. Throws SignInRefused. */
+  /** Returns the URL of the issuer's page, and the secret for the browser's cookie. Throws SignInRefused. */
   async begin(redirectUri: string): Promise<{ url: string; secret: string }> {
     const secret = Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)));
     const text = secret.toString("base64url");
@@ -108,17 +108,17 @@ export class SingleSignOn {
   }
 
   /**
-   * Who has come back from the issuer. Throws SignInRefused.
+   * Returns the user that has come back from the issuer. Throws SignInRefused.
    *
-   * @param answer the address that the issuer sent the browser to
+   * @param answer URL to which the issuer redirected the browser
    */
   async finish(answer: URL, secret: string): Promise<Subject> {
     const { state, nonce, verifier } = derived(secret);
     const claims = await this.#claims(answer, { state, nonce, verifier });
     const { issuer, access, vouchesForEmail } = this.#dependencies.config;
-    const rule = access.find((one) => isMet(one, claims, vouchesForEmail));
+    const rule = access.find((candidate) => isMet(candidate, claims, vouchesForEmail));
     if (rule === undefined) {
-      const isNotVerified = access.some((one) => isUnverified(one, claims));
+      const isNotVerified = access.some((candidate) => isUnverified(candidate, claims));
       throw new SignInRefused(
         403,
         "Your account has no access to this gateway. Ask its operator for it.",
@@ -128,19 +128,19 @@ export class SingleSignOn {
     }
     const digest = createHash("sha256").update(`${issuer}\n${claims.sub}`).digest("hex");
     const name = [claims.email, claims.preferred_username, claims.name, claims.sub].find(
-      (one): one is string => typeof one === "string" && one !== "",
+      (value): value is string => typeof value === "string" && value !== "",
     )!;
     const shown = name.replaceAll("\0", "").slice(0, MAX_NAME_CHARACTERS).toWellFormed();
     return { id: `${SUBJECT_PREFIX}${digest.slice(0, SHOWN_DIGITS)}`, name: shown, rule };
   }
 
-  /** The rule that a session was begun by, where it still stands. */
+  /** Returns the rule of a session, if it is still configured. */
   ruleOf(issuer: string, text: string): AccessRule | undefined {
     const { config } = this.#dependencies;
     return config.issuer === issuer ? config.access.find((rule) => rule.text === text) : undefined;
   }
 
-  /** The rules that let people into an organization. */
+  /** Returns the rules that give access to an organization. */
   rulesOf(organizationId: string): SubjectRules {
     const { issuer, access } = this.#dependencies.config;
     return {
@@ -174,7 +174,7 @@ export class SingleSignOn {
       const userInfo = await this.#userInfo(configuration, tokens.access_token, idToken.sub);
       return { ...mergeClaims(idToken, userInfo), sub: idToken.sub };
     } catch (error) {
-      if (causes(error).some((one) => one instanceof IssuerUnreachable)) throw unreachable(error);
+      if (causes(error).some((cause) => cause instanceof IssuerUnreachable)) throw unreachable(error);
       const message =
         error instanceof AuthorizationResponseError
           ? "The identity provider did not let you sign in."
@@ -183,12 +183,15 @@ export class SingleSignOn {
     }
   }
 
-  /** Empty if the issuer refuses to give it: the ID token alone counts then. */
+  /**
+   * Returns the claims of UserInfo. Returns none if the issuer rejects the request: then only the ID token
+   * counts.
+   */
   async #userInfo(configuration: Configuration, token: string, subject: string): Promise<Claims> {
     try {
       return await fetchUserInfo(configuration, token, subject);
     } catch (error) {
-      if (causes(error).some((one) => one instanceof IssuerUnreachable)) throw error;
+      if (causes(error).some((cause) => cause instanceof IssuerUnreachable)) throw error;
       return {};
     }
   }
@@ -197,7 +200,7 @@ export class SingleSignOn {
     const nowMs = this.#dependencies.clock.nowMs();
     if (this.#issuer === undefined || this.#issuer.untilMs <= nowMs) {
       const config = this.#discover();
-      this.#issuer = { config, untilMs: nowMs + KEPT_MS };
+      this.#issuer = { config, untilMs: nowMs + CONFIGURATION_MAX_AGE_MS };
       config.catch(() => {
         this.#issuer = undefined;
       });
@@ -209,7 +212,7 @@ export class SingleSignOn {
     const { issuer, clientId, clientSecret } = this.#dependencies.config;
     const insecure = issuer.startsWith("http:") ? [allowInsecureRequests] : [];
     return discovery(new URL(issuer), clientId, clientSecret, undefined, {
-      // Its signature is verified too, not only the connection that an ID token came over.
+      // Verifies the signature of the ID token in addition to the TLS connection.
       execute: [enableNonRepudiationChecks, ...insecure],
       [customFetch]: (url, init) => this.#fetch(url, init as RequestInit),
     });
@@ -219,8 +222,8 @@ export class SingleSignOn {
 const SHOWN_DIGITS = 32;
 
 function derived(secret: string) {
-  const of = (use: string) => createHash("sha256").update(`${use} ${secret}`).digest("base64url");
-  return { state: of("state"), nonce: of("nonce"), verifier: of("verifier") };
+  const digestFor = (use: string) => createHash("sha256").update(`${use} ${secret}`).digest("base64url");
+  return { state: digestFor("state"), nonce: digestFor("nonce"), verifier: digestFor("verifier") };
 }
 
 function unreachable(cause: unknown): SignInRefused {
@@ -231,13 +234,13 @@ function unreachable(cause: unknown): SignInRefused {
 
 function causes(error: unknown): unknown[] {
   const all: unknown[] = [];
-  for (let one = error; one instanceof Error && all.length < 8; one = one.cause) all.push(one);
+  for (let cause = error; cause instanceof Error && all.length < 8; cause = cause.cause) all.push(cause);
   return all;
 }
 
 /**
- * The operator has named the issuer, so its own host is asked wherever that is. What its answers name elsewhere is
- * checked as an address that a user has chosen.
+ * Returns the fetch function for the issuer. The operator has configured the issuer's host, so any address is
+ * allowed for it. Other hosts in its answers are checked like URLs of a user.
  */
 function issuerFetch({ config, egress }: SingleSignOnDependencies) {
   const { origin } = new URL(config.issuer);
@@ -245,17 +248,17 @@ function issuerFetch({ config, egress }: SingleSignOnDependencies) {
   return async (url: string, init: RequestInit): Promise<Response> => {
     const body = init.body == null ? undefined : String(init.body);
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
-    const asked = { ...init, body, signal, redirect: "manual" } as const;
+    const options = { ...init, body, signal, redirect: "manual" } as const;
     try {
-      const isOwn = new URL(url).origin === origin;
-      const response = await (isOwn ? fetch(url, asked) : elsewhere(url, asked));
+      const isIssuer = new URL(url).origin === origin;
+      const response = await (isIssuer ? fetch(url, options) : elsewhere(url, options));
       if (response.status >= FIRST_FAULT_STATUS) {
         await response.body?.cancel();
         throw new Error(`the issuer answered with status ${response.status}`);
       }
       return new Response(await wholeBody(response), response);
     } catch (error) {
-      throw new IssuerUnreachable("the issuer cannot be asked", { cause: error });
+      throw new IssuerUnreachable("the issuer cannot be reached", { cause: error });
     }
   };
 }

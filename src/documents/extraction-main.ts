@@ -90,7 +90,7 @@ class Input {
     while (length < count) {
       if (this.#rest.length === 0) {
         const { done, value } = await this.#reader.read();
-        // The gateway has ended.
+        // The input ended inside a file, so the gateway has ended.
         if (done) process.exit(0);
         this.#rest = value;
       }

@@ -1,6 +1,6 @@
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 
-/** The API key behind a request, as it was when the request was authenticated. */
+/** The API key of a request, as it was when the request was authenticated. */
 export interface Caller {
   readonly key: ApiKeyRecord;
   /**

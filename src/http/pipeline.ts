@@ -182,7 +182,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   readonly #server: Connections | null;
   #caller: Caller | undefined;
   #operator: OperatorIdentity | undefined;
-  #isKeptForBody = false;
+  #isOpenForBody = false;
   #isInGate = false;
   #trace: RecordedTrace | undefined;
   /** The response that already has the headers with the request id. */
@@ -337,7 +337,7 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   /** Turns off the idle timeout until the response, which can also take long. */
   keepOpenForBody(): void {
-    this.#isKeptForBody = true;
+    this.#isOpenForBody = true;
     this.#server?.timeout(this.request, 0);
   }
 
@@ -477,7 +477,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     dependencies.inFlight.end();
     if (this.#isInGate) dependencies.loadGate.end(this.owner);
     log.releaseBody?.();
-    if (this.#isKeptForBody) this.#closeWhenIdle();
+    if (this.#isOpenForBody) this.#closeWhenIdle();
     // A charge records the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
     const keyId = key?.id ?? this.#operator?.id;

@@ -5,10 +5,11 @@ export interface ListNode<Item> {
 }
 
 /**
- * A doubly linked list of items in the order in which they were added or renewed; an item is in one list at
- * a time. The links are members of the items and cleared on removal. A Map or Set would be simpler, but with
- * fast turnover JavaScriptCore's outgrown tables, each linked to the next one, keep all former entries alive
- * until the next full garbage collection.
+ * A doubly linked list of items in the order in which they were added or renewed. An item is in only one list at
+ * a time. The links are members of the items and are cleared on removal.
+ *
+ * A Map or Set would be simpler. With fast turnover, however, JavaScriptCore's outgrown tables, which are linked
+ * to their successors, keep all former entries alive until the next full garbage collection.
  */
 export class IntrusiveList<Item extends ListNode<Item>> {
   #oldest: Item | undefined;
@@ -35,7 +36,7 @@ export class IntrusiveList<Item extends ListNode<Item>> {
     return items;
   }
 
-  /** Adds an item that is in no list, as the newest. */
+  /** Adds an item that is not in any list, as the newest. */
   add(item: Item): void {
     item.older = this.#newest;
     item.newer = undefined;

@@ -5,7 +5,7 @@
 export type ApiKeyKind = "secret" | "management" | "operator";
 
 interface GeneratedApiKey {
-  /** The full secret; shown once, never stored. */
+  /** The full secret, which is shown once and never stored. */
   readonly key: string;
   /** The short form that lists show: see `keyPrefix`. */
   readonly prefix: string;
@@ -21,10 +21,13 @@ const PREFIXES: Readonly<Record<ApiKeyKind, string>> = {
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BASE = ALPHABET.length;
 const BODY_LENGTH = 32;
-/** 62⁶ exceeds 2³², so every CRC-32 fits. */
+/** Characters of the checksum. 62⁶ exceeds 2³², so every CRC-32 fits. */
 const CHECKSUM_LENGTH = 6;
 const SHOWN_BODY_LENGTH = 4;
-/** The largest multiple of 62 within a byte: bytes from here on would favour some characters. */
+/**
+ * The largest multiple of 62 within a byte. Bytes from this value on are skipped, because they would favour some
+ * characters.
+ */
 const UNBIASED_BYTES = 256 - (256 % BASE);
 const NOT_A_DIGIT = 255;
 

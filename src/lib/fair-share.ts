@@ -1,16 +1,17 @@
 import type { GatewayError } from "./errors.ts";
 
 /*
- * How organizations share what the gateway has a bounded number of. One rule for every pool, queue and gate:
+ * How organizations share the bounded resources of the gateway. Every pool, queue and gate follows one rule:
  *
- * - They are served in turn: the owner with the least under way comes first, and among equals the one that was served
- *   longest ago. So while others wait, one owner never grows beyond an equal share, which is at most half.
- * - For each eight that an owner holds, one stays free. So an owner that is alone uses eight ninths of a large pool,
- *   and an owner that comes while one or several others hold as much as they can is still served immediately.
- * - A waiting room is itself such a pool: an owner that fills its share of it is rejected, and others still wait.
+ * - Owners are served in turn. The owner with the least under way comes first, and among equals the one that was
+ *   served longest ago. So while others wait, an owner never grows beyond an equal share, which is at most half.
+ * - For each eight slots that an owner holds, one stays free. So an owner that is alone uses eight ninths of a
+ *   large pool. A new owner is still served immediately if the other owners hold as much as they can.
+ * - A waiting room is also such a pool: an owner that fills its share of the room is rejected, and others still
+ *   wait.
  *
- * Running work is never preempted. A pool of fewer than eight has nothing to leave free by this rule: those whose
- * work can take long state with `mostOfOne` that one owner does not get all of it.
+ * Running work is never preempted. In a pool of fewer than eight slots this rule leaves none free. If its work
+ * can be slow, `mostOfOne` keeps one owner from holding all slots.
  */
 
 /** The number of held slots for which an owner leaves one slot free. */
@@ -78,7 +79,7 @@ export class FairQueue<Item> {
     this.#waiting.set(owner, items);
   }
 
-  /** Removes an item that waits no longer. Returns false if it was removed before. */
+  /** Removes an item that no longer waits. Returns false if it was removed before. */
   remove(owner: string, item: Item): boolean {
     const items = this.#waiting.get(owner);
     const at = items?.indexOf(item) ?? -1;
@@ -105,12 +106,12 @@ export class SharedRoom {
     this.#mostOfOne = mostOfOne;
   }
 
-  /** The amount that all owners hold. */
+  /** The amount that all owners hold together. */
   get taken(): number {
     return this.#used;
   }
 
-  /** Owners that hold something. */
+  /** The number of owners that hold something. */
   get owners(): number {
     return this.#byOwner.size;
   }
@@ -124,7 +125,7 @@ export class SharedRoom {
     return this.#byOwner.get(owner) ?? 0;
   }
 
-  /** Returns true if there is room for the amount, and the owner may have it. */
+  /** Returns true if there is room for the amount and the rule allows it for the owner. */
   admits(owner: string, amount = 1): boolean {
     const held = this.heldBy(owner) + amount;
     const free = this.#most - this.#used - amount;

@@ -17,7 +17,7 @@ export interface Hyperparameters {
   readonly learning_rate_multiplier: number | "auto";
 }
 
-/** Why a job failed, as the API shows it. */
+/** The error of a failed job, in the form of the API. */
 export interface JobError {
   readonly code: string;
   readonly message: string;

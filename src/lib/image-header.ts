@@ -6,7 +6,7 @@ export const MAX_IMAGE_HEAD_BYTES = 1024 * 1024;
 
 export interface ImageHeader {
   readonly contentType: string;
-  /** Pixels. */
+  /** Width and height in pixels. */
   readonly width: number;
   readonly height: number;
 }

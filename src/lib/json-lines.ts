@@ -1,11 +1,11 @@
 /** An unparsed line of a JSONL text. It can be blank. */
 export interface RawLine {
-  /** Counted from 1, empty lines included. */
+  /** Line number from 1; empty lines count too. */
   readonly line: number;
   readonly bytes: Uint8Array;
 }
 
-/** A line is not JSON, not UTF-8, or too long. */
+/** The error for a line that is not JSON, not UTF-8, or too long. */
 export class JsonLineError extends Error {
   readonly line: number;
 

@@ -1,5 +1,5 @@
 const MAX_NEAREST = 5;
-/** Characters of the wanted name that are compared. */
+/** Longest part of a name that is compared, in characters. */
 const MAX_COMPARED_CHARACTERS = 100;
 /** Lowest share of common character pairs that counts as similar. */
 const LEAST_LIKENESS = 0.45;

@@ -43,7 +43,7 @@ export function isoTime(ms: number): string {
 
 /** A budget period: a UTC day or a UTC month. */
 export interface Period {
-  /** First day, YYYY-MM-DD. */
+  /** First day in the form YYYY-MM-DD. */
   readonly start: string;
   readonly startMs: number;
   /** First millisecond after the period. */

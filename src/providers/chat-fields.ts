@@ -18,17 +18,17 @@ export interface FieldModel {
 interface ChatField {
   readonly kind: FieldKind;
   /** Provider types whose published API lacks the field, or states that it has no effect. */
-  readonly lackedBy: ReadonlySet<string>;
+  readonly unsupportedBy: ReadonlySet<string>;
   /**
    * Returns true if a type that has the field does not support this value, or does not support the field for this
    * model.
    */
-  readonly isLacked?: (type: string, value: unknown, model: FieldModel) => boolean;
+  readonly isUnsupported?: (type: string, value: unknown, model: FieldModel) => boolean;
   /** Returns true if the value means the same as leaving the field out. */
   readonly isDefault?: (value: unknown) => boolean;
 }
 
-const lackedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
+const unsupportedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
 
 /**
  * Types whose API is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` stand for many kinds
@@ -62,15 +62,16 @@ const OPENAI_O3_O4 = /^(?:[^/]+\/)?(?:ft:)?o[34]/;
 const OPENAI_WITHOUT_REASONING = /^(?:[^/]+\/)?(?:ft:)?(?:gpt-[34]|chatgpt)/;
 const XAI_REASONING = /grok-(?:3-mini|4|code)(?!.*non-reasoning)/;
 
-type IsLacked = NonNullable<ChatField["isLacked"]>;
+type IsUnsupported = NonNullable<ChatField["isUnsupported"]>;
 
 const ofOpenAi =
-  (pattern: RegExp): IsLacked =>
+  (pattern: RegExp): IsUnsupported =>
   (type, _value, { model, modelId }) =>
     (type === "openai" || type === "azure") && (pattern.test(model) || pattern.test(modelId));
-const ofXai: IsLacked = (type, _value, { model }) => type === "xai" && XAI_REASONING.test(model);
+const ofXai: IsUnsupported = (type, _value, { model }) =>
+  type === "xai" && XAI_REASONING.test(model);
 const either =
-  (first: IsLacked, second: IsLacked): IsLacked =>
+  (first: IsUnsupported, second: IsUnsupported): IsUnsupported =>
   (...args) =>
     first(...args) || second(...args);
 
@@ -95,148 +96,178 @@ const noSampling = ofOpenAi(OPENAI_REASONING);
  * a reference omits counts as supported if servers of this kind accept it.
  */
 const FIELDS: Readonly<Record<string, ChatField>> = {
-  tools: { kind: "answer", lackedBy: lackedBy("perplexity"), isDefault: isEmpty },
+  tools: { kind: "answer", unsupportedBy: unsupportedBy("perplexity"), isDefault: isEmpty },
   tool_choice: {
     kind: "answer",
-    lackedBy: lackedBy("perplexity"),
+    unsupportedBy: unsupportedBy("perplexity"),
     isDefault: (value) => value === "none" || value === "auto",
   },
   parallel_tool_calls: {
     kind: "answer",
-    lackedBy: lackedBy("deepseek", "perplexity", "zai"),
+    unsupportedBy: unsupportedBy("deepseek", "perplexity", "zai"),
     isDefault: is(true),
   },
   // OpenAI's form before `tools`.
-  functions: { kind: "answer", lackedBy: allBut("openai", "azure", "groq"), isDefault: isEmpty },
+  functions: {
+    kind: "answer",
+    unsupportedBy: allBut("openai", "azure", "groq"),
+    isDefault: isEmpty,
+  },
   function_call: {
     kind: "answer",
-    lackedBy: allBut("openai", "azure", "groq"),
+    unsupportedBy: allBut("openai", "azure", "groq"),
     isDefault: (value) => value === "none" || value === "auto",
   },
   response_format: {
     kind: "answer",
-    lackedBy: lackedBy(),
+    unsupportedBy: unsupportedBy(),
     // https://api-docs.deepseek.com, https://docs.z.ai: only text and json_object.
-    isLacked: (type, value) =>
+    isUnsupported: (type, value) =>
       (type === "deepseek" || type === "zai") && typeOf(value) === "json_schema",
     isDefault: (value) => typeOf(value) === "text",
   },
   n: {
     kind: "answer",
-    lackedBy: lackedBy("groq", "deepseek", "openrouter", "cerebras", "perplexity", "zai"),
+    unsupportedBy: unsupportedBy("groq", "deepseek", "openrouter", "cerebras", "perplexity", "zai"),
     isDefault: is(1),
   },
   // Together's `logprobs` has another type and gets another answer.
   logprobs: {
     kind: "answer",
-    lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
-    isLacked: noSampling,
+    unsupportedBy: unsupportedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
+    isUnsupported: noSampling,
     isDefault: is(false),
   },
   top_logprobs: {
     kind: "answer",
-    lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
-    isLacked: noSampling,
+    unsupportedBy: unsupportedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
+    isUnsupported: noSampling,
     isDefault: is(0),
   },
   // The catalogue's endpoints state which models answer with images.
   modalities: {
     kind: "answer",
-    lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
+    unsupportedBy: allBut("openai", "azure", "openrouter", "sandbox"),
     isDefault: (value) => Array.isArray(value) && value.every((modality) => modality === "text"),
   },
   // The voice and format of the audio that `modalities` requests.
-  audio: { kind: "answer", lackedBy: allBut("openai", "azure") },
-  image_config: { kind: "answer", lackedBy: allBut("openrouter"), isDefault: isEmpty },
+  audio: { kind: "answer", unsupportedBy: allBut("openai", "azure") },
+  image_config: { kind: "answer", unsupportedBy: allBut("openrouter"), isDefault: isEmpty },
   stop: {
     kind: "answer",
-    lackedBy: lackedBy(),
-    isLacked: either(ofOpenAi(OPENAI_O3_O4), ofXai),
+    unsupportedBy: unsupportedBy(),
+    isUnsupported: either(ofOpenAi(OPENAI_O3_O4), ofXai),
     isDefault: isEmpty,
   },
 
-  temperature: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, isDefault: is(1) },
-  top_p: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, isDefault: is(1) },
+  temperature: {
+    kind: "hint",
+    unsupportedBy: unsupportedBy(),
+    isUnsupported: noSampling,
+    isDefault: is(1),
+  },
+  top_p: {
+    kind: "hint",
+    unsupportedBy: unsupportedBy(),
+    isUnsupported: noSampling,
+    isDefault: is(1),
+  },
   top_k: {
     kind: "hint",
-    lackedBy: allBut("openrouter", "together", "fireworks", "perplexity", "deepinfra", "sambanova"),
+    unsupportedBy: allBut(
+      "openrouter",
+      "together",
+      "fireworks",
+      "perplexity",
+      "deepinfra",
+      "sambanova",
+    ),
     isDefault: is(0),
   },
   min_p: {
     kind: "hint",
-    lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra"),
+    unsupportedBy: allBut("openrouter", "together", "fireworks", "deepinfra"),
     isDefault: is(0),
   },
-  top_a: { kind: "hint", lackedBy: allBut("openrouter"), isDefault: is(0) },
+  top_a: { kind: "hint", unsupportedBy: allBut("openrouter"), isDefault: is(0) },
   repetition_penalty: {
     kind: "hint",
-    lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra", "sambanova"),
+    unsupportedBy: allBut("openrouter", "together", "fireworks", "deepinfra", "sambanova"),
     isDefault: is(1),
   },
   frequency_penalty: {
     kind: "hint",
-    lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
-    isLacked: either(noSampling, ofXai),
+    unsupportedBy: unsupportedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
+    isUnsupported: either(noSampling, ofXai),
     isDefault: is(0),
   },
   presence_penalty: {
     kind: "hint",
-    lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
-    isLacked: either(noSampling, ofXai),
+    unsupportedBy: unsupportedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
+    isUnsupported: either(noSampling, ofXai),
     isDefault: is(0),
   },
-  seed: { kind: "hint", lackedBy: lackedBy("deepseek", "perplexity", "moonshot", "zai") },
+  seed: { kind: "hint", unsupportedBy: unsupportedBy("deepseek", "perplexity", "moonshot", "zai") },
   logit_bias: {
     kind: "hint",
-    lackedBy: allBut("openai", "azure", "openrouter", "together", "fireworks"),
-    isLacked: noSampling,
+    unsupportedBy: allBut("openai", "azure", "openrouter", "together", "fireworks"),
+    isUnsupported: noSampling,
     isDefault: isEmpty,
   },
   // Caching without breakpoints in the request. Other types cache without this field.
   cache_control: {
     kind: "hint",
-    lackedBy: lackedBy(),
-    isLacked: (type) => type !== "openrouter",
+    unsupportedBy: unsupportedBy(),
+    isUnsupported: (type) => type !== "openrouter",
   },
-  reasoning: { kind: "hint", lackedBy: lackedBy(), isDefault: isEmpty },
+  reasoning: { kind: "hint", unsupportedBy: unsupportedBy(), isDefault: isEmpty },
   reasoning_effort: {
     kind: "hint",
-    lackedBy: lackedBy("moonshot", "zai"),
-    isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
+    unsupportedBy: unsupportedBy("moonshot", "zai"),
+    isUnsupported: ofOpenAi(OPENAI_WITHOUT_REASONING),
   },
   // Thinking between tool calls. The types of this table have no switch for it.
   interleaved_thinking: {
     kind: "hint",
-    lackedBy: lackedBy(),
-    isLacked: () => true,
+    unsupportedBy: unsupportedBy(),
+    isUnsupported: () => true,
     isDefault: is(false),
   },
   verbosity: {
     kind: "hint",
-    lackedBy: allBut("openai", "azure", "openrouter"),
-    isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
+    unsupportedBy: allBut("openai", "azure", "openrouter"),
+    isUnsupported: ofOpenAi(OPENAI_WITHOUT_REASONING),
     isDefault: is("medium"),
   },
   prediction: {
     kind: "hint",
-    lackedBy: allBut("openai", "azure", "mistral", "openrouter", "fireworks", "cerebras"),
-    isLacked: noSampling,
+    unsupportedBy: allBut("openai", "azure", "mistral", "openrouter", "fireworks", "cerebras"),
+    isUnsupported: noSampling,
   },
   user: {
     kind: "hint",
-    lackedBy: lackedBy("mistral", "deepseek", "perplexity", "zai"),
-    isLacked: (type, value) => (value as string).length > (MAX_USER_CHARACTERS[type] ?? Infinity),
+    unsupportedBy: unsupportedBy("mistral", "deepseek", "perplexity", "zai"),
+    isUnsupported: (type, value) =>
+      (value as string).length > (MAX_USER_CHARACTERS[type] ?? Infinity),
   },
-  safety_identifier: { kind: "hint", lackedBy: allBut("openai", "azure", "moonshot") },
+  safety_identifier: { kind: "hint", unsupportedBy: allBut("openai", "azure", "moonshot") },
   prompt_cache_key: {
     kind: "hint",
-    lackedBy: allBut("openai", "azure", "xai", "openrouter", "fireworks", "moonshot", "deepinfra"),
+    unsupportedBy: allBut(
+      "openai",
+      "azure",
+      "xai",
+      "openrouter",
+      "fireworks",
+      "moonshot",
+      "deepinfra",
+    ),
   },
-  prompt_cache_retention: { kind: "hint", lackedBy: allBut("openai", "azure") },
-  store: { kind: "hint", lackedBy: allBut("openai", "azure"), isDefault: is(false) },
+  prompt_cache_retention: { kind: "hint", unsupportedBy: allBut("openai", "azure") },
+  store: { kind: "hint", unsupportedBy: allBut("openai", "azure"), isDefault: is(false) },
   service_tier: {
     kind: "hint",
-    lackedBy: allBut("openai", "azure", "groq", "openrouter", "fireworks", "cerebras"),
+    unsupportedBy: allBut("openai", "azure", "groq", "openrouter", "fireworks", "cerebras"),
     isDefault: (value) => value === "auto" || value === "default",
   },
 };
@@ -364,15 +395,15 @@ export function chatFieldsOf(type: string): ChatFields {
       if (field === "reasoning" && isByResponses) return missingOfResponses(value);
       if (field === "reasoning" && reasoning !== "object") {
         const takesEffort =
-          reasoning === "effort" && !isLacked(FIELDS.reasoning_effort!, type, value, model);
+          reasoning === "effort" && !isUnsupported(FIELDS.reasoning_effort!, type, value, model);
         return missingReasoning(value, takesEffort);
       }
       const row = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
-      const isUnsupported =
+      const isMissing =
         row === undefined
           ? !takesUnknown(type, field, isSingleNode)
-          : isLacked(row, type, value, model);
-      return isUnsupported ? [field] : NOTHING;
+          : isUnsupported(row, type, value, model);
+      return isMissing ? [field] : NOTHING;
     },
     takesPart: (kind) => takesPart(type, kind),
     takesCustomTools: (model) =>
@@ -381,8 +412,8 @@ export function chatFieldsOf(type: string): ChatFields {
   };
 }
 
-function isLacked(field: ChatField, type: string, value: unknown, model: FieldModel): boolean {
-  return field.lackedBy.has(type) || field.isLacked?.(type, value, model) === true;
+function isUnsupported(field: ChatField, type: string, value: unknown, model: FieldModel): boolean {
+  return field.unsupportedBy.has(type) || field.isUnsupported?.(type, value, model) === true;
 }
 
 function takesUnknown(type: string, field: string, isSingleNode: boolean): boolean {

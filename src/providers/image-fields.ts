@@ -32,7 +32,7 @@ export interface ImageFields {
    *
    * @param requiresAll `provider.require_parameters` is set: hints count like fields that change the answer
    */
-  lackOf(asked: RequestedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
+  lackOf(request: RequestedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
   /** Returns the longest prompt that the model accepts, in characters. Undefined if the provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
   /** Returns true if the model's original provider only answers in base64, so that its clients read nothing else. */
@@ -115,8 +115,10 @@ export function imageFieldsOf(type: string): ImageFields {
   const isServerSelfHosted = isSelfHosted(type);
   return {
     type,
-    lackOf: (asked, model, requiresAll) =>
-      isServerSelfHosted ? NOTHING : lackOf(imageFormOf(type, model), type, asked, requiresAll),
+    lackOf: (request, model, requiresAll) =>
+      isServerSelfHosted
+        ? NOTHING
+        : unsupportedIn(imageFormOf(type, model), type, request, requiresAll),
     maxPromptCharacters: (model) =>
       isServerSelfHosted ? undefined : imageFormOf(type, model)?.maxPromptCharacters,
     answersInBase64: (model) =>
@@ -131,10 +133,10 @@ export function makesImages(type: string): boolean {
 
 const NOTHING: LackedImageFields = { barrier: undefined, leftOut: [], listed: [] };
 
-function lackOf(
+function unsupportedIn(
   form: ImageForm | undefined,
   type: string,
-  asked: RequestedImages,
+  request: RequestedImages,
   requiresAll: boolean,
 ): LackedImageFields {
   const { task, inputs, hasMask, fields } = asked;

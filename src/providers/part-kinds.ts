@@ -70,7 +70,7 @@ function kindOfFile(file: unknown): PartKind {
 const MAX_TYPE_CHARACTERS = 200;
 
 /** Kinds that a provider's published API does not support, by provider types that use OpenAI's API. */
-const LACKED: Readonly<Record<string, ReadonlySet<PartKind>>> = {
+const UNSUPPORTED_KINDS: Readonly<Record<string, ReadonlySet<PartKind>>> = {
   openai: new Set(["video"]),
   azure: new Set(["video"]),
   // Text only.
@@ -86,5 +86,5 @@ const LACKED: Readonly<Record<string, ReadonlySet<PartKind>>> = {
  * rejects the rest itself.
  */
 export function takesPart(type: string, kind: PartKind): boolean {
-  return !(Object.hasOwn(LACKED, type) && LACKED[type]!.has(kind));
+  return !(Object.hasOwn(UNSUPPORTED_KINDS, type) && UNSUPPORTED_KINDS[type]!.has(kind));
 }

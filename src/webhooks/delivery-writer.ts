@@ -22,7 +22,7 @@ export interface DeliveryWriterDependencies {
   /** A separate connection, so that commits of deliveries do not wait for other queries. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** Must not throw. */
+  /** Called for a lease that was lost. Must not throw. */
   onLost(lease: Lease): void;
 }
 

@@ -169,7 +169,7 @@ const access: Access = { kind: "administration", scope: "webhooks:manage" };
 const tag = "Webhooks";
 const DEFAULT_PAGE = 50;
 
-/** Webhooks and their deliveries (spec 4.11). */
+/** The routes of webhooks and their deliveries (spec 4.11). */
 export function webhookRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
     ...collectionRoutes(webhooks),

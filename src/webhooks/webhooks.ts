@@ -306,7 +306,7 @@ function deliveryNotFound(): GatewayError {
 
 /** The key for the ids of one webhook's deliveries. */
 interface DeliveryIdSetting {
-  /** A UUID: 128 random bits. */
+  /** A UUID, as a key of 128 random bits. */
   readonly key: string;
   /** Highest outbox id for which the previous form of ids is accepted. */
   readonly plainUpTo: bigint;

@@ -143,7 +143,7 @@ test("the search backend is reported, and with --live whether it searches", asyn
   upstream.answer = () => new Response("bad key", { status: 401 });
   const [refused] = await found("--live");
   expect(refused).toMatchObject({ state: "wrong" });
-  expect(refused!.detail).toContain("refuses the gateway (status 401)");
+  expect(refused!.detail).toContain("rejects the gateway's credentials (status 401)");
   await upstream.stop();
   const [gone] = await found();
   expect(gone).toMatchObject({ state: "wrong", detail: expect.stringContaining(place) });

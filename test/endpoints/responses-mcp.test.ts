@@ -289,7 +289,7 @@ test("a tool that fails, or is called wrongly, is the model's to know", async ()
   for (const [name, json, error] of [
     ["shop__fail", "{}", "it is broken"],
     ["shop__add", '{"a":"one"}', "Input validation error"],
-    ["shop__add", "[1]", "The arguments are no JSON object."],
+    ["shop__add", "[1]", "The arguments are not a JSON object."],
     ["shop__babble", "{}", "more bytes than may be read"],
   ] as const) {
     const slug = gateway.modelThat(call(name, json), say("Sorry."));

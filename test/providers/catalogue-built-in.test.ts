@@ -237,11 +237,11 @@ describe("left out are", () => {
 
   test("models with a fee that is no price of a token or second", () => {
     expect(names.filter((id) => /search-preview|deep-research|sonar/.test(id))).toEqual([]);
-    expect(reasonFor("mistral", "mistral-ocr-latest")).toContain("by the page");
+    expect(reasonFor("mistral", "mistral-ocr-latest")).toContain("per page");
   });
 
   test("models of sound without a price of it, and what is no chat is not in that category", () => {
-    expect(reasonFor("openrouter", "openai/gpt-audio")).toBe("no list has a price of its sound");
+    expect(reasonFor("openrouter", "openai/gpt-audio")).toBe("no list has a price for its audio");
     const text = catalogue.filter(({ category }) => category === "chat" || category === "code");
     expect(text.filter(({ id }) => /realtime|gpt-image|tts|whisper|transcribe/.test(id))).toEqual(
       [],

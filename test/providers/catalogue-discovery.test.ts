@@ -377,7 +377,7 @@ describe("what a provider lists", () => {
     for (const name of ["magistral-small-of-mine", "mistral-unheard-of"]) {
       expect(leftOut.get(name)).toContain("has a price for it");
     }
-    expect(leftOut.get("mistral-ocr-latest")).toContain("by the page");
+    expect(leftOut.get("mistral-ocr-latest")).toContain("per page");
   });
 
   test("of a local server costs nothing, under the provider's name alone", async () => {

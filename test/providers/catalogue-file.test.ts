@@ -204,7 +204,7 @@ describe("a model that is not built in", () => {
   for (const [title, entry, expected] of incomplete) {
     test(`${title} is refused`, async () => {
       const line = await refusal(entry);
-      expect(line).toStartWith(`${SOURCE} (${entry.id}) is no built-in model, so as `);
+      expect(line).toStartWith(`${SOURCE} (${entry.id}) is not a built-in model, so as `);
       expect(line).toContain(expected);
     });
   }

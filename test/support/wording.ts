@@ -189,3 +189,14 @@ export function pageFaults(page: string): WordingFault[] {
   }
   return faults;
 }
+
+/** Returns the faults of an SQL file: each of its comment lines. */
+export function sqlFaults(sql: string): WordingFault[] {
+  const faults: WordingFault[] = [];
+  for (const [index, line] of sql.split("\n").entries()) {
+    const text = /^\s*--\s*(.*)/.exec(line)?.[1];
+    const words = text === undefined ? undefined : markerIn(text);
+    if (words !== undefined) faults.push({ line: index + 1, words, text: line });
+  }
+  return faults;
+}

@@ -239,14 +239,14 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       async handle(context) {
         const query = context.query;
         const { key } = context.caller;
-        const own = shownKeyId(key);
-        if (own !== undefined && (query.key_id ?? own) !== own) {
+        const onlyKeyId = shownKeyId(key);
+        if (onlyKeyId !== undefined && (query.key_id ?? onlyKeyId) !== onlyKeyId) {
           return jsonResponse({ data: [], total: 0, has_more: false });
         }
         const { transactions, total, hasMore } = await listTransactions(sql, {
           organizationId: key.organizationId,
           type: query.type,
-          keyId: query.key_id ?? own,
+          keyId: query.key_id ?? onlyKeyId,
           model: query.model,
           ...timeSpan(query),
           limit: query.limit ?? DEFAULT_PAGE,
@@ -257,7 +257,7 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
         return jsonResponse({
           data: transactions.map((transaction) => {
             const receipt = receipts.get(transaction.id);
-            const shape = transactionShape(transaction, own === undefined);
+            const shape = transactionShape(transaction, onlyKeyId === undefined);
             return receipt === undefined ? shape : { ...shape, receipt_url: receipt };
           }),
           total,

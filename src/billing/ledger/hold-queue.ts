@@ -120,7 +120,7 @@ export class HoldQueue implements HoldSource {
   /** Adds a pending hold. Throws 503 if the queue is full. */
   submit(pending: PendingHold): void {
     if (this.#queued.length >= MAX_QUEUED_HOLDS) {
-      throw overloaded("Too many requests are waiting here. Try again shortly.");
+      throw overloaded("Too many requests are waiting. Try again shortly.");
     }
     this.#queued.add(pending);
     this.#wakeLedger();
@@ -194,7 +194,7 @@ export class HoldQueue implements HoldSource {
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
     } else if (verdict.kind !== "short") {
-      this.#stay(pending, verdict.kind === "blockedBy" ? verdict.of : "key");
+      this.#stay(pending, verdict.kind === "behind" ? verdict.of : "key");
     } else {
       const { request } = pending;
       const headroom = headroomOf(request, demand, verdict);

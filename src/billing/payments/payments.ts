@@ -276,9 +276,9 @@ export class Payments {
   }
 
   /**
-   * Fails an intent whose insert did not answer, because its row can exist all the same. No instance looks it
-   * up before these tries end. If this instance was declared dead, another instance has claimed the intent,
-   * and it is not changed.
+   * Fails an intent whose insert did not answer, because the row can still exist. No instance looks it up
+   * before these tries end. If this instance was declared dead, another instance has claimed the intent, and
+   * it is not changed.
    */
   async #withdraw(id: string): Promise<void> {
     const { background, clock, instance, onError } = this.#dependencies;

@@ -32,7 +32,7 @@ export interface PlanBillingDependencies {
 }
 
 const PAID_PLAN: PlanName = "pro";
-const PRICE_KEPT_MS = 600_000;
+const PRICE_CACHE_MS = 600_000;
 const TEST_PROCESSOR = "test";
 const LOOK_MS = 30_000;
 const LOOKS_AT_A_TIME = 20;
@@ -72,7 +72,7 @@ export class PlanBilling {
       this.#pendingPrice = undefined;
     });
     const stated = await this.#pendingPrice;
-    this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_KEPT_MS };
+    this.#price = stated && { stated, untilMs: clock.nowMs() + PRICE_CACHE_MS };
     return stated;
   }
 

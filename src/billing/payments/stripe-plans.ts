@@ -47,9 +47,9 @@ export class StripePlans implements PlanProcessor {
     try {
       const isFresh = this.#nowMs() - order.createdAtMs < KEY_LIFE_MS;
       const priceId = isFresh ? this.#priceId : undefined;
-      const found =
+      const existing =
         priceId === undefined ? await this.#find(order) : await this.#create(order, priceId);
-      return found === undefined ? { state: "ended" } : standingOf(found);
+      return existing === undefined ? { state: "ended" } : standingOf(existing);
     } catch (error) {
       if (error instanceof Stripe.errors.StripeCardError) {
         return { state: "ended", message: error.message };
@@ -65,8 +65,8 @@ export class StripePlans implements PlanProcessor {
    */
   async #refused(order: PlanOrder): Promise<PlanStanding | undefined> {
     try {
-      const found = await this.#find(order);
-      if (found !== undefined) return standingOf(found);
+      const existing = await this.#find(order);
+      if (existing !== undefined) return standingOf(existing);
     } catch {
       return undefined;
     }

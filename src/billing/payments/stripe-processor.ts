@@ -310,7 +310,7 @@ export class StripeProcessor implements PaymentProcessor {
     if (status === "succeeded") return successOf(charge.amountNano, intent);
     if (status === "requires_action") {
       return charge.returnUrl === undefined
-        ? asksAbsentPayer(reference)
+        ? payerAbsent(reference)
         : actionOf(reference, intent);
     }
     if (status === "canceled") {
@@ -319,7 +319,7 @@ export class StripeProcessor implements PaymentProcessor {
     }
     if (status !== "requires_payment_method") return { kind: "unknown", reference };
     const last = intent.last_payment_error;
-    if (isAuthenticationAsked(last)) return this.#askPayer(charge, reference);
+    if (requiresAuthentication(last)) return this.#askPayer(charge, reference);
     const reason = last?.decline_code ?? last?.code ?? "card_declined";
     return { kind: "declined", reference, reason, message: last?.message ?? DECLINED };
   }
@@ -327,7 +327,7 @@ export class StripeProcessor implements PaymentProcessor {
   async #declined(charge: Charge, error: Stripe.errors.StripeCardError): Promise<ChargeOutcome> {
     const intent = error.payment_intent as Stripe.PaymentIntent | undefined;
     const reference = intent?.id;
-    if (reference !== undefined && isAuthenticationAsked(error)) {
+    if (reference !== undefined && requiresAuthentication(error)) {
       return this.#askPayer(charge, reference);
     }
     const reason = error.decline_code ?? error.code ?? "card_declined";
@@ -345,7 +345,7 @@ export class StripeProcessor implements PaymentProcessor {
    */
   async #askPayer(charge: Charge, reference: string): Promise<ChargeOutcome> {
     const { returnUrl } = charge;
-    if (returnUrl === undefined) return asksAbsentPayer(reference);
+    if (returnUrl === undefined) return payerAbsent(reference);
     try {
       const confirmed = await this.#stripe.paymentIntents.confirm(
         reference,
@@ -444,12 +444,12 @@ function actionOf(reference: string, intent: Stripe.PaymentIntent): ChargeOutcom
   };
 }
 
-function asksAbsentPayer(reference: string): ChargeOutcome {
+function payerAbsent(reference: string): ChargeOutcome {
   const message = "The card requires authentication by its holder.";
   return { kind: "declined", reference, reason: "authentication_required", message };
 }
 
-function isAuthenticationAsked(
+function requiresAuthentication(
   error: { readonly code?: string; readonly decline_code?: string } | null,
 ): boolean {
   return (

@@ -158,15 +158,15 @@ const TOKEN_BYTES = 16;
 
 /** Returns true if the token is that of the page on which this payment is authenticated. */
 export function isTokenOf(reference: string | null, intentId: string, token: string): boolean {
-  const given = createHash("sha256").update(`test_${intentId}_${token}`).digest();
+  const digest = createHash("sha256").update(`test_${intentId}_${token}`).digest();
   return (
-    reference !== null && timingSafeEqual(given, createHash("sha256").update(reference).digest())
+    reference !== null && timingSafeEqual(digest, createHash("sha256").update(reference).digest())
   );
 }
 
 /**
- * Returns the gateway's own page in place of a bank's page. The URL ends with a secret token, so whoever has
- * it counts as the payer.
+ * Returns the gateway's own page in place of a bank's page. The URL ends with a secret token, which
+ * identifies the payer.
  */
 function askPayer({ intentId, returnUrl }: Charge, reference: string): ChargeOutcome {
   if (returnUrl === undefined) {

@@ -187,11 +187,11 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       async handle({ params, caller: { key } }) {
         const { id } = params as { id: string };
         const owner = { organizationId: key.organizationId, keyId: shownKeyId(key) };
-        const found = await findRequest(sql, owner, id);
-        if (found === undefined) {
+        const record = await findRequest(sql, owner, id);
+        if (record === undefined) {
           throw new GatewayError("request_not_found", "There is no such request.");
         }
-        return jsonResponse(shownShape(found));
+        return jsonResponse(shownShape(record));
       },
     },
   ];
@@ -200,8 +200,8 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
 async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const span = timeSpan(query);
   const { organizationId } = key;
-  const own = shownKeyId(key);
-  const owner = { organizationId, keyId: own };
+  const onlyKeyId = shownKeyId(key);
+  const owner = { organizationId, keyId: onlyKeyId };
   const after = query.after && (await findRequestPlace(sql, owner, query.after));
   if (query.after !== undefined && !after) {
     throw new GatewayError(
@@ -212,9 +212,9 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
       },
     );
   }
-  const keyId = query.key_id ?? own;
+  const keyId = query.key_id ?? onlyKeyId;
   const { requests, nextAfter } =
-    own !== undefined && keyId !== own
+    onlyKeyId !== undefined && keyId !== onlyKeyId
       ? { requests: [], nextAfter: undefined }
       : await listRequests(sql, {
           organizationId,

@@ -92,16 +92,16 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
   ];
 }
 
-function subscriptionShape(found: Subscription) {
-  const { method, billed } = found;
+function subscriptionShape(current: Subscription) {
+  const { method, billed } = current;
   const isOpen = billed?.state === "open" || billed?.state === "unpaid";
   return {
-    plan: found.plan,
-    platform_fee_percent: found.feePercent,
-    billing_period: found.billingPeriod,
-    current_period_start: isoTime(found.periodStartMs),
-    current_period_end: isoTime(found.periodEndMs),
-    usage_this_period_usd: usdNumber(found.usageNano),
+    plan: current.plan,
+    platform_fee_percent: current.feePercent,
+    billing_period: current.billingPeriod,
+    current_period_start: isoTime(current.periodStartMs),
+    current_period_end: isoTime(current.periodEndMs),
+    usage_this_period_usd: usdNumber(current.usageNano),
     payment_method: method ? { type: method.type, last4: method.last4, brand: method.brand } : null,
     next_plan: billed?.nextPlan ?? null,
     payment_status: billed?.state ?? null,

@@ -125,9 +125,9 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const page = intervalPage(query);
         const { interval } = page;
         const groups = groupsOf(query);
-        const ownKeyId = shownKeyId(key);
-        const keyId = query.key_id ?? ownKeyId;
-        const isOtherKey = ownKeyId !== undefined && keyId !== ownKeyId;
+        const onlyKeyId = shownKeyId(key);
+        const keyId = query.key_id ?? onlyKeyId;
+        const isOtherKey = onlyKeyId !== undefined && keyId !== onlyKeyId;
         const isUpToDate = isOtherKey || (await bringUsageUpToDate(sql, key.organizationId));
         const { rows, hasMore } = isOtherKey
           ? { rows: [], hasMore: false }

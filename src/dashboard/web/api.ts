@@ -1,26 +1,26 @@
 import { signal } from "@preact/signals";
 import { dashboardUrl } from "./router.ts";
 
-/** Who has signed in. */
+/** The signed-in session. */
 export interface Session {
   readonly kind: "organization" | "operator";
   readonly key: { readonly id: string; readonly name: string | null };
   readonly csrf_token: string;
-  /** The test processor takes payments. */
+  /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
   /** The version of the gateway, for the foot of the page. */
   readonly version: string;
 }
 
-/** Undefined until it is known; null where there is none. */
+/** The session. Undefined until it is known, null if there is none. */
 export const session = signal<Session | null | undefined>(undefined);
-/** Why a session ended without "Sign out". */
+/** Reason for the end of a session other than "Sign out". */
 export const signedOutBecause = signal<string | undefined>(undefined);
 
-/** What an error says of a payment that was not made. */
+/** Details of a failed payment. */
 interface PaymentFault {
   readonly declineCode?: string | undefined;
-  /** Where its holder authenticates, or pays. */
+  /** URL at which the cardholder authenticates or pays. */
   readonly page?: string | undefined;
 }
 
@@ -50,12 +50,12 @@ type Method = "GET" | "POST" | "PATCH" | "DELETE";
 interface CallOptions {
   readonly body?: unknown;
   readonly signal?: AbortSignal;
-  /** Loaded without anyone asking: it does not keep the session open. */
+  /** True for automatic requests, which do not keep the session open. */
   readonly isUnattended?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Sends a call of the dashboard's API with the session. Throws ApiError. */
+/** Sends a request to the dashboard's API with the session. Throws ApiError. */
 export async function send(
   method: Method,
   path: string,
@@ -110,7 +110,7 @@ export function endSession(because?: string): void {
   session.value = null;
 }
 
-/** Finds out whether a session is open, which it is after a reload. */
+/** Restores an open session, for example after a reload. */
 export async function restoreSession(): Promise<void> {
   try {
     session.value = await call<Session>("GET", "session");
@@ -121,11 +121,11 @@ export async function restoreSession(): Promise<void> {
   }
 }
 
-/** Throws ApiError where the key cannot sign in. */
+/** Signs in with a key. Throws ApiError if the key cannot sign in. */
 export async function signIn(key: string): Promise<void> {
-  const begun = await call<Session>("POST", "session", { body: { key } });
+  const started = await call<Session>("POST", "session", { body: { key } });
   signedOutBecause.value = undefined;
-  session.value = begun;
+  session.value = started;
 }
 
 export async function signOut(): Promise<void> {

@@ -11,20 +11,20 @@ import { SignIn } from "./sign-in.tsx";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
 
 export function App() {
-  const signedIn = session.value;
-  if (signedIn === undefined) return null;
-  if (signedIn === null) return <SignIn />;
-  const pages = PAGES.filter(({ of }) => of.includes(signedIn.kind));
-  const asked = pageName.value;
+  const current_ = session.value;
+  if (current_ === undefined) return null;
+  if (current_ === null) return <SignIn />;
+  const pages = PAGES.filter(({ of }) => of.includes(current_.kind));
+  const requestedPage = pageName.value;
   const section = sectionName.value;
-  const named = pages.find(
-    ({ name, sections = [""] }) => name === asked && sections.includes(section),
+  const matched = pages.find(
+    ({ name, sections = [""] }) => name === requestedPage && sections.includes(section),
   );
-  // The first page of operators is one of theirs.
-  const current = named ?? (asked === "" ? pages[0] : undefined);
+  // Operators and organizations have different first pages.
+  const shownPage = matched ?? (requestedPage === "" ? pages[0] : undefined);
   return (
     <>
-      <Frame pages={pages} current={current} />
+      <Frame pages={pages} current={shownPage} />
       <Toasts />
     </>
   );
@@ -92,8 +92,8 @@ function TestPayments() {
   return (
     <div class="test-payments">
       <Notice tone="warn">
-        Test payments are on: top-ups add credit, and no money moves. Before customers use this
-        gateway, set <code>STRIPE_SECRET_KEY</code>, or <code>GATEWAY_TEST_PAYMENTS=false</code>.
+        Test payments are enabled: top-ups add credit without a real payment. Before customers use
+        this gateway, set <code>STRIPE_SECRET_KEY</code> or <code>GATEWAY_TEST_PAYMENTS=false</code>.
       </Notice>
     </div>
   );
@@ -121,7 +121,7 @@ function Foot() {
   );
 }
 
-function Who() {
+function SignedInAs() {
   const isOperator = session.value?.kind === "operator";
   const organization = useResource<{ name: string }>(isOperator ? undefined : "v1/organization");
   return (
@@ -132,12 +132,12 @@ function Who() {
   );
 }
 
-function Missing() {
+function NotFound() {
   return (
     <>
-      <PageHead title="No such page" />
-      <Empty title="There is no page of this name.">
-        <Link page="">Go to the first page</Link>
+      <PageHead title="Page not found" />
+      <Empty title="This page does not exist.">
+        <Link page="">Go to the start page</Link>
       </Empty>
     </>
   );

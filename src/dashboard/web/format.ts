@@ -1,7 +1,7 @@
-/** Figures and times as pages show them: in English, times in the viewer's zone. */
+/** Formats figures and times for pages: in English, with times in the viewer's time zone. */
 
 const LOCALE = "en-US";
-/** Between a number and its unit, which stay on one line. */
+/** Non-breaking space between a number and its unit. */
 const SPACE = "\u00a0";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
 const fine = new Intl.NumberFormat(LOCALE, {
@@ -17,18 +17,18 @@ const exact = new Intl.NumberFormat(LOCALE, {
 const integers = new Intl.NumberFormat(LOCALE);
 const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
 
-/** To the cent. */
+/** Formats an amount in USD to the cent. */
 export function usd(amount: number): string {
-  // Else what rounds to nothing reads as -$0.00.
+  // Without this, a negative amount that rounds to zero would be shown as -$0.00.
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }
 
-/** To a millionth, which is what single requests cost. */
+/** Formats an amount in USD with six decimals, for the cost of single requests. */
 export function usdFine(amount: number): string {
   return fine.format(amount);
 }
 
-/** To the nano-USD, which is what the ledger counts in. */
+/** Formats an amount in USD to the nano-USD, the unit of the ledger. */
 export function usdExact(amount: number): string {
   return exact.format(amount);
 }
@@ -37,21 +37,21 @@ export function integer(value: number): string {
   return integers.format(value);
 }
 
-/** 12.3K */
+/** Formats a number such as 12.3K. */
 export function short(value: number): string {
   return compact.format(value);
 }
 
 const BYTE_UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
-/** 1.5 GiB */
+/** Formats a number of bytes such as 1.5 GiB. */
 export function bytes(count: number): string {
   const unit = count < 1 ? 0 : Math.min(Math.floor(Math.log2(count) / 10), BYTE_UNITS.length - 1);
   const value = count / 1024 ** unit;
   return `${value.toLocaleString(LOCALE, { maximumFractionDigits: value < 10 ? 1 : 0 })}${SPACE}${BYTE_UNITS[unit]}`;
 }
 
-/** An amount of any currency. */
+/** Formats an amount in any currency. */
 export function money(amount: number, currency: string): string {
   return amount.toLocaleString(LOCALE, { style: "currency", currency });
 }
@@ -60,7 +60,7 @@ export function percent(share: number): string {
   return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })}%`;
 }
 
-/** "rate_limited" as "Rate limited" */
+/** Formats a name such as "rate_limited" as "Rate limited". */
 export function titled(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 }
@@ -76,7 +76,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
-/** "5 min ago", "in 2 h"; further away the day. */
+/** Formats a time as "5 min ago" or "in 2 h". Times more than six days away are dates. */
 export function relative(iso: string, nowMs: number): string {
   const ms = nowMs - Date.parse(iso);
   const age = Math.abs(ms);
@@ -112,7 +112,7 @@ export function dateTime(iso: string): string {
   });
 }
 
-/** 14:05 */
+/** Formats a time of day such as 14:05. */
 export function clock(iso: string): string {
   return new Date(iso).toLocaleTimeString(LOCALE, {
     hour: "2-digit",

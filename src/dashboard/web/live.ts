@@ -2,19 +2,19 @@ import { effect, signal } from "@preact/signals";
 import { endSession, send, session } from "./api.ts";
 import { readServerEvents } from "./server-events.ts";
 
-/** Counts the changes of figures that the gateway has reported; pages that show figures load them again. */
+/** Number of changes that the gateway has reported. Pages with figures reload on each change. */
 export const changes = signal(0);
-/** Whether changes are being reported. */
+/** True while the stream of changes is open. */
 export const isLive = signal(false);
 
 const FIRST_DELAY_MS = 1_000;
-const LONGEST_DELAY_MS = 30_000;
+const MAX_DELAY_MS = 30_000;
 
 const isShown = signal(!document.hidden);
 
 /**
- * Follows changes as long as there is a session and the page is shown. A browser opens six connections to one
- * address, so that pages in the background that held one each would keep the next page from loading.
+ * Follows changes while there is a session and the page is visible. A browser opens at most six connections
+ * to one host, so background pages with open streams would block the next page.
  */
 export function startLive(): void {
   document.addEventListener("visibilitychange", () => {
@@ -37,7 +37,7 @@ async function follow(signal: AbortSignal): Promise<void> {
       const response = await send("GET", "events", { signal, headers, isUnattended: true });
       isLive.value = true;
       delayMs = FIRST_DELAY_MS;
-      // What changed while none was open.
+      // Figures can have changed while no stream was open.
       changes.value++;
       await readServerEvents(response, ({ event }) => {
         if (event === "changed") changes.value++;
@@ -46,10 +46,10 @@ async function follow(signal: AbortSignal): Promise<void> {
         }
       });
     } catch {
-      // Whatever it was: the next attempt says so, or succeeds.
+      // The next attempt succeeds or reports the error.
     }
     isLive.value = false;
     await new Promise((resolve) => setTimeout(resolve, delayMs));
-    delayMs = Math.min(delayMs * 2, LONGEST_DELAY_MS);
+    delayMs = Math.min(delayMs * 2, MAX_DELAY_MS);
   }
 }

@@ -3,40 +3,40 @@ import { ApiError, call } from "./api.ts";
 import { changes } from "./live.ts";
 
 export interface Resource<Data> {
-  /** What was loaded last, also while it is loaded again. */
+  /** The last loaded data, also during a reload. */
   readonly data: Data | undefined;
   readonly error: string | undefined;
   readonly isLoading: boolean;
   reload(): void;
 }
 
-interface Loaded<Data> {
+interface LoadResult<Data> {
   readonly path: string;
   readonly data?: Data;
   readonly error?: string;
 }
 
-/** At most so often is something loaded again because figures have changed. */
+/** Minimum time between two reloads because of changed figures, in milliseconds. */
 const LIVE_MS = 2_000;
-/** What is slow to load is loaded less often: it takes this part of the time at most. */
+/** Maximum share of the time that reloads can take. Slow resources are therefore reloaded less often. */
 const LOADING_SHARE = 1 / 20;
 
 /**
- * What a GET of the dashboard's API answers; undefined asks for nothing.
+ * Returns the answer of a GET request to the dashboard's API. An undefined path loads nothing.
  *
- * @param isLive whether it is loaded again when figures have changed
+ * @param isLive whether to reload when figures have changed
  */
 export function useResource<Data>(path: string | undefined, isLive = false): Resource<Data> {
-  const [loaded, setLoaded] = useState<Loaded<Data>>();
-  const [asked, setAsked] = useState(0);
+  const [loaded, setLoaded] = useState<LoadResult<Data>>();
+  const [reloads, setReloads] = useState(0);
   const tookMs = useRef(0);
   const change = useChanges(isLive, tookMs);
   const last = useRef<{ path: string; asked: number }>(undefined);
   useEffect(() => {
     if (path === undefined) return;
     const stop = new AbortController();
-    const isUnattended = last.current?.path === path && last.current.asked === asked;
-    last.current = { path, asked };
+    const isUnattended = last.current?.path === path && last.current.asked === reloads;
+    last.current = { path, asked: reloads };
     const startedMs = performance.now();
     call<Data>("GET", path, { signal: stop.signal, isUnattended })
       .then((data) => setLoaded({ path, data }))
@@ -49,17 +49,20 @@ export function useResource<Data>(path: string | undefined, isLive = false): Res
         tookMs.current = performance.now() - startedMs;
       });
     return () => stop.abort();
-  }, [path, asked, change]);
+  }, [path, reloads, change]);
   const current = loaded?.path === path ? loaded : undefined;
   return {
     data: current?.data,
     error: current?.error,
     isLoading: path !== undefined && current === undefined,
-    reload: () => setAsked((count) => count + 1),
+    reload: () => setReloads((count) => count + 1),
   };
 }
 
-/** A number that moves when figures have changed, but not more often than what is loaded then allows. */
+/**
+ * Returns a number that increases when figures have changed. The interval depends on the duration of the last
+ * load.
+ */
 function useChanges(isLive: boolean, tookMs: { readonly current: number }): number {
   const [shown, setShown] = useState(0);
   useEffect(() => {
@@ -86,7 +89,7 @@ function useChanges(isLive: boolean, tookMs: { readonly current: number }): numb
   return shown;
 }
 
-/** Calls when the viewer comes back to this tab, such as from the payment processor's page. */
+/** Calls a function when the viewer returns to this tab, for example from the payment processor's page. */
 export function useReturn(onReturn: () => void): void {
   const latest = useRef(onReturn);
   latest.current = onReturn;

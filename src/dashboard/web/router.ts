@@ -1,30 +1,30 @@
 import { computed, signal } from "@preact/signals";
 
 /*
- * Pages are one segment below the dashboard, sections of a page another one, and what they show is in the
- * query. A proxy may put all of it below a path of its own, so everything is found from where this script was
- * loaded.
+ * Client-side routing. A page is one path segment under the dashboard, a section of a page the next one, and
+ * its state is in the query. A proxy can serve the dashboard under any path, so all URLs are relative to the
+ * script's.
  */
 
 const script = document.querySelector<HTMLScriptElement>("script[src]")!;
-/** Ends in a slash. */
+/** URL of the dashboard. Ends in a slash. */
 export const dashboardUrl = new URL("..", script.src);
-/** Of the gateway's API; ends in a slash. */
+/** URL of the gateway's API. Ends in a slash. */
 export const gatewayUrl = new URL("..", dashboardUrl);
 
-const place = signal(location.href);
+const currentUrl = signal(location.href);
 window.addEventListener("popstate", () => {
-  place.value = location.href;
+  currentUrl.value = location.href;
 });
 
-const url = computed(() => new URL(place.value));
+const url = computed(() => new URL(currentUrl.value));
 
 const path = computed(() =>
   url.value.pathname.slice(dashboardUrl.pathname.length).replace(/\/$/, ""),
 );
-/** The page that the address names; "" is the first one. */
+/** Name of the page in the URL. Empty for the first page. */
 export const pageName = computed(() => path.value.split("/")[0]!);
-/** The section of it; "" is the first one. */
+/** Section of the page. Empty for the first section. */
 export const sectionName = computed(() => path.value.slice(pageName.value.length + 1));
 export const query = computed(() => url.value.searchParams);
 
@@ -42,13 +42,13 @@ export function hrefOf(page: string, parameters: Query = {}): string {
 
 export function navigate(href: string): void {
   history.pushState(null, "", href);
-  place.value = location.href;
+  currentUrl.value = location.href;
   window.scrollTo(0, 0);
 }
 
-/** Changes parameters of the page in place; what is undefined goes. */
+/** Changes query parameters without a new history entry. Removes undefined parameters. */
 export function changeQuery(changed: Query): void {
   const parameters = { ...Object.fromEntries(query.value), ...changed };
   history.replaceState(null, "", hrefOf(path.value, parameters));
-  place.value = location.href;
+  currentUrl.value = location.href;
 }

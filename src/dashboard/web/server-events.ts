@@ -1,6 +1,6 @@
 import { createParser, type EventSourceMessage } from "eventsource-parser";
 
-/** Reads a stream of server-sent events to its end. What `onEvent` throws ends it too. */
+/** Reads a stream of server-sent events to its end. An error in `onEvent` ends it too. */
 export async function readServerEvents(
   response: Response,
   onEvent: (event: EventSourceMessage) => void,

@@ -6,7 +6,10 @@ import { Notice } from "./components/display.tsx";
 import { useResource } from "./resource.ts";
 import { dashboardUrl, gatewayUrl } from "./router.ts";
 
-/** Over plain http, except to this machine, browsers keep no secure cookie, so no session would last. */
+/**
+ * False over plain http, except on localhost: browsers store no secure cookie there, so no session would
+ * last.
+ */
 const canKeepSession = window.isSecureContext;
 
 export function SignIn() {
@@ -21,14 +24,13 @@ export function SignIn() {
       <main>
         <div class="mark" />
         <h1>Sign in</h1>
-        <p class="quiet">See what your organization spends, and manage its keys.</p>
+        <p class="quiet">View your organization's spend and manage its keys.</p>
         {signedOutBecause.value !== undefined && (
           <Notice tone="warn">{signedOutBecause.value}</Notice>
         )}
         {!canKeepSession && (
           <Notice tone="warn">
-            This page was opened over plain http, where a session cannot be kept. Open it over
-            https.
+            This page was opened over plain http, which cannot keep a session. Open it over https.
           </Notice>
         )}
         {provider !== null && (
@@ -49,7 +51,7 @@ export function SignIn() {
           />
         </Form>
         <p class="under">
-          The first start of the gateway showed the keys on its terminal, or wrote them to{" "}
+          On its first start, the gateway printed the keys to its terminal or wrote them to{" "}
           <code>first-keys.json</code> in its data folder. Programs use{" "}
           <code class="code">{new URL("v1", gatewayUrl).href}</code>;{" "}
           <a href={new URL("docs", gatewayUrl).href}>API reference</a>.

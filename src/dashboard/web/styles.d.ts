@@ -1,2 +1,2 @@
-/** Style sheets are imported for the build to gather them. */
+/** Style sheets are imported so that the build collects them. */
 declare module "*.css";

@@ -11,7 +11,7 @@ import type { RouteDefinition } from "../route.ts";
 
 export interface Readiness {
   readonly ok: boolean;
-  /** The checks by name. The value is "ok" or says what is wrong. */
+  /** The checks by name. The value is "ok" or describes the problem. */
   readonly checks: Readonly<Record<string, string>>;
 }
 

@@ -183,13 +183,13 @@ export class CallAdmission {
    * organization directly, which needs a provider key. Throws 402 if the organization has no key for any of
    * the endpoints.
    */
-  fees(caller: Caller, places: readonly ServingEndpoint[]): Fees | Promise<Fees> {
+  fees(caller: Caller, endpoints: readonly ServingEndpoint[]): Fees | Promise<Fees> {
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
     if (!organization.isActive)
-      return organization.activate().then(() => this.fees(caller, places));
+      return organization.activate().then(() => this.fees(caller, endpoints));
     const terms: FeeTerms | undefined = organization.turn("terms", undefined);
     if (terms === undefined) throw invalidKey();
-    if (terms.plan === "byok") assertByokKeys(places);
+    if (terms.plan === "byok") assertByokKeys(endpoints);
     const planFee = feeOfTerms(terms);
     return {
       of: ({ byokKeyId }) => (byokKeyId === undefined ? planFee : 0n),
@@ -214,7 +214,7 @@ export class CallAdmission {
    */
   hold(
     { caller: { key }, requestId }: RateSubject,
-    { bounds, own }: HoldBounds,
+    { bounds, own: byok }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
     subjects?: readonly BudgetSubject[] | undefined,
@@ -233,9 +233,9 @@ export class CallAdmission {
       feeBasisPoints: fees.highest,
     };
     const { money } = this.#dependencies;
-    return own.length === 0
+    return byok.length === 0
       ? money.hold(request)
-      : money.hold({ ...request, budget: withByokBudget(request, own) });
+      : money.hold({ ...request, budget: withByokBudget(request, byok) });
   }
 
   /** Holds money for a job that outlives this process, in one transaction with `also`. Throws 402. */
@@ -248,10 +248,10 @@ export class CallAdmission {
  * Returns the request with a budget amount. For each part it is the charge with fee or the provider's bill to
  * the organization, whichever is higher.
  */
-function withByokBudget(request: HoldRequest, own: readonly CostBound[]): HoldRequest {
+function withByokBudget(request: HoldRequest, byok: readonly CostBound[]): HoldRequest {
   const withFee = (femto: ExactInteger): bigint =>
     (BigInt(femto) * (BASIS_POINTS + request.feeBasisPoints) + BASIS_POINTS - 1n) / BASIS_POINTS;
-  const highest = highestBound(own);
+  const highest = highestBound(byok);
   const most = (femto: ExactInteger, byokFemto: ExactInteger): bigint => {
     const operatorFemto = withFee(femto);
     return operatorFemto > BigInt(byokFemto) ? operatorFemto : BigInt(byokFemto);
@@ -286,9 +286,9 @@ function isByokEndpoint({ providerId, byokKeyId }: ServingEndpoint): boolean {
   return byokKeyId !== undefined || providerId === KEYLESS_PROVIDER;
 }
 
-function assertByokKeys(places: readonly ServingEndpoint[]): void {
-  const [withoutKey] = places;
-  if (withoutKey === undefined || places.some(isByokEndpoint)) return;
+function assertByokKeys(endpoints: readonly ServingEndpoint[]): void {
+  const [withoutKey] = endpoints;
+  if (withoutKey === undefined || endpoints.some(isByokEndpoint)) return;
   throw new GatewayError(
     "insufficient_credits",
     `The organization's plan is BYOK, and it has no provider key for this request at ${withoutKey.providerId}.`,

@@ -76,10 +76,10 @@ export async function runBatchPhase<Request extends AcceptedRequest, Answer>(
   paid: BatchableCall<Request, Answer>,
   call: IncomingCall<Request>,
 ): Promise<CallOutcome> {
-  const half = call.batchPhase!;
-  if (half.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, half);
-  const handed = await prepareForBatch(dependencies, paid, call);
-  if (handed !== undefined) half.handed = handed;
+  const phase = call.batchPhase!;
+  if (phase.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, phase);
+  const prepared = await prepareForBatch(dependencies, paid, call);
+  if (prepared !== undefined) phase.handed = prepared;
   return { kind: "whole", headers: {}, body: "" };
 }
 
@@ -103,14 +103,18 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   const { batches } = live.provider;
   const candidate = { ...live, terms: batchTerms(live) };
   const payer = { organizationId: key.organizationId, keyId: key.id };
-  const admitted = admittedHalf(endpoint, call, {
+  const admitted = admittedInPhase(endpoint, call, {
     ...{ plan, fees, hold: { ...NO_HOLD, ...payer, requestId } },
   });
   const sent = await batches!.request((provider) => {
     const recorded = { ...candidate, provider };
-    const lacked = plan.lacked?.get(found);
-    const own = lacked === undefined ? plan : { ...plan, lacked: new Map([[recorded, lacked]]) };
-    return endpoint.call(callTo(recorded, requestId), recorded, { ...admitted, plan: own });
+    const unsupported = plan.lacked?.get(live);
+    const candidatePlan =
+      unsupported === undefined ? plan : { ...plan, lacked: new Map([[recorded, unsupported]]) };
+    return endpoint.call(callTo(recorded, requestId), recorded, {
+      ...admitted,
+      plan: candidatePlan,
+    });
   });
   if (sent === undefined) return undefined;
   const { fixedFemto, perUnitFemto, units } = endpoint.bound(request, candidate.terms, candidate);
@@ -155,15 +159,15 @@ async function settleFromBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   endpoint: PaidEndpoint<Request, Answer>,
   call: IncomingCall<Request>,
-  half: BatchSettlement,
+  phase: BatchSettlement,
 ): Promise<CallOutcome> {
   const { request, requestId } = call;
-  const { feeBasisPoints: fee, batchId } = half;
-  const hold = { ...NO_HOLD, ...half.hold, requestId, feeBasisPoints: fee };
+  const { feeBasisPoints: fee, batchId } = phase;
+  const hold = { ...NO_HOLD, ...phase.hold, requestId, feeBasisPoints: fee };
   const plan = { models: [], candidates: [] };
   const fees = { of: () => fee, highest: fee };
-  const admitted = admittedHalf(endpoint, call, { plan, hold, fees });
-  const candidate = await answeredCandidate(dependencies, half);
+  const admitted = admittedInPhase(endpoint, call, { plan, hold, fees });
+  const candidate = await answeredCandidate(dependencies, phase);
   const answer = await endpoint
     .call(callTo(candidate, requestId), candidate, admitted)
     .catch((error: unknown) => {
@@ -172,26 +176,26 @@ async function settleFromBatch<Request extends AcceptedRequest, Answer>(
     });
   const charge = new CallCharge(dependencies, admitted);
   const usage = endpoint.usage(answer, request, candidate.terms);
-  const metered = charge.figures(candidate, usage, half.latencyMs);
+  const metered = charge.figures(candidate, usage, phase.latencyMs);
   charge.note(metered);
   const details = { ...metered.details, batch_id: batchId };
   const figures: SettlementFigures = { ...metered, details, status: 200 };
   const costUsd = usdNumber(figures.chargeNano);
   const body = endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
-  half.charge = await charge.toSettle(figures);
+  phase.charge = await charge.toSettle(figures);
   return { kind: "whole", headers: {}, body };
 }
 
 async function answeredCandidate(
   { tunedModels }: Pick<PaidCallDependencies, "tunedModels">,
-  { place, answer, hold }: BatchSettlement,
+  { place: endpoint, answer, hold }: BatchSettlement,
 ): Promise<Candidate> {
-  const { model: id, terms, providerId, provider, providerModel } = place;
+  const { model: id, terms, providerId, provider, providerModel } = endpoint;
   const model = (await tunedModels.indexFor(hold.organizationId, [id])).resolve(id);
-  const placeId = `${providerId}/${providerModel}`;
+  const baseEndpointId = `${providerId}/${providerModel}`;
   return {
-    model: model ?? absentModel(place),
-    ...{ terms, providerId, placeId, endpointId: placeId, upstreamModel: providerModel },
+    model: model ?? absentModel(endpoint),
+    ...{ terms, providerId, placeId: baseEndpointId, endpointId: baseEndpointId, upstreamModel: providerModel },
     provider: provider.batches!.answering(answer),
   };
 }
@@ -211,7 +215,7 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
   ...{ outputTokens: 0, isLowered: false, admittedAtMs: 0 },
 };
 
-function admittedHalf<Request extends AcceptedRequest, Answer>(
+function admittedInPhase<Request extends AcceptedRequest, Answer>(
   { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
   { requestId, startedMs, request, clientSignal, log }: IncomingCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,

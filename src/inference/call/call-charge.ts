@@ -154,12 +154,12 @@ export class CallCharge {
     figures: MeteredFigures,
     status: 200 | 400 | 499,
     errorCode: string | undefined,
-    kept?: StoredIdempotentResult,
+    storable?: StoredIdempotentResult,
     also?: StatementEffect,
   ): Promise<void> {
-    if (kept?.claim.storeLargeResult !== undefined && isTooLarge(kept.body)) {
-      const { claim, body } = kept;
-      const small = { ...kept, body: null };
+    if (storable?.claim.storeLargeResult !== undefined && isTooLarge(storable.body)) {
+      const { claim, body } = storable;
+      const small = { ...storable, body: null };
       const keeping = claim.storeLargeResult!(body);
       return keeping.then(() => this.settle(figures, status, errorCode, small, also));
     }
@@ -167,7 +167,8 @@ export class CallCharge {
     addHistory(figures, this.#call.log);
     const settled = withStatus(figures, status);
     this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
-    const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
+    const result =
+      storable && idempotency.store(storable.claim, 200, storable.headers, storable.body, storable);
     const stored = bothEffects(result, also);
     const event = this.#eventOf(settled, errorCode);
     return traced(

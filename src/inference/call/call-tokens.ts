@@ -13,7 +13,7 @@ import { type CostBound, tokensOfBound } from "./endpoint.ts";
 /** An API key with a token limit. */
 type LimitedKey = Pick<ApiKeyRecord, "id"> & {
   readonly rateLimitTpm: number;
-  /** As `givesWay` of the caller. */
+  /** Copied from the caller. */
   readonly isLowPriority?: boolean | undefined;
 };
 

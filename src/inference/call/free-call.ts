@@ -122,18 +122,18 @@ async function firstAnswer<Answer>(
   { answerHere }: Pick<FreeQuestion<never, Answer>, "answerHere">,
 ): Promise<Answer> {
   let failure: unknown = unavailable();
-  let lacksRoute = false;
+  let hasNoRoute = false;
   for (const candidate of candidates) {
     try {
       return await ask(candidate);
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       failure = asCallerError(error, [candidate.endpointId]);
-      lacksRoute = WITHOUT_ROUTE.has(error.status);
+      hasNoRoute = WITHOUT_ROUTE.has(error.status);
       if (!TRY_NEXT_KINDS.has(error.kind)) break;
     }
   }
-  if (lacksRoute) return answerHere();
+  if (hasNoRoute) return answerHere();
   throw failure;
 }
 

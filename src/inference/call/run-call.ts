@@ -45,7 +45,6 @@ import {
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
-import { storedKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { ByokKeys, LoadedByokKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
@@ -144,11 +143,11 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.screened === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
-    const named = call.request.fields.guardrail ?? undefined;
-    const known = this.#dependencies.definitions.guardrails(organizationId, id, named);
-    return known instanceof Promise
-      ? known.then(this.#guardWith.bind(this, call))
-      : this.#guardWith(call, known);
+    const guardrailName = call.request.fields.guardrail ?? undefined;
+    const guardrails = this.#dependencies.definitions.guardrails(organizationId, id, guardrailName);
+    return guardrails instanceof Promise
+      ? guardrails.then(this.#guardWith.bind(this, call))
+      : this.#guardWith(call, guardrails);
   }
 
   #guardWith(
@@ -172,10 +171,12 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { organizationId } = call.caller.key;
     const { tunedModels, byokKeys } = this.#dependencies;
     const index = tunedModels.indexFor(organizationId, preferences.models);
-    const own = byokKeys.of(organizationId);
-    return index instanceof Promise || own instanceof Promise
-      ? Promise.all([index, own]).then((known) => this.#plan(call, preferences, ...known))
-      : this.#plan(call, preferences, index, own);
+    const loadedKeys = byokKeys.of(organizationId);
+    return index instanceof Promise || loadedKeys instanceof Promise
+      ? Promise.all([index, loadedKeys]).then((sources) =>
+          this.#plan(call, preferences, ...sources),
+        )
+      : this.#plan(call, preferences, index, loadedKeys);
   }
 
   #plan(
@@ -185,9 +186,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     byokKeys: LoadedByokKeys,
   ): RoutePlan {
     const affinity = () => this.#affinityOf(request);
-    const found = this.#plans.plan(index, preferences, { affinity, byokKeys });
+    const planned = this.#plans.plan(index, preferences, { affinity, byokKeys });
     // Before the endpoint plans by candidate, because this replaces the candidates.
-    const plan = caller.isLowPriority === true ? withLowPriority(found) : found;
+    const plan = caller.isLowPriority === true ? withLowPriority(planned) : planned;
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
     const able = this.endpoint.plan?.(request, plan) ?? plan;
@@ -223,17 +224,17 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { kept: form } = this.endpoint;
     return order === undefined || form === undefined
       ? this.#serve(call, plan, claim)
-      : this.#serveKept(call, plan, claim, { order, form });
+      : this.#serveThroughCache(call, plan, claim, { order, form });
   }
 
-  #serveKept(
+  #serveThroughCache(
     call: IncomingCall<Request>,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    asked: { readonly order: CacheOrder; readonly form: CacheFormat<Request> },
+    cacheUse: { readonly order: CacheOrder; readonly form: CacheFormat<Request> },
   ): Promise<CallOutcome> {
     return this.#dependencies.cache.serve({
-      ...{ ...asked, endpoint: this.endpoint, call, plan, claim },
+      ...{ ...cacheUse, endpoint: this.endpoint, call, plan, claim },
       readmit: async () => {
         const current = { ...call, caller: await call.admitAgain() };
         return { call: current, plan: await this.route(current) };
@@ -287,8 +288,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
         ? planned
         : { ...planned, candidates: planned.candidates.filter(serves) };
     const statedLimit = this.endpoint.statedLimit(request);
-    const known = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
-    const subjects = known instanceof Promise ? await known : known;
+    const loading = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
+    const subjects = loading instanceof Promise ? await loading : loading;
     let hold: Hold;
     try {
       hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
@@ -360,10 +361,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { request } = call;
     const { admission } = this.#dependencies;
     const isExplicit = statedLimit !== undefined;
-    const own = call.caller.key.budgetIncludesByok
-      ? this.#ownBounds(request, plan, fees)
+    const byok = call.caller.key.budgetIncludesByok
+      ? this.#byokBounds(request, plan, fees)
       : NO_BOUNDS;
-    const bounds = { bounds: this.#bounds(request, plan), own };
+    const bounds = { bounds: this.#bounds(request, plan), own: byok };
     return traced(
       call.log.trace,
       "hold",
@@ -372,7 +373,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Returns upper bounds of what providers and the gateway can bill for the BYOK candidates. */
-  #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
+  #byokBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
     return candidates
       .filter(({ byokKeyId }) => byokKeyId !== undefined)
       .map((candidate) => {
@@ -399,15 +400,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   #claimOf(call: IncomingCall<Request>): IdempotencyClaim | undefined {
     const { request, caller, bodyText, requestId } = call;
-    let place = call.internalIdempotency;
-    if (place === undefined) {
+    let internalKey = call.internalIdempotency;
+    if (internalKey === undefined) {
       const metadataKey = request.fields.metadata?.idempotency_key;
       const idempotencyKey = idempotencyKeyOf(call.idempotencyHeader, metadataKey);
       if (idempotencyKey === undefined) return undefined;
-      place = { keyId: caller.key.id, idempotencyKey: storedKeyOf(idempotencyKey) };
+      internalKey = { keyId: caller.key.id, idempotencyKey };
     }
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
-    const claim = { ...place, bodyHash: hash, requestId };
+    const claim = { ...internalKey, bodyHash: hash, requestId };
     return call.storeLargeResult === undefined
       ? claim
       : { ...claim, storeLargeResult: call.storeLargeResult };
@@ -442,8 +443,13 @@ function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger
  * Throws the error if there are none, or if it is a different error.
  */
 function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
-  const own = plan.candidates.filter(({ byokKeyId }) => byokKeyId !== undefined);
+  const byokCandidates = plan.candidates.filter(({ byokKeyId }) => byokKeyId !== undefined);
   const isMoneyError = error instanceof GatewayError && NO_MONEY.has(error.code);
-  if (!isMoneyError || own.length === 0 || own.length === plan.candidates.length) throw error;
-  return { ...plan, candidates: own };
+  if (
+    !isMoneyError ||
+    byokCandidates.length === 0 ||
+    byokCandidates.length === plan.candidates.length
+  )
+    throw error;
+  return { ...plan, candidates: byokCandidates };
 }

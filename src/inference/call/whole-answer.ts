@@ -20,7 +20,7 @@ import type { Candidate } from "./routing/plan-route.ts";
 import { asStreamError, isOfProvider } from "./routing/provider-error.ts";
 import { WholeSteps } from "./whole-steps.ts";
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
+const RETRYABLE: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
 
 export interface WholeAnswerDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
@@ -187,7 +187,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (clientSignal.aborted) return clientClosed(failure);
     if (this.isExpired && this.#dependencies.isAborting()) throw stopping();
     const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.trail);
-    if (claim !== undefined && PASSING.has(error.code)) {
+    if (claim !== undefined && RETRYABLE.has(error.code)) {
       this.tries.end(!isOfProvider(failure));
       throw error;
     }
@@ -248,16 +248,17 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (this.isGone && claim === undefined) {
       return this.charge.settle(figures, 499, "client_closed_request");
     }
-    const kept = claim && {
+    const storable = claim && {
       claim,
       headers: outcome.headers,
       body: bytesOf(outcome.body),
       isClaimNeeded: true,
     };
     const stored = bothEffects(also, this.#steps?.removal);
-    if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request", kept, stored);
+    if (this.isGone)
+      return this.charge.settle(figures, 499, "client_closed_request", storable, stored);
     if (error !== undefined) log.errorCode = error.code;
-    return this.charge.settle(figures, 200, error?.code, kept, stored);
+    return this.charge.settle(figures, 200, error?.code, storable, stored);
   }
 
   /**

@@ -73,11 +73,11 @@ export class DefinitionService {
   ): Promise<DefinitionRecord> {
     const { sql, clock } = this.#dependencies;
     const { prefix, limits } = KINDS[this.#kind];
-    const place = this.#place(organizationId, newId(prefix));
+    const key = this.#keyOf(organizationId, newId(prefix));
     const definition = { name, body, createdAtMs: clock.nowMs() };
     return this.#write(
       organizationId,
-      insertDefinition(authored(sql, author), place, definition, limits, () => this.#tooMany()),
+      insertDefinition(authored(sql, author), key, definition, limits, () => this.#tooMany()),
     );
   }
 
@@ -86,7 +86,7 @@ export class DefinitionService {
   }
 
   async find(organizationId: string, id: string): Promise<DefinitionRecord> {
-    const record = await findDefinition(this.#dependencies.sql, this.#place(organizationId, id));
+    const record = await findDefinition(this.#dependencies.sql, this.#keyOf(organizationId, id));
     if (record === undefined) throw this.#notFound();
     return record;
   }
@@ -103,7 +103,7 @@ export class DefinitionService {
       organizationId,
       changeDefinition(
         authored(sql, author),
-        this.#place(organizationId, id),
+        this.#keyOf(organizationId, id),
         (current, isEnforced) => {
           if (isEnforced) throw inUse();
           return { ...changed(current), updatedAtMs: clock.nowMs() };
@@ -118,12 +118,12 @@ export class DefinitionService {
 
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql } = this.#dependencies;
-    const place = this.#place(organizationId, id);
-    const deletion = deleteDefinition(authored(sql, author), place);
+    const key = this.#keyOf(organizationId, id);
+    const deletion = deleteDefinition(authored(sql, author), key);
     if (!(await this.#write(organizationId, deletion))) throw this.#notFound();
   }
 
-  #place(organizationId: string, id: string) {
+  #keyOf(organizationId: string, id: string) {
     return { organizationId, kind: this.#kind, id };
   }
 

@@ -36,15 +36,15 @@ class OrganizationDefinitions {
   }
 
   /** Returns the enforced guardrails of the key and the guardrail that the request names. Throws 404. */
-  guardrails(keyId: string, named: string | undefined): readonly Guardrail[] {
+  guardrails(keyId: string, guardrailName: string | undefined): readonly Guardrail[] {
     const ids = [this.#defaults.get(""), this.#defaults.get(keyId)];
-    if (named !== undefined) {
-      const found = this.find("guardrail", named);
-      if (found === undefined) throw noGuardrail();
-      ids.push(found.id);
+    if (guardrailName !== undefined) {
+      const guardrail = this.find("guardrail", guardrailName);
+      if (guardrail === undefined) throw noGuardrail();
+      ids.push(guardrail.id);
     }
-    const found = [...new Set(ids)].flatMap((id) => (id ? [this.#byId.get(id)] : []));
-    return found.flatMap((record) =>
+    const enforced = [...new Set(ids)].flatMap((id) => (id ? [this.#byId.get(id)] : []));
+    return enforced.flatMap((record) =>
       record ? [{ id: record.id, rules: record.body.rules as readonly GuardrailRule[] }] : [],
     );
   }
@@ -72,10 +72,10 @@ export class DefinitionCache {
    * rejects with, 404.
    */
   preset(organizationId: string, nameOrId: string): Preset | Promise<Preset> {
-    const known = this.#cache.of(organizationId);
-    return known instanceof Promise
-      ? known.then((definitions) => presetIn(definitions, nameOrId))
-      : presetIn(known, nameOrId);
+    const cached = this.#cache.of(organizationId);
+    return cached instanceof Promise
+      ? cached.then((definitions) => presetIn(definitions, nameOrId))
+      : presetIn(cached, nameOrId);
   }
 
   /**
@@ -85,12 +85,12 @@ export class DefinitionCache {
   guardrails(
     organizationId: string,
     keyId: string,
-    named: string | undefined,
+    guardrailName: string | undefined,
   ): readonly Guardrail[] | undefined | Promise<readonly Guardrail[] | undefined> {
-    const known = this.#cache.of(organizationId);
-    return known instanceof Promise
-      ? known.then((definitions) => guardrailsIn(definitions, keyId, named))
-      : guardrailsIn(known, keyId, named);
+    const cached = this.#cache.of(organizationId);
+    return cached instanceof Promise
+      ? cached.then((definitions) => guardrailsIn(definitions, keyId, guardrailName))
+      : guardrailsIn(cached, keyId, guardrailName);
   }
 
   forget(organizationId: string): void {
@@ -105,10 +105,10 @@ export class DefinitionCache {
 function guardrailsIn(
   definitions: OrganizationDefinitions,
   keyId: string,
-  named: string | undefined,
+  guardrailName: string | undefined,
 ): readonly Guardrail[] | undefined {
-  if (definitions.isEmpty && named === undefined) return undefined;
-  const guardrails = definitions.guardrails(keyId, named);
+  if (definitions.isEmpty && guardrailName === undefined) return undefined;
+  const guardrails = definitions.guardrails(keyId, guardrailName);
   return guardrails.length === 0 ? undefined : guardrails;
 }
 
@@ -119,8 +119,8 @@ function noGuardrail(): GatewayError {
 }
 
 function presetIn(definitions: OrganizationDefinitions, nameOrId: string): Preset {
-  const found = definitions.find("preset", nameOrId);
-  if (found !== undefined) return found.body as unknown as Preset;
+  const preset = definitions.find("preset", nameOrId);
+  if (preset !== undefined) return preset.body as unknown as Preset;
   throw new GatewayError("preset_not_found", "There is no preset with that name or id.", {
     param: "preset",
   });

@@ -66,8 +66,8 @@ export function guardrailRoutes(
       rules: [{ type: "pii", on: ["input", "output"], action: "redact" }],
     },
     bodyOf(stated, current) {
-      const given = (stated.rules ?? current?.rules) as readonly StatedRule[];
-      return { rules: given.map((statedRule, at) => ruleOf(statedRule, at, canModerate)) };
+      const statedRules = (stated.rules ?? current?.rules) as readonly StatedRule[];
+      return { rules: statedRules.map((statedRule, at) => ruleOf(statedRule, at, canModerate)) };
     },
     shapeOf: ({ body }) => body,
   });

@@ -53,8 +53,8 @@ export class MediaLinks {
   }
 
   /**
-   * Resolves with the ids, in order, when all bytes are durable. Throws 503 if the store fails, or if this
-   * process was paused so long that the links have expired.
+   * Resolves with the ids, in order, when all bytes are durable. Throws 503 if the store fails, or if the
+   * links have expired because this process was paused.
    */
   async store(organizationId: string, media: readonly NewMedia[]): Promise<readonly string[]> {
     const { sql } = this.#dependencies;
@@ -65,10 +65,10 @@ export class MediaLinks {
     }));
     const ids = links.map(({ id }) => id);
     await insertMediaLinks(sql, organizationId, links);
-    const written = await Promise.allSettled(
+    const writes = await Promise.allSettled(
       media.map(({ bytes }, at) => this.#write(ids[at]!, bytes)),
     );
-    const failed = written.find((result) => result.status === "rejected");
+    const failed = writes.find((result) => result.status === "rejected");
     if (failed !== undefined) throw asStorageFailure(failed.reason);
     if ((await beginMediaLinks(sql, ids)) === ids.length) return ids;
     // Their rows have possibly been deleted. In that case nothing else would find the bytes.

@@ -68,7 +68,7 @@ export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
 }
 
 /**
- * Returns the preset. Null and absent members mean the same, except in a change, where an absent member is
+ * Returns the preset. Null and absent members mean the same, except in a change: it leaves absent members
  * unchanged. Throws 400.
  */
 function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>> = {}) {

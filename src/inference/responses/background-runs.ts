@@ -181,15 +181,15 @@ export class BackgroundRuns {
     await store.requestCancel(organizationId, id);
     this.cancel(id);
     const untilMs = clock.nowMs() + MAX_CANCEL_WAIT_MS;
-    const ear = this.ears.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
+    const subscription = this.ears.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
     try {
       while (clock.nowMs() < untilMs) {
         const current = await store.find(organizationId, id);
         if (current === undefined || !isRunning(current.state)) return;
-        await ear.listen(clock, LOOK_MS);
+        await subscription.listen(clock, LOOK_MS);
       }
     } finally {
-      ear.close();
+      subscription.close();
     }
   }
 }

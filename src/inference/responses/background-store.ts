@@ -105,7 +105,7 @@ export class BackgroundStore {
       const at = number * PIECE_BYTES;
       const plain = bytes.subarray(at, at + PIECE_BYTES);
       const isLast = at + PIECE_BYTES >= bytes.length;
-      const written = await underSealingKey(keyring, (keyId) => {
+      const appended = await underSealingKey(keyring, (keyId) => {
         const sealed = keyring.sealUnder(keyId, plain);
         const piece = {
           ...{ firstSequence, number, sealed },
@@ -113,7 +113,7 @@ export class BackgroundStore {
         };
         return appendEvents(sql, { id, instance }, piece, keyId);
       });
-      if (!written.isRunning) return false;
+      if (!appended.isRunning) return false;
     }
     return true;
   }
@@ -146,8 +146,8 @@ export class BackgroundStore {
     const { responses } = this.#dependencies;
     const answered = await responses.response(organizationId, id);
     if (answered !== undefined) {
-      const before = Buffer.concat(answered.head.pieces).subarray(0, -1);
-      const parts = [before, Buffer.from(',"output":['), ...answered.output.pieces];
+      const head = Buffer.concat(answered.head.pieces).subarray(0, -1);
+      const parts = [head, Buffer.from(',"output":['), ...answered.output.pieces];
       return Buffer.concat([...parts, Buffer.from("]}")]);
     }
     const current = await this.find(organizationId, id);

@@ -62,7 +62,7 @@ export function conversationRoutes(
   thread: AnswerThread,
 ): RouteDefinition[] {
   const path = "/v1/conversations";
-  const one = `${path}/:id`;
+  const itemPath = `${path}/:id`;
   const common = { tag, access };
   return [
     {
@@ -76,12 +76,17 @@ export function conversationRoutes(
       },
     },
     {
-      ...{ ...common, method: "GET", path: one, summary: "Retrieve a conversation" },
+      ...{ ...common, method: "GET", path: itemPath, summary: "Retrieve a conversation" },
       responses: FOUND,
       handle: async (context) => shown(await conversations.find(ownerOf(context), idOf(context))),
     },
     {
-      ...{ ...common, method: "POST", path: one, summary: "Set the metadata of a conversation" },
+      ...{
+        ...common,
+        method: "POST",
+        path: itemPath,
+        summary: "Set the metadata of a conversation",
+      },
       body: changedConversation,
       responses: FOUND,
       async handle(context) {
@@ -90,7 +95,7 @@ export function conversationRoutes(
       },
     },
     {
-      ...{ ...common, method: "DELETE", path: one, summary: "Delete a conversation" },
+      ...{ ...common, method: "DELETE", path: itemPath, summary: "Delete a conversation" },
       responses: {
         200: { description: "The conversation was deleted", schema: deletedConversation },
       },
@@ -101,7 +106,7 @@ export function conversationRoutes(
       },
     },
     {
-      ...{ ...common, method: "POST", path: `${one}/items` },
+      ...{ ...common, method: "POST", path: `${itemPath}/items` },
       summary: "Add items to a conversation",
       query: includeQuery,
       body: newItems,
@@ -114,21 +119,21 @@ export function conversationRoutes(
       },
     },
     {
-      ...{ ...common, method: "GET", path: `${one}/items` },
+      ...{ ...common, method: "GET", path: `${itemPath}/items` },
       summary: "List the items of a conversation, from turns and from added items",
       query: itemsQuery,
       responses: LISTED,
       handle: (context) => read(conversations, thread, context, pageOf(context)),
     },
     {
-      ...{ ...common, method: "GET", path: `${one}/items/:item_id` },
+      ...{ ...common, method: "GET", path: `${itemPath}/items/:item_id` },
       summary: "Retrieve an item of a conversation",
       query: includeQuery,
       responses: { 200: { description: "The item", schema: storedItem } },
       handle: (context) => read(conversations, thread, context, onlyOf(context)),
     },
     {
-      ...{ ...common, method: "DELETE", path: `${one}/items/:item_id` },
+      ...{ ...common, method: "DELETE", path: `${itemPath}/items/:item_id` },
       summary: "Delete an item of a conversation",
       responses: FOUND,
       async handle(context) {

@@ -91,7 +91,7 @@ export class EventFollowing {
     const { organizationId, startingAfter } = follower;
     const signal = AbortSignal.any([follower.signal, this.#stopped.signal]);
     const endsAtMs = clock.nowMs() + MAX_FOLLOWING_MS;
-    const ear = runs.ears.open(id, signal);
+    const subscription = runs.ears.open(id, signal);
     try {
       const events = new EventReading(store, id, startingAfter);
       let quietMs = 0;
@@ -115,7 +115,7 @@ export class EventFollowing {
         const isHere = runs.has(id);
         if (!isHere && this.#draining.signal.aborted) return;
         const waitMs = isHere ? keepaliveMs : Math.min(LOOK_MS, keepaliveMs);
-        quietMs = (await ear.listen(clock, waitMs)) ? quietMs + waitMs : 0;
+        quietMs = (await subscription.listen(clock, waitMs)) ? quietMs + waitMs : 0;
         if (quietMs < keepaliveMs || signal.aborted) continue;
         quietMs = 0;
         yield KEEPALIVE;
@@ -124,7 +124,7 @@ export class EventFollowing {
       // The stream ends early, and its client resumes it.
       if (!signal.aborted) onError(error);
     } finally {
-      ear.close();
+      subscription.close();
     }
   }
 }
@@ -177,8 +177,8 @@ function lastEvent(json: Uint8Array, sequence: number): { type: string; frame: U
   const [, status] = /"status":"(\w+)"/.exec(Buffer.from(json).toString("latin1")) ?? [];
   // Clients recognize only these three events as the end.
   const type = `response.${status === "completed" || status === "failed" ? status : "incomplete"}`;
-  const before = `event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence},"response":`;
-  return { type, frame: Buffer.concat([Buffer.from(before), json, Buffer.from("}\n\n")]) };
+  const prefix = `event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence},"response":`;
+  return { type, frame: Buffer.concat([Buffer.from(prefix), json, Buffer.from("}\n\n")]) };
 }
 
 /** Reads the events of one response in order, as far as they are written. */

@@ -2,27 +2,27 @@ import type { Candidate } from "../call/routing/plan-route.ts";
 import type { StepAnswer } from "./step-answer.ts";
 import type { ToolOutcome, ToolSource } from "./tool.ts";
 
-/** A message of the chat call, behind those of the request. */
+/** A message of the chat call that is added after those of the request. */
 export interface AddedMessage {
   readonly role: string;
   readonly [member: string]: unknown;
 }
 
-/** UTF-16 units of what tools answer, images included: each step sends all of it again. */
+/** Maximum UTF-16 units of one tool output, including images. Each step sends all outputs again. */
 export const MAX_OUTPUT = 131_072;
 export const MAX_ALL_OUTPUTS = 2_097_152;
 export const CUT = "\n[The rest was cut.]";
 const NO_MORE_RUNS =
-  "This was not run: no more tools are run for this response. Answer with what is known.";
+  "This was not run: no more tools are run for this response. Answer with the information that you have.";
 const IMAGES_OF = "Images that the tool call returned: ";
-/** The capability of models that see. */
+/** The capability of models that accept images. */
 const VISION = "vision";
 
-/** What a loop has added to the conversation: JSON. */
+/** The messages that a loop has added, as JSON. */
 export interface AddedState {
   readonly messages: readonly AddedMessage[];
   readonly sources: readonly ToolSource[];
-  /** UTF-16 units that tools may still answer. */
+  /** UTF-16 units that further tool outputs can use. */
   readonly outputsLeft: number;
 }
 
@@ -30,15 +30,18 @@ function isState(begun: readonly AddedMessage[] | AddedState): begun is AddedSta
   return "messages" in begun;
 }
 
-/** The conversation behind the request: what the model called, and what came of it. */
+/** The conversation after the request: the model's calls and their outputs. */
 export class AddedMessages {
   readonly messages: AddedMessage[];
-  /** What an answer may cite. */
+  /** Sources that the answer can cite. */
   readonly sources: ToolSource[] = [];
   readonly #seesImages: boolean;
   #left = MAX_ALL_OUTPUTS;
 
-  /** @param begun calls that were made before the model was asked, with their outputs; or what an earlier loop added */
+  /**
+   * @param begun calls that ran before the first model call, with their outputs, or the state of an earlier
+   * loop
+   */
   constructor(
     { terms }: Pick<Candidate, "terms">,
     begun: readonly AddedMessage[] | AddedState = [],
@@ -55,8 +58,12 @@ export class AddedMessages {
     return { messages: this.messages, sources: this.sources, outputsLeft: this.#left };
   }
 
-  /** @param outcomes of the first of its calls; the others were not run */
-  note(step: StepAnswer, outcomes: readonly ToolOutcome[]): void {
+  /**
+   * Adds a step with its tool outputs.
+   *
+   * @param outcomes results of the first calls; the other calls were not run
+   */
+  add(step: StepAnswer, outcomes: readonly ToolOutcome[]): void {
     this.messages.push(step.message());
     const images: unknown[] = [];
     for (const [at, { id }] of step.calls.entries()) {
@@ -71,7 +78,7 @@ export class AddedMessages {
     if (images.length > 0) this.messages.push({ role: "user", content: images });
   }
 
-  /** As much of a tool's answer as the model is still sent. */
+  /** Returns the part of a tool's output that the model is still sent. */
   #fitting(output: string): string {
     const cut = output.slice(0, Math.min(MAX_OUTPUT, this.#left)).toWellFormed();
     this.#left -= cut.length;

@@ -18,18 +18,18 @@ interface FileSearchOptions {
   readonly filter: AttributeFilter | undefined;
   readonly maxResults: number;
   readonly scoreThreshold: number;
-  /** How much each ranking counts. */
+  /** The weight of each ranking. */
   readonly weights: { readonly embedding: number; readonly text: number };
 }
 
-/** Whose search it is. */
+/** The caller of a search. */
 export interface FileSearcher {
   readonly organizationId: string;
   readonly keyId: string;
   readonly signal: AbortSignal;
 }
 
-/** A passage that was found. */
+/** A passage found by a search. */
 interface FoundPassage {
   readonly fileId: string;
   readonly filename: string;
@@ -40,11 +40,11 @@ interface FoundPassage {
 
 /** The vector stores of organizations. */
 export interface FileSearchStores {
-  /** Throws 400 for what is no filter. */
+  /** Parses a filter. Throws 400 if it is invalid. */
   readFilter(value: unknown): AttributeFilter;
-  /** Rejects with 404 where the organization lacks one of the stores, with 400 where one has expired. */
+  /** Rejects with 404 if the organization does not have one of the stores, and with 400 if one has expired. */
   assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void>;
-  /** Stores that are gone meanwhile hold nothing. */
+  /** Searches the stores. Stores deleted in the meantime have no results. */
   searchAll(
     searcher: FileSearcher,
     storeIds: readonly string[],
@@ -85,12 +85,12 @@ const checkOptions = createCheck(
   "Request body",
 );
 
-/** Members of the request's tool, once checked. */
+/** The tool of a request after the check of its schema. */
 interface Requested extends RequestedTool, StatedSearch {
   readonly vector_store_ids: readonly string[];
 }
 
-/** `file_search`: passages of the organization's vector stores (OpenAI's file search tool). */
+/** The tool `file_search`, which finds passages in the organization's vector stores (OpenAI's file search tool). */
 export class FileSearchTools implements ToolFactory {
   readonly types = ["file_search"];
   readonly #stores: FileSearchStores;
@@ -99,23 +99,23 @@ export class FileSearchTools implements ToolFactory {
     this.#stores = stores;
   }
 
-  create(requested: RequestedTool, place: RequestedPlace): RequestTools {
-    checkRequested(checkOptions, requested, place);
+  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
+    checkRequested(checkOptions, requested, context);
     const {
-      vector_store_ids: given,
+      vector_store_ids: statedIds,
       max_num_results,
       filters,
       ranking_options,
     } = requested as Requested;
-    const storeIds = [...new Set(given)];
+    const storeIds = [...new Set(statedIds)];
     const options: FileSearchOptions = {
       filter:
         filters === undefined || filters === null ? undefined : this.#stores.readFilter(filters),
       maxResults: max_num_results ?? DEFAULT_RESULTS,
       scoreThreshold: ranking_options?.score_threshold ?? 0,
-      weights: weightsOf(ranking_options?.hybrid_search, place),
+      weights: weightsOf(ranking_options?.hybrid_search, context),
     };
-    const showsResults = place.include.has(RESULTS);
+    const showsResults = context.include.has(RESULTS);
     return {
       tools: [new FileSearch(this.#stores, storeIds, options, showsResults)],
       open: async ({ organizationId }: ToolOpening) => {
@@ -129,11 +129,11 @@ export class FileSearchTools implements ToolFactory {
 class FileSearch implements GatewayTool {
   readonly name = "file_search";
   readonly description =
-    "Searches the files that were provided for passages that answer a question. Name the file, by its file name as given, where the answer uses a passage of it.";
+    "Searches the files that were provided for passages that answer a question. Name the file by its file name, as given, if the answer uses a passage of it.";
   readonly parameters = {
     type: "object",
     properties: {
-      query: { type: "string", description: "What to look for, in words of the files" },
+      query: { type: "string", description: "The search text, in words that the files use" },
     },
     required: ["query"],
     additionalProperties: false,
@@ -167,10 +167,10 @@ class FileSearch implements GatewayTool {
     if (query === undefined) return this.#outcome(json, [], BAD_QUERY, true);
     progress("searching");
     const passages = await this.#stores.searchAll(call, this.#storeIds, [query], this.#options);
-    const found = this.#outcome(json, passages, outputOf(passages), false);
+    const outcome = this.#outcome(json, passages, outputOf(passages), false);
     const files = new Map(passages.map(({ fileId, filename }) => [fileId, filename]));
     return {
-      ...found,
+      ...outcome,
       quantities: { fileSearches: 1 },
       sources: [...files].map(([fileId, filename]) => ({ kind: "file", fileId, filename })),
     };
@@ -188,14 +188,14 @@ class FileSearch implements GatewayTool {
   }
 }
 
-/** Throws 400. */
+/** Returns the weights. Throws 400 if both are 0. */
 function weightsOf(
   stated: NonNullable<Requested["ranking_options"]>["hybrid_search"],
-  { param: place }: RequestedPlace,
+  { param: path }: RequestedPlace,
 ): FileSearchOptions["weights"] {
   const { embedding_weight: embedding = 1, text_weight: text = 1 } = stated ?? {};
   if (embedding + text > 0) return { embedding, text };
-  const param = `${place}.ranking_options.hybrid_search`;
+  const param = `${path}.ranking_options.hybrid_search`;
   const message = `Request body field "${param}": one of the weights must be above 0.`;
   throw new GatewayError("invalid_body", message, { param });
 }
@@ -203,11 +203,11 @@ function weightsOf(
 const BAD_QUERY =
   'The arguments must be JSON of the form {"query": "…"}, with a query that is not empty.';
 
-/** Undefined where the model wrote none. */
+/** Returns the query, or undefined if the model wrote none. */
 function queryOf(json: string): string | undefined {
   const value = jsonValue(json);
   if (!isFields(value) || typeof value.query !== "string") return undefined;
-  // Postgres takes neither.
+  // Postgres accepts neither the character 0 nor lone surrogates.
   const query = value.query.replaceAll("\0", " ").toWellFormed().trim();
   return query === "" ? undefined : query.slice(0, MAX_QUERY_CHARACTERS);
 }

@@ -3,17 +3,17 @@ import type { RoutePlan } from "../call/routing/plan-route.ts";
 import type { ToolRegistry } from "./registry.ts";
 import type { WebSearch } from "./web-search/web-search.ts";
 
-/** The tools that this gateway runs, and what they cost. */
+/** The tools that this gateway runs, and their prices. */
 export interface HostedServices {
   readonly registry: ToolRegistry;
   readonly prices: ToolPrices;
-  /** Undefined where the gateway does not search the web. */
+  /** Undefined if the gateway does not search the web. */
   readonly webSearch: WebSearch | undefined;
-  /** Whether the operator lets an organization's models have tools that operate a computer. */
+  /** Returns true if the operator allows the organization's models to use tools that operate a computer. */
   mayUseComputer(organizationId: string): Promise<boolean>;
 }
 
-/** The plan with what the gateway asks for its own tools in the place of what providers ask for theirs. */
+/** Returns the plan with the gateway's tool prices instead of the providers' tool prices. */
 export function pricedForTools(plan: RoutePlan, prices: ToolPrices): RoutePlan {
   const candidates = plan.candidates.map((candidate) => {
     const { terms } = candidate;

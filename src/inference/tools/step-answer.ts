@@ -13,37 +13,37 @@ import type { AddedMessage } from "./added-messages.ts";
 type CallPiece = Extract<ChatEvent, { readonly type: "tool_call" }>;
 type Finish = Extract<ChatEvent, { readonly type: "finish" }>;
 
-/** Of what a model writes for the gateway's tools in one step, in UTF-8. */
+/** Maximum UTF-8 bytes of the calls of the gateway's tools in one step. */
 const MAX_CALL_BYTES = 1_048_576;
-/** Counted for each call besides what it says. */
+/** Bytes counted for each call in addition to its name and arguments. */
 const BYTES_OF_CALL = 64;
 
 interface StepOptions {
-  /** Whether the gateway runs the function of that name. */
-  isOwn(name: string): boolean;
+  /** Returns true if the gateway runs the function of that name. */
+  isGatewayTool(name: string): boolean;
   /** Number of calls that the client was shown before this step. */
   readonly shownBefore: number;
-  /** UTF-8 bytes beyond which the answer fails. */
+  /** Maximum UTF-8 bytes of the answer. A longer answer fails. */
   readonly maxBytes: number;
 }
 
 /**
- * What a model answers in one step: it goes to the client as it comes, but for calls of the gateway's own tools and
- * the finish, and is kept for the next step.
+ * A model's answer in one step. The client receives its pieces as they arrive, except calls of the gateway's
+ * tools and the finish. The answer is stored for the next step.
  */
 export class StepAnswer {
   readonly #options: StepOptions;
   readonly #texts: string[] = [];
-  /** Where in these the message begins that was written last, and the provider's number of it. */
+  /** Index in `#texts` at which the last message begins, and the provider's number of that message. */
   #messageFrom = 0;
   #item: number | undefined;
   readonly #thoughts: string[] = [];
   readonly #details: ReasoningDetail[] = [];
-  /** Calls of the gateway's tools by their index; the arguments grow. */
+  /** Calls of the gateway's tools by index. Their arguments grow. */
   readonly #calls = new Map<number, { -readonly [Member in keyof ToolCall]: ToolCall[Member] }>();
   readonly #shown = new Map<number, number>();
   #bytes = 0;
-  /** Those of them that the reported usage includes. */
+  /** The bytes that the reported usage includes. */
   #reportedBytes = 0;
   #callBytes = 0;
   #finish: Finish | undefined;
@@ -67,22 +67,22 @@ export class StepAnswer {
     return this.#texts.join("");
   }
 
-  /** The message that was written last, and the provider's number of it. */
+  /** The last message, and the provider's number of it. */
   get lastMessage(): { readonly text: string; readonly item: number | undefined } {
     return { text: this.#texts.slice(this.#messageFrom).join(""), item: this.#item };
   }
 
-  /** Of the gateway's own tools, in the order in which they began. */
+  /** Calls of the gateway's tools, in the order in which they began. */
   get calls(): readonly ToolCall[] {
     return [...this.#calls.values()];
   }
 
-  /** How many calls the client is to carry out. */
+  /** Number of calls that the client has to run. */
   get shownCalls(): number {
     return this.#shown.size;
   }
 
-  /** With what was counted here of the answer since it was reported. */
+  /** The reported usage, plus an estimate for the part of the answer that arrived after the report. */
   get reportedUsage(): Usage | undefined {
     const usage = this.#usage;
     const newTokens = tokensOfBytes(this.#bytes - this.#reportedBytes);
@@ -90,17 +90,17 @@ export class StepAnswer {
     return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
   }
 
-  /** Tokens of the answer so far, counted here. */
+  /** Estimated tokens of the answer so far. */
   get countedTokens(): number {
     return tokensOfBytes(this.#bytes);
   }
 
-  /** Whether usage that was counted here has changed although the client sees nothing of it. */
+  /** True if the estimated usage has changed because of calls that the client does not see. */
   get hidesTokens(): boolean {
     return this.#callBytes > 0 && this.#usage === undefined;
   }
 
-  /** Takes what came, and returns what of it the client gets; usage is its taker's matter. */
+  /** Adds events, and returns those that the client receives. The caller handles usage. */
   take(events: readonly ChatEvent[]): ChatEvent[] {
     const shown: ChatEvent[] = [];
     for (const event of events) {
@@ -114,7 +114,7 @@ export class StepAnswer {
     return shown;
   }
 
-  /** What goes back to the model of its answer. */
+  /** Returns the answer as a message for the model. */
   message(): AddedMessage {
     const text = this.text;
     const reasoning = this.#thoughts.join("");
@@ -138,7 +138,7 @@ export class StepAnswer {
   ): void {
     this.#bytes += answerBytes(event);
     if (this.#bytes > this.#options.maxBytes) {
-      throw new ProviderFailure("unavailable", "the provider went on beyond its limit of tokens");
+      throw new ProviderFailure("unavailable", "the provider exceeded its token limit");
     }
     if (event.type === "tool_call") {
       const piece = this.#takeCall(event);
@@ -157,35 +157,35 @@ export class StepAnswer {
     shown.push(event);
   }
 
-  /** The piece as the client gets it, where it is of a call that the client carries out. */
+  /** Returns the piece for the client, or undefined if the gateway runs the call. */
   #takeCall(piece: CallPiece): CallPiece | undefined {
     const { index, id, name, arguments: json = "", extraContent } = piece;
-    const own = this.#calls.get(index);
-    if (own !== undefined) {
-      this.#noteBytes(json);
-      own.arguments += json;
+    const gatewayCall = this.#calls.get(index);
+    if (gatewayCall !== undefined) {
+      this.#countBytes(json);
+      gatewayCall.arguments += json;
       return undefined;
     }
     const at = this.#shown.get(index);
     if (at !== undefined) return { ...piece, index: at };
     // A piece of a call that never began.
     if (id === undefined || name === undefined) return undefined;
-    if (this.#options.isOwn(name)) {
-      this.#noteBytes(name + json, BYTES_OF_CALL);
+    if (this.#options.isGatewayTool(name)) {
+      this.#countBytes(name + json, BYTES_OF_CALL);
       this.#calls.set(index, {
         ...{ id, name, arguments: json },
         ...(extraContent !== undefined && { extraContent }),
       });
       return undefined;
     }
-    const place = this.#options.shownBefore + this.#shown.size;
-    this.#shown.set(index, place);
-    return { ...piece, index: place };
+    const shownIndex = this.#options.shownBefore + this.#shown.size;
+    this.#shown.set(index, shownIndex);
+    return { ...piece, index: shownIndex };
   }
 
-  #noteBytes(text: string, besides = 0): void {
+  #countBytes(text: string, besides = 0): void {
     this.#callBytes += Buffer.byteLength(text) + besides;
     if (this.#callBytes <= MAX_CALL_BYTES) return;
-    throw new ProviderFailure("unavailable", "the provider's calls of tools are too long");
+    throw new ProviderFailure("unavailable", "the provider's tool calls are too long");
   }
 }

@@ -1,17 +1,19 @@
 /**
- * The bounded loop of tools that the gateway runs for a model, as a stream of the answer's events. Each step is a
- * call of the provider; its text goes to the client as it comes, and calls of the gateway's tools are run when it has
- * ended:
+ * The bounded loop of the tools that the gateway runs for a model, as a stream of the answer's events. A step
+ * calls the provider. Its text goes to the client as it arrives. When the step has ended, the gateway runs
+ * the calls of its tools:
  *
- *   step   the provider answers
- *   run    what it called is carried out, side by side, each run shown as an item
- *   cover  the hold is extended by what the next step can cost, the tools' answers in its prompt included
+ * step the provider answers
+ * run the gateway runs the calls concurrently, and shows each run as an item
+ * cover the gateway extends the hold by the maximum cost of the next step, including the tool outputs in its
+ * prompt
  *
- * and again, until the model calls none of these tools. The caller's own functions end it too: what was run here is
- * shown then, and the calls are the caller's. It also ends where no money covers a step, or as many runs are done as
- * may be. Checkpoints cover a step before its tools run, and the runs before the next step.
+ * This repeats until the model calls none of these tools. A call of the caller's own function also ends the
+ * loop: the runs of this step are shown, and the caller runs its call. The loop also ends if no credit covers
+ * a step, or if the maximum number of runs is reached. Checkpoints cover a step before its tools run, and the
+ * runs before the next step.
  *
- * Between two steps the loop can be stored, and go on in another process: see LoopState.
+ * Between two steps the loop can be stored and continued in another process: see LoopState.
  */
 
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";
@@ -34,11 +36,11 @@ import { type PlannedRun, type RunContext, shown, ToolRuns } from "./tool-runs.t
 
 /** A further call of the provider. */
 export interface LoopStep {
-  /** Behind the messages of the request: what the model called, and what the tools answered. */
+  /** Messages after those of the request: the model's calls and the tool outputs. */
   readonly added: readonly AddedMessage[];
-  /** The limit of output tokens; undefined where the model's own holds. */
+  /** The output token limit. Undefined if the model's own limit applies. */
   readonly outputTokens: number | undefined;
-  /** False where no more tools are run. */
+  /** False if no more tools are run. */
   readonly mayCall: boolean;
   readonly onNewConnection: boolean;
   readonly span: TraceSpan | undefined;
@@ -47,18 +49,18 @@ export interface LoopStep {
 /** The model of a loop, as its endpoint calls it. */
 export interface LoopModel {
   ask(step: LoopStep): Promise<PieceReader<readonly ChatEvent[]>>;
-  /** What a call with these messages may cost at most; its units are the model's own limit. */
+  /** Returns the maximum cost of a call with these messages. Its units are the model's own limit. */
   bound(added: readonly AddedMessage[]): CostBound;
-  /** An estimate, for a provider that reports no usage. */
+  /** Returns an estimate, for a provider that reports no usage. */
   promptTokens(added: readonly AddedMessage[]): number;
   readonly candidate: Candidate;
-  /** Of the whole response, where the caller set one. */
+  /** Output token limit of the complete response. Undefined if the caller set none. */
   readonly statedLimit: number | undefined;
 }
 
-/** What a loop has come to between two steps: JSON. */
+/** The state of a loop between two steps, as JSON. */
 export interface LoopState extends AddedState {
-  /** What was shown so far, but for usage. */
+  /** Events shown so far, without usage. */
   readonly events: readonly ChatEvent[];
   readonly used: readonly Usage[];
   readonly quantities: ToolQuantities;
@@ -66,40 +68,40 @@ export interface LoopState extends AddedState {
   readonly shownRuns: number;
   readonly shownCalls: number;
   readonly mayCall: boolean;
-  /** Output tokens of steps that are charged already, which `used` does not have. */
+  /** Output tokens of steps that are already charged. They are not part of `used`. */
   readonly paidTokens: number;
 }
 
 export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly model: LoopModel;
-  /** Of the call that answers the request itself, where it is traced. */
+  /** Trace span of the call that answers the request itself, if the request is traced. */
   readonly firstSpan?: TraceSpan | undefined;
   readonly tools: ReadonlyMap<string, GatewayTool>;
-  /** Shown before the answer. */
+  /** Items shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
-  /** Behind the messages of the request already. */
+  /** Messages that already follow those of the request. */
   readonly messages?: readonly AddedMessage[];
-  /** Called when the loop is over. */
+  /** Called when the loop has ended. */
   close?(): void;
   readonly steps: StepMoney;
-  /** What an earlier loop of the same request has come to, from which this one goes on. */
+  /** State of an earlier loop of the same request. This loop continues from it. */
   readonly earlier?: LoopState | undefined;
-  /** Stores what the loop has come to before its next step. */
+  /** Stores the state of the loop before its next step. */
   keep?(state: LoopState): Promise<void>;
-  /** Aborts when the client goes away or the response's time is over. */
+  /** Aborts when the client disconnects or the time of the response ends. */
   readonly signal: AbortSignal;
   readonly maxRuns: number;
-  /** Whether nothing of the first step leaves before its end, so that another provider can take over. */
+  /** True if the first step is held back until its end, so that another provider can take over. */
   readonly holdsFirstStep: boolean;
-  /** Of one step's text, in UTF-8: beyond them a provider does not keep to its limit. */
+  /** Maximum UTF-8 bytes of one step's text. With more, the provider has exceeded its limit. */
   readonly maxStepBytes: number;
 }
 
-/** A lowered limit comes as near to what could be paid for. */
+/** Maximum distance in tokens between a lowered limit and the highest affordable one. */
 const NEAR_TOKENS = 128;
-/** Unless the request says otherwise. */
+/** Default of `maxRuns`. */
 export const DEFAULT_MAX_RUNS = 10;
-/** Whatever the request says: each is a call of the provider at least. */
+/** Upper limit of `maxRuns`, because each run causes at least one call of the provider. */
 export const MOST_RUNS = 100;
 
 type Batch = readonly ChatEvent[];
@@ -108,29 +110,29 @@ type Read = Awaited<ReturnType<PieceReader<Batch>["read"]>>;
 export class ToolLoop implements PieceReader<Batch> {
   readonly #parts: LoopParts;
   readonly #abort = new AbortController();
-  /** Ends the read under way, which a provider or a tool may keep waiting. */
+  /** Ends the current read, which can wait for a provider or a tool. */
   #endRead: (read: Read) => void = () => undefined;
   readonly #batches: AsyncGenerator<Batch, void>;
-  /** Of the step that runs. */
+  /** Reader and span of the current step. */
   #reader: PieceReader<Batch> | undefined;
   #span: TraceSpan | undefined;
   readonly #added: AddedMessages;
-  /** Of the steps that have ended. */
+  /** Usage of the completed steps. */
   readonly #used: Usage[] = [];
   #quantities: ToolQuantities = {};
-  /** Of the step that runs, once they are asked for: an answer may come in thousands of pieces. */
+  /** Estimated prompt tokens of the current step. Stored, because an answer can have thousands of pieces. */
   #promptTokens: number | undefined;
   #runs = 0;
   #shownRuns = 0;
   #shownCalls = 0;
   #mayCall = true;
-  /** False from the first run on of a tool whose state cannot be stored. */
+  /** False after the first run of a tool whose state cannot be stored. */
   #isStorable: boolean;
   #shown: ChatEvent[] = [];
   readonly #paidTokens: number;
   #hasTakenStep = false;
 
-  /** @param first answers the request itself; undefined if the loop goes on from an earlier one */
+  /** @param first answers the request itself; undefined if the loop continues from an earlier one */
   constructor(first: PieceReader<Batch> | undefined, parts: LoopParts) {
     const { earlier, model } = parts;
     this.#reader = first;
@@ -151,7 +153,7 @@ export class ToolLoop implements PieceReader<Batch> {
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
 
-  /** Whether the provider has ended a step of its answer here, so that no other provider can take over. */
+  /** True if the provider has completed a step here, so that no other provider can take over. */
   get hasTakenStep(): boolean {
     return this.#hasTakenStep;
   }
@@ -211,18 +213,22 @@ export class ToolLoop implements PieceReader<Batch> {
     }
   }
 
-  /** One answer of the provider, and what of it is still to be shown. */
+  /** Reads one answer of the provider. Returns the step, and the events that are still to be shown. */
   async *#step(isFirst: boolean): AsyncGenerator<Batch, { step: StepAnswer; rest: Batch }> {
     const { tools, maxStepBytes } = this.#parts;
-    const isOwn = (name: string) => tools.has(name);
-    const step = new StepAnswer({ isOwn, shownBefore: this.#shownCalls, maxBytes: maxStepBytes });
+    const isGatewayTool = (name: string) => tools.has(name);
+    const step = new StepAnswer({
+      isOwn: isGatewayTool,
+      shownBefore: this.#shownCalls,
+      maxBytes: maxStepBytes,
+    });
     const isHeld = isFirst && this.#parts.holdsFirstStep;
     let hasBegun = false;
     let pending = isFirst ? this.#shownBefore() : [];
     for (;;) {
       const batch = await nextPiece(this.#reader!);
       if (batch === undefined) break;
-      // The first step's is noted where every stream's is.
+      // The first token of the first step is recorded for every stream elsewhere.
       if (!isFirst && !hasBegun) this.#span?.event("first_token");
       hasBegun = true;
       const pieces = step.take(batch);
@@ -231,7 +237,7 @@ export class ToolLoop implements PieceReader<Batch> {
       const usage = this.#usageOf(step, isFirst);
       pending.push(...pieces, ...usage);
       if (failure !== undefined) pending.push({ type: "error", failure });
-      // What is shown of the tools themselves waits for the answer, which another provider may still give.
+      // Items of the tools themselves wait for the answer, because another provider can still take over.
       if (isHeld || pieces.length + usage.length === 0) continue;
       yield pending;
       pending = [];
@@ -245,7 +251,7 @@ export class ToolLoop implements PieceReader<Batch> {
     return { step, rest: [...pending, { type: "usage", usage: this.#usage }] };
   }
 
-  /** Before the first answer of the provider. */
+  /** Returns the events shown before the provider's first answer. */
   #shownBefore(): ChatEvent[] {
     const { earlier, items } = this.#parts;
     return earlier === undefined
@@ -276,7 +282,7 @@ export class ToolLoop implements PieceReader<Batch> {
     ];
   }
 
-  /** What is known of the usage, where the events that the client gets do not tell it. */
+  /** Returns the known usage, unless the client's events already imply it. */
   #usageOf(step: StepAnswer, isFirst: boolean): ChatEvent[] {
     const reported = step.reportedUsage;
     const isAlone = isFirst && this.#parts.earlier === undefined;
@@ -290,12 +296,15 @@ export class ToolLoop implements PieceReader<Batch> {
     return estimatedUsage(this.#promptTokens, step.countedTokens);
   }
 
-  /** Of everything so far; between steps. */
+  /** Usage of all steps so far. Valid between steps. */
   get #usage(): Usage {
     return usageOfCalls(this.#used.slice(0, -1), this.#used.at(-1) ?? NO_TOKENS, this.#quantities);
   }
 
-  /** Runs what the model called, behind what is still to be shown. Returns undefined where no money covers that. */
+  /**
+   * Runs the model's calls and shows them after the remaining events. Returns undefined if no credit covers
+   * the runs.
+   */
   async *#run(
     step: StepAnswer,
     rest: Batch,
@@ -308,7 +317,7 @@ export class ToolLoop implements PieceReader<Batch> {
     this.#runs += planned.length;
     this.#mayCall = this.#runs < maxRuns;
     this.#isStorable &&= planned.every(({ tool }) => tool.keepsState !== true);
-    yield [...rest, ...planned.map((one) => shown(one, "in_progress"))];
+    yield [...rest, ...planned.map((plan) => shown(plan, "in_progress"))];
     await steps.checkpoint();
     const mostRuns = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
@@ -317,7 +326,7 @@ export class ToolLoop implements PieceReader<Batch> {
     const most = { costFemto: mostFemto, toolsFemto: mostFemto };
     const isCovered = mostFemto === 0 || (await steps.reserveStep(candidate, this.#usage, most));
     if (!isCovered) {
-      yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
+      yield planned.map((plan) => ({ ...shown(plan, "failed"), isOver: true }));
       return undefined;
     }
     const context = { organizationId, keyId, requestId, trace, signal: this.#abort.signal };
@@ -328,11 +337,11 @@ export class ToolLoop implements PieceReader<Batch> {
       if (used.length > 0) yield* this.#charge(used.reduce(sumOf));
       yield events;
     }
-    this.#added.note(step, next.value);
+    this.#added.add(step, next.value);
     return next.value;
   }
 
-  /** Covers what runs have used before their items are shown. */
+  /** Charges the usage of runs before their items are shown. */
   async *#charge(used: ToolQuantities): AsyncGenerator<Batch, void> {
     const { steps, model } = this.#parts;
     this.#quantities = sumOf(this.#quantities, used);
@@ -340,7 +349,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (toolCostFemto(used, model.candidate.toolPrices) !== 0) await steps.checkpoint();
   }
 
-  /** Begins the next step. Resolves with what ends the answer instead, where something does. */
+  /** Begins the next step. Resolves with a finish event if the answer ends instead. */
   async #askAgain(): Promise<Finish | undefined> {
     const { model } = this.#parts;
     const { statedLimit } = model;
@@ -358,8 +367,8 @@ export class ToolLoop implements PieceReader<Batch> {
   }
 
   /**
-   * The limit of a step that the hold covers. Where the caller set none it is lowered as at admission, to what can be
-   * paid for. Undefined where that is not even the least.
+   * Returns a step's output limit that the hold covers. If the caller set none, the limit is lowered to the
+   * affordable amount, as at admission. Returns undefined if even the minimum is not covered.
    */
   async #cover(left: number | undefined): Promise<Pick<LoopStep, "outputTokens"> | undefined> {
     const { model, steps } = this.#parts;
@@ -370,20 +379,23 @@ export class ToolLoop implements PieceReader<Batch> {
       steps.reserveStep(model.candidate, usage, stepBound(bound, tokens));
     if (left !== undefined) return (await covers(left)) ? { outputTokens: left } : undefined;
     if (await covers(units)) return { outputTokens: undefined };
-    let refused = Math.min(REDUCED_OUTPUT_TOKENS, units);
-    if (refused < units && (await covers(refused))) return { outputTokens: refused };
+    let uncovered = Math.min(REDUCED_OUTPUT_TOKENS, units);
+    if (uncovered < units && (await covers(uncovered))) return { outputTokens: uncovered };
     let outputTokens = Math.min(MIN_OUTPUT_TOKENS, units);
     if (!(await covers(outputTokens))) return undefined;
-    // Each answer narrows it down, for how much is left the engines do not say.
-    while (refused - outputTokens > NEAR_TOKENS) {
-      const between = Math.floor((outputTokens + refused) / 2);
+    // Searches the highest covered limit, because the ledger does not report the remaining amount.
+    while (uncovered - outputTokens > NEAR_TOKENS) {
+      const between = Math.floor((outputTokens + uncovered) / 2);
       if (await covers(between)) outputTokens = between;
-      else refused = between;
+      else uncovered = between;
     }
     return { outputTokens };
   }
 
-  /** The model calls tools although none is run any more: what it has said is the answer. */
+  /**
+   * Returns the finish of an answer whose model calls tools although no more are run. The text so far is the
+   * answer.
+   */
   #endOfRuns(step: StepAnswer): Finish {
     if (step.shownCalls > 0) return { ...step.finish!, reason: "tool_calls" };
     if (step.text !== "") return { ...step.finish!, reason: "stop" };
@@ -394,8 +406,8 @@ export class ToolLoop implements PieceReader<Batch> {
     const { text, item } = step.lastMessage;
     const annotations = text === "" ? [] : citationsIn(text, this.#added.sources);
     if (annotations.length === 0) return [finish];
-    const place = item === undefined ? {} : { item };
-    return [{ type: "text", choice: 0, ...place, text: "", annotations }, finish];
+    const itemMember = item === undefined ? {} : { item };
+    return [{ type: "text", choice: 0, ...itemMember, text: "", annotations }, finish];
   }
 }
 
@@ -403,7 +415,10 @@ type Finish = Extract<ChatEvent, { readonly type: "finish" }>;
 
 const MAX_COST: Finish = { type: "finish", choice: 0, reason: "length", limit: "max_cost" };
 
-/** A connection that was kept from the step before may have ended meanwhile, without a word of this one. */
+/**
+ * Calls the model, and retries once on a new connection. The connection of the previous step can have been
+ * closed by the server before the provider read this request.
+ */
 async function askOnce(
   model: LoopModel,
   step: Omit<LoopStep, "onNewConnection">,
@@ -416,7 +431,7 @@ async function askOnce(
   }
 }
 
-/** Adds events that were shown; pieces of one text are put together. */
+/** Adds shown events. Pieces of one text are joined. */
 function addShown(shown: ChatEvent[], batch: Batch): void {
   for (const event of batch) {
     if (event.type === "usage") continue;
@@ -433,8 +448,8 @@ function isPlainText(event: ChatEvent): event is TextEvent {
   return event.type === "text" && event.logprobs === undefined && event.annotations === undefined;
 }
 
-function isSameText(one: TextEvent, other: TextEvent): boolean {
-  return one.choice === other.choice && one.item === other.item && one.phase === other.phase;
+function isSameText(left: TextEvent, right: TextEvent): boolean {
+  return left.choice === right.choice && left.item === right.item && left.phase === right.phase;
 }
 
 function endedEarly(): ProviderFailure {
@@ -442,10 +457,10 @@ function endedEarly(): ProviderFailure {
   return new ProviderFailure("unavailable", message);
 }
 
-function sumOf(one: ToolQuantities, other: ToolQuantities): ToolQuantities {
-  const sum: { -readonly [Kind in keyof ToolQuantities]: number } = { ...one };
+function sumOf(left: ToolQuantities, right: ToolQuantities): ToolQuantities {
+  const sum: { -readonly [Kind in keyof ToolQuantities]: number } = { ...left };
   for (const kind of ["webSearches", "fileSearches"] as const) {
-    const more = other[kind];
+    const more = right[kind];
     if (more !== undefined) sum[kind] = (sum[kind] ?? 0) + more;
   }
   return sum;

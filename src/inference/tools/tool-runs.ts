@@ -7,34 +7,34 @@ import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 
 type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
 
-/** Runs of one answer at a time, and those that wait for them. */
+/** Maximum runs of one answer at a time, and maximum waiting runs. */
 const RUNS_AT_A_TIME = 4;
 const MAX_WAITING_RUNS = 10_000;
 
-/** What all runs of a request share. */
+/** The context that all runs of a request share. */
 export interface RunContext {
   readonly organizationId: string;
   readonly keyId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Of the request, where it is traced. */
+  /** The trace of the request, if it is traced. */
   readonly trace?: RequestTrace | undefined;
 }
 
-/** A call of a model with the tool that carries it out, and its number in the answer. */
+/** A call of the model with its tool, and its number in the answer. */
 export interface PlannedRun {
   readonly call: ToolCall;
   readonly tool: GatewayTool;
   readonly run: number;
 }
 
-/** Events that follow one another, and what the runs used that have ended with them. */
+/** Events in order, and the usage of the runs that ended with them. */
 interface RunBatch {
   readonly events: readonly ChatEvent[];
   readonly used: readonly ToolQuantities[];
 }
 
-/** Runs that go side by side, and the events that show them. */
+/** Runs calls concurrently, and returns the events that show them. */
 export class ToolRuns {
   readonly #context: RunContext;
   readonly #semaphore = new FairSemaphore({
@@ -50,18 +50,21 @@ export class ToolRuns {
     this.#context = context;
   }
 
-  /** Events in batches as they come, and the outcomes in the order of the runs. Rejects where a run does. */
+  /**
+   * Yields events in batches as they arrive, and returns the outcomes in the order of the runs. Rejects if a
+   * run rejects.
+   */
   async *run(planned: readonly PlannedRun[]): AsyncGenerator<RunBatch, readonly ToolOutcome[]> {
     let isOver = false;
     const outcomes = Promise.all(
-      planned.map((one) =>
-        this.#semaphore.run(this.#context.organizationId, () => this.#runOne(one)),
+      planned.map((run) =>
+        this.#semaphore.run(this.#context.organizationId, () => this.#runOne(run)),
       ),
     ).finally(() => {
       isOver = true;
       this.#wake();
     });
-    // It is awaited below, when the events have been taken.
+    // The promise is awaited below, after all events have been read.
     outcomes.catch(() => undefined);
     for (;;) {
       const batch = { events: this.#events, used: this.#used };
@@ -87,7 +90,7 @@ export class ToolRuns {
       "gen_ai.tool.name": tool.name,
       "gen_ai.tool.call.id": call.id,
     }).catch((error: unknown) => {
-      // The model's provider has no part in it.
+      // The failure is not one of the model's provider.
       throw asGatewayError(error);
     });
     const { item, isFailed = false, quantities } = outcome;
@@ -103,7 +106,7 @@ export class ToolRuns {
   }
 }
 
-/** How a run is shown while it goes on. */
+/** Returns the event that shows a run in a state. */
 export function shown({ call, tool, run }: PlannedRun, state: string): ToolRunEvent {
   const type = tool.itemType ?? `${tool.name}_call`;
   const item = { type, ...tool.opening?.(call.arguments) };

@@ -1,56 +1,59 @@
 import type { Usage } from "../../lib/usage.ts";
 
-/** What a run of a tool is charged for beside tokens. */
+/** The billed quantities of a tool run, besides tokens. */
 export type ToolQuantities = Pick<Usage, "webSearches" | "fileSearches">;
 
 /**
- * A tool that the gateway runs itself for a model. Chat models are offered it as a function (contract §7); a
- * response shows each run as an item of the tool's own type.
+ * A tool that the gateway runs itself for a model. Chat models are offered it as a function (contract §7). A
+ * response shows each run as an item of the tool's type.
  */
 export interface GatewayTool {
-  /** The function's name: "web_search". */
+  /** The name of the function: "web_search". */
   readonly name: string;
   readonly description: string;
-  /** A JSON schema. */
+  /** JSON schema of the parameters. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** Of the items that show its runs; the name with `_call` behind it where it is left out. */
+  /** The type of the items that show its runs. If absent, it is the name with `_call`. */
   readonly itemType?: string;
-  /** True if a run leaves something in this process that later runs of the response need. */
+  /** True if a run leaves state in this process that later runs of the response need. */
   readonly keepsState?: true;
-  /** The most that one run adds to the bill, for the hold of a step. */
+  /** Maximum quantities of one run, for the hold of a step. */
   readonly quantitiesBound: ToolQuantities;
-  /** Members of the item while it runs, besides id, type and status. */
+  /** Returns the members of the item while it runs, besides id, type and status. */
   opening?(json: string): Readonly<Record<string, unknown>>;
-  /** Resolves with an outcome for every failure that the model can react to; rejects only where the response fails. */
+  /** Resolves with an outcome for every failure that the model can react to. Rejects only if the response fails. */
   run(call: ToolRun): Promise<ToolOutcome>;
 }
 
 export interface ToolRun {
-  /** JSON as the model wrote it, which may be anything. */
+  /** The JSON that the model wrote. It can be invalid. */
   readonly arguments: string;
   readonly organizationId: string;
-  /** Of the key that called. */
+  /** The id of the API key that made the request. */
   readonly keyId: string;
   readonly requestId: string;
-  /** Aborts when the client goes away or the response's time is over. */
+  /** Aborts when the client disconnects or the time of the response ends. */
   readonly signal: AbortSignal;
-  /** Reports a state between `in_progress` and the end, as the item's events name it: "searching", "interpreting". */
+  /**
+   * Reports a state between `in_progress` and the end, named as in the item's events: "searching",
+   * "interpreting".
+   */
   progress(state: string): void;
 }
 
 export interface ToolOutcome {
-  /** What the model reads as the tool's answer. */
+  /** The output that the model reads. */
   readonly output: string;
-  /** Members of the item in a response but for `id` and `status`: `{type: "web_search_call", action: …}`. */
+  /** Members of the item in a response except `id` and `status`: `{type: "web_search_call", action: …}`. */
   readonly item: { readonly type: string; readonly [member: string]: unknown };
   readonly isFailed?: boolean;
-  /** The caller has to act on the item: the model is not called again for this response. */
+  /** True if the caller has to act on the item. The model is not called again for this response. */
   readonly endsResponse?: boolean;
-  /** What an answer may cite: the loop finds citations in the text and makes annotations of them. */
+  /** Sources that an answer can cite. The loop finds them in the text and adds annotations. */
   readonly sources?: readonly ToolSource[];
-  /** Images for models that see, as data URLs. */
+  /** Images for models that accept images, as data URLs. */
   readonly images?: readonly string[];
-  /** What the run is charged for: `{ webSearches: 1 }`. */
+  /** The quantities to charge for the run: `{ webSearches: 1 }`. */
   readonly quantities?: ToolQuantities;
 }
 

@@ -60,8 +60,6 @@ const LONGEST_DELAY_MS = 60_000;
 export class LineRun {
   readonly #parts: LineRunParts;
   readonly #batch: BatchRecord;
-  /** Lines that the release before has called: it claimed under the API key. */
-  readonly #claimedByKey = new Set<number>();
 
   constructor(parts: LineRunParts, batch: BatchRecord) {
     this.#parts = parts;
@@ -270,23 +268,14 @@ export class LineRun {
   /** By line. */
   async #claimsOf(lines: readonly BatchLine[]) {
     const { sql } = this.#parts;
-    const { id, keyId } = this.#batch;
-    const own = lines.map(({ line }) => String(line));
-    const claims = new Map(await claimsAmong(sql, id, own));
-    const former = own.filter((key) => !claims.has(key)).map((key) => `${id}:${key}`);
-    for (const [key, claim] of await claimsAmong(sql, keyId, former)) {
-      const line = key.slice(id.length + 1);
-      claims.set(line, claim);
-      this.#claimedByKey.add(Number(line));
-    }
+    const keys = lines.map(({ line }) => String(line));
+    const claims = await claimsAmong(sql, this.#batch.id, keys);
     return new Map([...claims].map(([key, claim]) => [Number(key), claim]));
   }
 
+  /** Returns the key of a line's call. It has the batch in place of an API key, so no client's key equals it. */
   #idempotencyOf(line: number): InternalIdempotencyKey {
-    const { id, keyId } = this.#batch;
-    return this.#claimedByKey.has(line)
-      ? { keyId, idempotencyKey: `${id}:${line}` }
-      : { keyId: id, idempotencyKey: String(line) };
+    return { keyId: this.#batch.id, idempotencyKey: String(line) };
   }
 
   /** Ends early with the batch. */

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction } from "../../../db/client.ts";
-import { claimsAmong, removeStoredResult } from "../../../db/queries/idempotency.ts";
+import { removeStoredResult } from "../../../db/queries/idempotency.ts";
 import { completeFile, type IndexedFile } from "../../../db/queries/vector-store-indexing.ts";
 import { insertVectors, readWaitingChunks } from "../../../db/queries/vector-store-vectors.ts";
 import type { Caller } from "../../http/caller.ts";
@@ -63,7 +63,8 @@ export async function embedChunks(
     if (waiting === undefined) return;
     const { firstPosition, texts } = waiting;
     if (texts.length === 0) return guarded((sql) => completeFile(sql, file.id));
-    const idempotency = await placeOf(sql, { fileId: file.id, keyId, firstPosition });
+    // The file in place of an API key: no client's key equals it.
+    const idempotency = { keyId: file.id, idempotencyKey: String(firstPosition) };
     const embeddings = await embedding.ofChunks({ keyId, model, texts, idempotency });
     assertStorable(embeddings);
     const vectors = embeddings.map(quantised);
@@ -72,21 +73,6 @@ export async function embedChunks(
       await removeStoredResult(sql, idempotency);
     });
   }
-}
-
-/** Under the file; under the API key where a release up to 0.1 has called it, which the next one does not look for. */
-async function placeOf(
-  sql: Database,
-  {
-    fileId,
-    keyId,
-    firstPosition,
-  }: { readonly fileId: string; readonly keyId: string; readonly firstPosition: number },
-): Promise<InternalIdempotencyKey> {
-  const former = `${fileId}:${firstPosition}`;
-  return (await claimsAmong(sql, keyId, [former])).has(former)
-    ? { keyId, idempotencyKey: former }
-    : { keyId: fileId, idempotencyKey: String(firstPosition) };
 }
 
 function assertStorable(embeddings: readonly ArrayLike<number>[]): void {

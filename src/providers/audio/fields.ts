@@ -62,7 +62,10 @@ export function audioFieldsOf(type: string): AudioFields {
   };
 }
 
-function unsupportedInSpeech(request: AskedSpeech, traits: SpeechTraits): LackedAudio<SpeechFeature> {
+function unsupportedInSpeech(
+  request: AskedSpeech,
+  traits: SpeechTraits,
+): LackedAudio<SpeechFeature> {
   const answer: SpeechFeature[] = [];
   const { speed = 1 } = request;
   const [least, most] = traits.speed ?? [1, 1];
@@ -70,7 +73,8 @@ function unsupportedInSpeech(request: AskedSpeech, traits: SpeechTraits): Lacked
   if (!traits.formats.has(request.format)) answer.push("response_format");
   if (speed < least || speed > most) answer.push("speed");
   const hints = unsupportedFields(request.fields, traits.fields);
-  if (request.instructions !== undefined && traits.instructions !== true) hints.push("instructions");
+  if (request.instructions !== undefined && traits.instructions !== true)
+    hints.push("instructions");
   return { answer, hints };
 }
 
@@ -88,7 +92,9 @@ function unsupportedInTranscript(
     ["speakers", needs.speakers, traits.speakers],
     ["logprobs", logprobs, traits.logprobs],
   ];
-  const answer = features.filter(([, isRequested, has]) => isRequested && !has).map(([name]) => name);
+  const answer = features
+    .filter(([, isRequested, has]) => isRequested && !has)
+    .map(([name]) => name);
   const isTimed = needs.words || needs.segments || needs.speakers;
   const has = (name: (typeof HINTS)[number]) =>
     traits[name] === true || (traits[name] === "untimed" && !isTimed);

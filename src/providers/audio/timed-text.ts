@@ -58,6 +58,8 @@ export function isTime(value: unknown): value is number {
 
 /** Returns the length that a provider reports in seconds, in milliseconds. Empty if it reports none. */
 export function reportedMsOf(...seconds: readonly unknown[]): { readonly reportedMs?: number } {
-  const stated = seconds.map((value) => (typeof value === "string" ? Number(value) : value)).filter(isTime);
+  const stated = seconds
+    .map((value) => (typeof value === "string" ? Number(value) : value))
+    .filter(isTime);
   return stated.length === 0 ? {} : { reportedMs: Math.max(...stated) * 1_000 };
 }

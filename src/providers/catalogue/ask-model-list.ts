@@ -66,7 +66,9 @@ async function withContextLengths(
   const lmStudio = await ask(request, "GET", `${origin}/api/v0/models`, "", MAX_LIST_BYTES)
     .then((answer) => readModelList(request.provider.type, answer))
     .catch(() => undefined);
-  const contextLengths = new Map((lmStudio ?? []).map((model) => [model.name, model.contextLength]));
+  const contextLengths = new Map(
+    (lmStudio ?? []).map((model) => [model.name, model.contextLength]),
+  );
   let isOllama = lmStudio === undefined;
   const described: DiscoveredModel[] = [];
   for (const [at, model] of models.entries()) {
@@ -106,7 +108,9 @@ async function shownByOllama(
   const trained = info.find(([key]) => key.endsWith(".context_length"))?.[1];
   const length = set === undefined ? trained : Number(set);
   const isCount = typeof length === "number" && Number.isSafeInteger(length) && length > 0;
-  const listed: readonly unknown[] = Array.isArray(details?.capabilities) ? details.capabilities : [];
+  const listed: readonly unknown[] = Array.isArray(details?.capabilities)
+    ? details.capabilities
+    : [];
   const embeds = listed.includes("embedding") && !listed.includes("completion");
   const abilities = listed.flatMap((ability) => ABILITIES[String(ability)] ?? []);
   return {

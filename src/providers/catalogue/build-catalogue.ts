@@ -126,7 +126,9 @@ async function offersOf(input: CatalogueInput) {
   const offers: Offer[] = [];
   const leftOut = new Map<string, readonly LeftOut[]>();
   for (const provider of input.providers) {
-    const listedByProvider = isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id);
+    const listedByProvider = isNamedInFile(provider, input.models)
+      ? []
+      : input.discovered?.get(provider.id);
     const usable = (listedByProvider ?? []).filter(({ unusable }) => unusable === undefined);
     const builtIn = await completedBy(await builtInOf(input, provider.type), usable);
     const listed = listedOffers(builtIn, provider);

@@ -48,7 +48,10 @@ export function fileModel(
   const author = config.id.slice(0, config.id.indexOf("/"));
   const slug = config.id.slice(author.length + 1);
   const category = config.category ?? builtIn?.category ?? categoryOf(config);
-  const fileEndpoints = fileEndpointsOf(config, builtIn, context, { provider: author, model: slug });
+  const fileEndpoints = fileEndpointsOf(config, builtIn, context, {
+    provider: author,
+    model: slug,
+  });
   const endpoints = fileEndpoints.map((endpoint) => {
     const defaults = defaultTerms(endpoint, builtIn, context, config.endpoints !== undefined);
     const { provider, model } = endpoint;
@@ -121,13 +124,20 @@ function batchTermsOf({
  */
 function termsAt(
   config: ModelConfig,
-  { provider: _, model: __, weight: ___, max_parallel_requests: ____, ...stated }: FileEndpoint,
+  {
+    provider: _,
+    model: __,
+    weight: ___,
+    max_parallel_requests: ____,
+    ...endpointTerms
+  }: FileEndpoint,
   defaults: Partial<ModelTerms> | undefined,
   category: ModelCategory,
 ): ModelTerms {
-  const stated: Stated = { ...config, ...own };
+  const stated: Stated = { ...config, ...endpointTerms };
   const isFree = defaults?.prices === FREE_OF_CHARGE && !statesTokenPrice(stated);
-  const defaultPrices = defaults?.prices === FREE_OF_CHARGE && !isFree ? undefined : defaults?.prices;
+  const defaultPrices =
+    defaults?.prices === FREE_OF_CHARGE && !isFree ? undefined : defaults?.prices;
   const prices = pricesOf(stated, defaultPrices, category);
   const contextLength = contextLengthOf(stated, defaults?.contextLength, category);
   return {

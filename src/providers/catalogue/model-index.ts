@@ -47,7 +47,9 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   const findPinned = (name: string): CatalogueModel | undefined => {
     const [model, ...others] = byProvidersSlug.get(name) ?? [];
     // Two names at one provider can stand for the same endpoint.
-    return others.every((candidate) => candidate.canonicalId === model?.canonicalId) ? model : undefined;
+    return others.every((candidate) => candidate.canonicalId === model?.canonicalId)
+      ? model
+      : undefined;
   };
   const findByName = (name: string): CatalogueModel | undefined => {
     const models = bySlug.get(name);

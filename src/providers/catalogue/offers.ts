@@ -77,11 +77,11 @@ function yieldToEventLoop(): Promise<void> {
 
 function canonicalIdOf(offer: Offer): string {
   const { provider, model, listedName = model.endpoints[0]!.model } = offer;
-  const ownId = providerNames(offer).at(-1)!;
-  if (isSelfHosted(provider.type)) return ownId;
+  const fullName = providerNames(offer).at(-1)!;
+  if (isSelfHosted(provider.type)) return fullName;
   const isAuthor = providerType(provider.type)?.isAuthor === true;
   const name = canonicalName(provider.type, isAuthor, listedName);
-  return name === undefined ? ownId : `${name.author}/${name.slug}`;
+  return name === undefined ? fullName : `${name.author}/${name.slug}`;
 }
 
 function canonicalModel(id: string, group: readonly Offer[]): CatalogueModel {

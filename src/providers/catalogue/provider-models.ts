@@ -194,7 +194,11 @@ function entryOf(
   return capabilities.get(names.find((candidate) => capabilities.has(candidate)) ?? "");
 }
 
-function toModel(facts: ModelFacts, category: ModelCategory, contextLength: number): CatalogueModel {
+function toModel(
+  facts: ModelFacts,
+  category: ModelCategory,
+  contextLength: number,
+): CatalogueModel {
   const { typeName, source, name, priced, exact } = facts;
   const displayName = (exact?.id === name ? exact.name : undefined) ?? nameOf(name, priced);
   const fineTuning = publishedTerms(typeName, name);
@@ -304,7 +308,11 @@ function contextLengthOf(facts: ModelFacts, category: ModelCategory): number | u
   return category === "audio" ? TEXT_ONLY_CONTEXT : undefined;
 }
 
-function maxOutputTokensOf(facts: ModelFacts, category: ModelCategory, contextLength: number): number {
+function maxOutputTokensOf(
+  facts: ModelFacts,
+  category: ModelCategory,
+  contextLength: number,
+): number {
   if (category === "embedding" || category === "audio") return 0;
   const { exact, name, stated } = facts;
   if (category === "image" && !chatsWithImages(name)) return mostTokensOf(imageTokens(name));
@@ -313,7 +321,10 @@ function maxOutputTokensOf(facts: ModelFacts, category: ModelCategory, contextLe
   return Math.min(limit, contextLength);
 }
 
-function capabilitiesOf({ typeName, name, similar }: ModelFacts, category: ModelCategory): string[] {
+function capabilitiesOf(
+  { typeName, name, similar }: ModelFacts,
+  category: ModelCategory,
+): string[] {
   if (category === "image" && chatsWithImages(name)) return ["streaming", "vision", "image_output"];
   if (category === "audio") return audioCapabilities(typeName, name, "transcription");
   if (category === "embedding" || category === "image") return [];
@@ -336,8 +347,8 @@ function capabilitiesOf({ typeName, name, similar }: ModelFacts, category: Model
  * several models.
  */
 function nameOf(name: string, priced: ModelInfo): string {
-  const hasOwnName = name === priced.id && /^[^a-z]/.test(priced.name ?? "a");
-  return (hasOwnName ? priced.name : undefined) ?? name.slice(name.lastIndexOf("/") + 1);
+  const isDisplayName = name === priced.id && /^[^a-z]/.test(priced.name ?? "a");
+  return (isDisplayName ? priced.name : undefined) ?? name.slice(name.lastIndexOf("/") + 1);
 }
 
 function descriptionOf(priced: ModelInfo): string | undefined {

@@ -242,7 +242,13 @@ function pricesOf(
 }
 
 function unmeteredKindOf(form: PriceForm, stated: Members, output: bigint): string | undefined {
-  const expectedKinds = [form.input, form.output, form.cachedInput, form.cacheWrite, ...form.besides];
+  const expectedKinds = [
+    form.input,
+    form.output,
+    form.cachedInput,
+    form.cacheWrite,
+    ...form.besides,
+  ];
   for (const [kind, price] of Object.entries(stated)) {
     if (expectedKinds.includes(kind) || price === null) continue;
     const femto = tokenFemto(price, form.tokens);

@@ -118,7 +118,11 @@ const GPT_IMAGE_1: readonly ImageVariant[] = Object.entries({
   medium: { "1024x1024": 1_056, "1024x1536": 1_584, "1536x1024": 1_568 },
   high: { "1024x1024": 4_160, "1024x1536": 6_240, "1536x1024": 6_208 },
 }).flatMap(([quality, sizes]) =>
-  Object.entries(sizes).map(([size, tokens]) => ({ quality, size, maxTokens: tokens + EXTRA_TOKENS })),
+  Object.entries(sizes).map(([size, tokens]) => ({
+    quality,
+    size,
+    maxTokens: tokens + EXTRA_TOKENS,
+  })),
 );
 
 /** Returns variants by quality, for any size, from the highest price of such an image on the vendor's page. */

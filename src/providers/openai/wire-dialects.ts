@@ -106,7 +106,7 @@ const VARIANTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVaria
     },
   ],
   ["moonshot", { ...PLAIN, reasoning: "none", reasoningMember: "reasoning_content" }],
-  // By default, OpenRouter reads PDFs with OCR at a price per page if the model does not read them itself. Only the
+  // OpenRouter by default reads PDFs with OCR at a price per page if the model does not read them itself. Only the
   // model's own reading is covered by the price of its tokens.
   [
     "openrouter",

@@ -51,7 +51,7 @@ describe.skipIf(!hasSeccomp)("a run of Python", () => {
     const { output, isFailed } = await run(
       'piece = b"x" * 8_000_000\nwith open("large", "wb") as file:\n    while True: file.write(piece)',
     );
-    expect([output, isFailed]).toEqual([`[Ended because it took too much memory. ${LOST}]`, true]);
+    expect([output, isFailed]).toEqual([`[Ended because it used too much memory. ${LOST}]`, true]);
     expect((await run("1 + 1")).output).toContain("2");
   }, 60_000);
 

@@ -5,14 +5,14 @@ import "uplot/dist/uPlot.min.css";
 export interface Series {
   readonly label: string;
   readonly values: readonly (number | null)[];
-  /** Number of the colour in the style sheet: --series-1, … */
+  /** Number of the colour in the style sheet: --series-1, --series-2 and so on. */
   readonly color: number;
   readonly isBars?: boolean;
 }
 
 interface ChartProps {
   readonly label: string;
-  /** Beginnings of the hours or days, in seconds since the epoch. */
+  /** Start times of the hours or days, in Unix seconds. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly height?: number;
@@ -26,30 +26,30 @@ const DAY_SECONDS = 86_400;
 const BAR_SHARE = 0.7;
 const MAX_BAR_WIDTH = 40;
 const TIMES_HEIGHT = 40;
-/** Above, right, below, left. */
+/** Top, right, bottom, left, in pixels. */
 const PADDING: uPlot.Padding = [8, 16, 0, 0];
 
-/** A chart of figures by time. Its numbers are in a table too, for who does not see it. */
+/** A chart of figures over time. A table repeats its numbers for screen readers. */
 export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
   const room = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const isDaily = stepOf(times) >= DAY_SECONDS;
-  const shape = series.map((one) => `${one.label} ${one.color} ${one.isBars}`).join();
+  const shape = series.map(({ label, color, isBars }) => `${label} ${color} ${isBars}`).join();
   useEffect(() => {
-    const place = room.current!;
+    const element = room.current!;
     const draw = () => {
       plot.current?.destroy();
       plot.current = new uPlot(
-        optionsOf(place, { series, height, isDaily, format }),
+        optionsOf(element, { series, height, isDaily, format }),
         dataOf(times, series),
-        place,
+        element,
       );
     };
     draw();
     const resize = new ResizeObserver(() =>
-      plot.current?.setSize({ width: place.clientWidth, height }),
+      plot.current?.setSize({ width: element.clientWidth, height }),
     );
-    resize.observe(place);
+    resize.observe(element);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", draw);
     document.addEventListener("theme", draw);
@@ -64,26 +64,26 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
   return (
     <figure class="chart" aria-label={label}>
       <div ref={room} aria-hidden="true" />
-      {/* A table keeps its height, whatever its style says. */}
+      {/* The wrapper hides the table: a table's own height cannot be reduced by styles. */}
       <div class="unseen">
         <table>
           <caption>{label}</caption>
           <thead>
             <tr>
-              <th scope="col">From</th>
-              {series.map((one) => (
-                <th key={one.label} scope="col">
-                  {one.label}
+              <th scope="col">Start</th>
+              {series.map((item) => (
+                <th key={item.label} scope="col">
+                  {item.label}
                 </th>
               ))}
             </tr>
           </thead>
           <tbody>
-            {times.map((time, at) => (
+            {times.map((time, index) => (
               <tr key={time}>
                 <th scope="row">{beginning(time, isDaily ? DAY_IN_UTC : CLOCK_AND_DAY)}</th>
-                {series.map((one) => (
-                  <td key={one.label}>{shown(one.values[at], format)}</td>
+                {series.map((item) => (
+                  <td key={item.label}>{formatOrDash(item.values[index], format)}</td>
                 ))}
               </tr>
             ))}
@@ -102,37 +102,40 @@ function dataOf(times: readonly number[], series: readonly Series[]): uPlot.Alig
   return [times as number[], ...series.map(({ values }) => values as (number | null)[])];
 }
 
-/** A colour of the style sheet as a canvas takes it. */
-function colorOf(place: HTMLElement, variable: string): string {
+/** Returns a colour of the style sheet in a form that canvas accepts. */
+function colorOf(element: HTMLElement, variable: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${variable})`;
-  place.append(probe);
+  element.append(probe);
   const { color } = getComputedStyle(probe);
   probe.remove();
   return color;
 }
 
-interface Drawn {
+interface DrawOptions {
   readonly series: readonly Series[];
   readonly height: number;
-  /** Days are those of UTC, whatever the viewer's zone is; hours are shown in that. */
+  /**
+   * Whether the intervals are days. Days are in UTC, whatever the viewer's time zone is. Hours are in the
+   * viewer's time zone.
+   */
   readonly isDaily: boolean;
   format(value: number): string;
 }
 
-function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Drawn): uPlot.Options {
-  const quiet = colorOf(place, "--quiet");
-  const line = colorOf(place, "--line");
-  const { fontFamily } = getComputedStyle(place);
+function optionsOf(element: HTMLElement, { series, height, isDaily, format }: DrawOptions): uPlot.Options {
+  const quiet = colorOf(element, "--quiet");
+  const line = colorOf(element, "--line");
+  const { fontFamily } = getComputedStyle(element);
   const axis = { stroke: quiet, font: `12px ${fontFamily}`, ticks: { show: false } };
   return {
-    width: place.clientWidth,
+    width: element.clientWidth,
     height,
     ...(isDaily && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC") }),
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     legend: {
       live: true,
-      markers: { width: 0, fill: (_, at) => colorOf(place, `--series-${series[at - 1]!.color}`) },
+      markers: { width: 0, fill: (_, at) => colorOf(element, `--series-${series[at - 1]!.color}`) },
     },
     padding: PADDING,
     scales: {
@@ -162,14 +165,14 @@ function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Draw
           time === null ? "" : beginning(time, isDaily ? DAY_IN_UTC : CLOCK_AND_DAY),
       },
       ...series.map(({ label, color, isBars }) => {
-        const stroke = colorOf(place, `--series-${color}`);
+        const stroke = colorOf(element, `--series-${color}`);
         return {
           label,
           stroke,
           width: isBars ? 0 : 2,
           fill: isBars ? stroke : undefined,
-          points: isBars ? { show: false } : { show: true, filter: pointsAlone },
-          // Without a pointer on the chart the legend has names alone.
+          points: isBars ? { show: false } : { show: true, filter: isolatedPoints },
+          // Without a pointer on the chart the legend shows names only.
           value: (plot: uPlot, value: number | null) =>
             plot.cursor.idx == null ? "" : shown(value, format),
           ...(isBars && {
@@ -181,7 +184,10 @@ function optionsOf(place: HTMLElement, { series, height, isDaily, format }: Draw
   };
 }
 
-/** Bars stand above their times, so half of the first and of the last one needs room. */
+/**
+ * Returns the time range of the x axis. Bars are centred on their times, so the range needs space for one
+ * half of the first and of the last bar.
+ */
 function timeRange(times: ArrayLike<number>, series: readonly Series[]): [number, number] {
   const first = times[0] ?? 0;
   const last = times[times.length - 1] ?? first;
@@ -194,17 +200,17 @@ function stepOf(times: ArrayLike<number>): number {
   return times.length > 1 ? times[1]! - times[0]! : DAY_SECONDS;
 }
 
-/** Amounts that are rounded for the axis can be the same. */
+/** Replaces repeated labels by empty ones: different amounts can have the same rounded label. */
 function withoutRepeats(texts: readonly string[]): string[] {
-  return texts.map((text, at) => (text === texts[at - 1] ? "" : text));
+  return texts.map((text, index) => (text === texts[index - 1] ? "" : text));
 }
 
-/** Values without a neighbour, which no line shows. */
-function pointsAlone(plot: uPlot, at: number): number[] {
-  const values = plot.data[at]!;
-  const isThere = (index: number) => values[index] !== null && values[index] !== undefined;
+/** Returns the indexes of values without a neighbour, which a line does not show. */
+function isolatedPoints(plot: uPlot, seriesIndex: number): number[] {
+  const values = plot.data[seriesIndex]!;
+  const hasValue = (index: number) => values[index] !== null && values[index] !== undefined;
   return Array.from(values, (_, index) => index).filter(
-    (index) => isThere(index) && !isThere(index - 1) && !isThere(index + 1),
+    (index) => hasValue(index) && !hasValue(index - 1) && !hasValue(index + 1),
   );
 }
 
@@ -217,11 +223,11 @@ function beginning(seconds: number, form: Intl.DateTimeFormatOptions): string {
   return new Date(seconds * 1_000).toLocaleString("en-US", form);
 }
 
-/** Hours of an axis; a new day has its date below. */
+/** Returns the hour labels of an axis. The first hour of a day has its date below. */
 function beginnings(splits: readonly number[]): string[] {
-  return splits.map((at, place) => {
-    const day = beginning(at, DAY);
-    const isNew = place === 0 || beginning(splits[place - 1]!, DAY) !== day;
-    return isNew ? `${beginning(at, CLOCK)}\n${day}` : beginning(at, CLOCK);
+  return splits.map((seconds, element) => {
+    const day = beginning(seconds, DAY);
+    const isNew = element === 0 || beginning(splits[element - 1]!, DAY) !== day;
+    return isNew ? `${beginning(seconds, CLOCK)}\n${day}` : beginning(seconds, CLOCK);
   });
 }

@@ -8,7 +8,7 @@ interface ButtonProps {
   readonly type?: "button" | "submit";
   readonly isBusy?: boolean;
   readonly isDisabled?: boolean;
-  /** Where the text alone does not say of what: "Revoke the key ada". */
+  /** Accessible name, if the text does not name the object: "Revoke the key ada". */
   readonly label?: string;
   onClick?(): void;
 }
@@ -45,7 +45,7 @@ interface LinkProps {
   onFollow?(): void;
 }
 
-/** A link to a page of the dashboard, which does not load the page from the server. */
+/** A link to a page of the dashboard. Follows it without loading the page from the server. */
 export function Link({ page, query, children, isCurrent, class: className, onFollow }: LinkProps) {
   const href = hrefOf(page, query);
   const follow = (event: MouseEvent) => {
@@ -67,9 +67,9 @@ interface OutsideLinkProps {
   readonly class?: string;
 }
 
-/** A link to a page of someone else's, such as the payment processor's; it opens next to the dashboard. */
+/** A link to an external page, such as the payment processor's. It opens in a new tab. */
 export function OutsideLink({ href, children, class: className }: OutsideLinkProps) {
-  // The address was given by another system: nothing else than a page may be opened.
+  // The URL comes from another system, so only web pages can be opened.
   if (!/^https?:\/\//i.test(href)) return <>{children}</>;
   return (
     <a href={href} class={className} target="_blank" rel="noopener noreferrer">
@@ -89,9 +89,9 @@ interface FieldProps {
   readonly isDisabled?: boolean;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
-  /** Dots in place of its characters. Browsers offer to save what stands in a field for passwords, not this. */
+  /** Shows dots in place of its characters. Unlike password fields, browsers do not offer to save it. */
   readonly isSecret?: boolean;
-  /** What may be meant, while one types. */
+  /** Suggestions during typing. */
   readonly suggestions?: readonly string[];
   onInput(value: string): void;
 }
@@ -173,7 +173,7 @@ export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaPro
 interface ChoiceProps {
   readonly label: string;
   readonly value: string;
-  /** Each value with its text. */
+  /** Values with their labels. */
   readonly options: readonly (readonly [value: string, text: string])[];
   readonly isInline?: boolean;
   onChange(value: string): void;
@@ -185,8 +185,8 @@ export function Choice({ label, value, options, isInline = false, onChange }: Ch
     <div class={isInline ? "field inline" : "field"}>
       <label for={id}>{label}</label>
       <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {options.map(([one, text]) => (
-          <option key={one} value={one}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
             {text}
           </option>
         ))}
@@ -223,14 +223,17 @@ interface TabsProps {
   onChange(id: string): void;
 }
 
-/** Arrow keys move between tabs (WAI-ARIA, tabs pattern). What a tab shows stands below, by its owner. */
+/**
+ * A list of tabs. Arrow keys move between them (WAI-ARIA, tabs pattern). The parent renders the content of
+ * the current tab below.
+ */
 export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;
     event.preventDefault();
-    const at = tabs.findIndex(([id]) => id === current);
-    const next = (at + step + tabs.length) % tabs.length;
+    const index = tabs.findIndex(([id]) => id === current);
+    const next = (index + step + tabs.length) % tabs.length;
     onChange(tabs[next]![0]);
     const list = (event.currentTarget as HTMLElement).children;
     (list[next] as HTMLElement).focus();
@@ -255,25 +258,25 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
 
 interface CodeProps {
   readonly text: string;
-  /** "Copy as curl" */
+  /** Label of the button, such as "Copy as curl". */
   readonly action: string;
-  /** Next to the button. */
+  /** Text next to the button. */
   readonly hint?: ComponentChildren;
 }
 
-/** A command or a program, for copying. */
+/** A command or a program with a button to copy it. */
 export function Code({ text, action, hint }: CodeProps) {
   const shown = useRef<HTMLPreElement>(null);
   const [isCopied, setCopied] = useState(false);
   useEffect(() => setCopied(false), [text]);
   const copy = async () => {
-    // Browsers give the clipboard to safe origins alone: elsewhere the text is selected.
+    // Browsers allow the clipboard on secure origins only. On other origins the text is selected.
     if (navigator.clipboard === undefined) getSelection()?.selectAllChildren(shown.current!);
     else await navigator.clipboard.writeText(text).then(() => setCopied(true));
   };
   return (
     <>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the block scrolls, so it has to be focusable */}
       <pre ref={shown} class="block code" tabIndex={0}>
         {text}
       </pre>
@@ -285,7 +288,10 @@ export function Code({ text, action, hint }: CodeProps) {
   );
 }
 
-/** Puts a text on the clipboard, which browsers allow on safe origins alone: elsewhere it selects it. */
+/**
+ * A read-only text with a button that copies it. Browsers allow the clipboard on secure origins only. On
+ * focus the text is selected.
+ */
 export function CopyText({ text, label }: { readonly text: string; readonly label: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {

@@ -11,9 +11,9 @@ interface DialogProps {
   onClose(): void;
 }
 
-const FIRST = "form :is(input, select, textarea), form footer button";
+const FIRST_CONTROL = "form :is(input, select, textarea), form footer button";
 
-/** Keeps the focus inside, and closes with Escape, as the platform's own dialogs do. */
+/** A modal dialog. It traps the focus and closes with Escape, like the platform's dialogs. */
 export function Dialog({ title, children, onClose }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -21,8 +21,9 @@ export function Dialog({ title, children, onClose }: DialogProps) {
     const shown = dialog.current!;
     const opener = document.activeElement;
     shown.showModal();
-    // Not its own choice, the button that closes it. Of a question it is "Cancel".
-    shown.querySelector<HTMLElement>(FIRST)?.focus();
+    // Moves the focus from the close button, the browser's default, to the first field. In a confirmation
+    // that is "Cancel".
+    shown.querySelector<HTMLElement>(FIRST_CONTROL)?.focus();
     return () => {
       shown.close();
       if (opener instanceof HTMLElement) opener.focus();
@@ -52,16 +53,16 @@ interface FormProps {
   readonly submit: string;
   readonly children: ComponentChildren;
   readonly isDanger?: boolean;
-  /** There is nothing to send yet. */
+  /** Disables the submit button while the form is incomplete. */
   readonly isDisabled?: boolean;
-  /** In place of "Cancel". */
+  /** Label of the cancel button. "Cancel" by default. */
   readonly cancel?: string;
   onCancel?(): void;
-  /** What it rejects with is shown. */
+  /** The form shows the error with which it rejects. */
   onSubmit(): Promise<unknown>;
 }
 
-/** Fields with a button, which waits for what it began. */
+/** A form with a submit button, which is busy until the submission ends. */
 export function Form({
   submit,
   children,
@@ -108,17 +109,17 @@ export function Form({
   );
 }
 
-/** An error for people; the page that it names is a link. */
+/** The message of an error. A payment page in the message becomes a link. */
 export function Fault({ error }: { readonly error: unknown }) {
   const message = messageOf(error);
   const page = error instanceof ApiError ? error.payment.page : undefined;
   if (page === undefined || !message.includes(page)) return <>{message}</>;
-  const at = message.indexOf(page);
+  const index = message.indexOf(page);
   return (
     <>
-      {message.slice(0, at)}
+      {message.slice(0, index)}
       <OutsideLink href={page}>the payment page</OutsideLink>
-      {message.slice(at + page.length)}
+      {message.slice(index + page.length)}
     </>
   );
 }
@@ -135,7 +136,7 @@ interface ConfirmProps {
   onConfirm(): Promise<unknown>;
 }
 
-/** Asks before what cannot be undone. */
+/** Asks for confirmation of an action that cannot be undone. */
 export function Confirm({ title, action, children, onClose, onConfirm }: ConfirmProps) {
   return (
     <Dialog title={title} onClose={onClose}>
@@ -156,7 +157,7 @@ const TOAST_MS = 5_000;
 const notes = signal<readonly ToastNote[]>([]);
 let lastNote = 0;
 
-/** Says for some seconds what has been done, or could not be. */
+/** Shows a message for some seconds. */
 export function toast(text: string, isFault = false): void {
   const id = ++lastNote;
   notes.value = [...notes.value, { id, text, isFault }];
@@ -165,7 +166,7 @@ export function toast(text: string, isFault = false): void {
   }, TOAST_MS);
 }
 
-/** Does what a button asks for, and says what has become of it. */
+/** Runs an action and reports success or the error in a toast. */
 export async function perform(done: string, action: () => Promise<unknown>): Promise<void> {
   try {
     await action();

@@ -4,12 +4,12 @@ import { clock, date, dateTime, relative, utc } from "../format.ts";
 
 interface PageHeadProps {
   readonly title: string;
-  /** What of the page is shown, for the title of the window. */
+  /** Section of the page, for the window title. */
   readonly section?: string;
   readonly children?: ComponentChildren;
 }
 
-/** The heading of a page, and what can be done on it. */
+/** The heading of a page, with its actions. */
 export function PageHead({ title, section, children }: PageHeadProps) {
   useEffect(() => {
     document.title = `${section === undefined ? "" : `${section} · `}${title} · Model gateway`;
@@ -45,12 +45,12 @@ export function Panel({ title, aside, children, isFlush = false }: PanelProps) {
 
 interface FigureProps {
   readonly label: string;
-  /** Undefined while it is loaded. */
+  /** Undefined while it is loading. */
   readonly value: string | undefined;
   readonly note?: ComponentChildren;
 }
 
-/** One number with its name. */
+/** One figure with its label. */
 export function Figure({ label, value, note }: FigureProps) {
   return (
     <div class="figure">
@@ -88,7 +88,7 @@ interface NoticeProps {
   readonly children: ComponentChildren;
 }
 
-/** Said once it happens, also to screen readers where it is a fault. */
+/** A notice. Screen readers announce it if it is an error. */
 export function Notice({ tone = "neutral", children }: NoticeProps) {
   return (
     <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : undefined}>
@@ -102,7 +102,7 @@ interface EmptyProps {
   readonly children?: ComponentChildren;
 }
 
-/** Where there is nothing yet: says what to do next. */
+/** An empty state, with the next step. */
 export function Empty({ title, children }: EmptyProps) {
   return (
     <div class="empty">
@@ -114,11 +114,11 @@ export function Empty({ title, children }: EmptyProps) {
 
 interface FactProps {
   readonly name: string;
-  /** Null, false or empty where there is none: then the name is left out too. */
+  /** If it is null, false or empty, the name is omitted too. */
   readonly value: ComponentChildren;
 }
 
-/** A name with its value, in a `<dl class="facts">`. */
+/** A name with its value, for a `<dl class="facts">`. */
 export function Fact({ name, value }: FactProps) {
   if (value === null || value === false || value === "") return null;
   return (
@@ -131,11 +131,11 @@ export function Fact({ name, value }: FactProps) {
 
 interface ShortIdProps {
   readonly id: string;
-  /** Below a name. */
+  /** Smaller, for an id below a name. */
   readonly isSub?: boolean;
 }
 
-/** As much of an id as tells it apart; the whole of it when pointed at. */
+/** A shortened id. Its tooltip is the full id. */
 export function ShortId({ id, isSub = false }: ShortIdProps) {
   return (
     <span class={isSub ? "sub code short-id" : "code short-id"} title={id}>
@@ -149,11 +149,11 @@ const MINUTE_MS = 60_000;
 interface TimeProps {
   readonly iso: string | null;
   readonly form?: "relative" | "exact" | "date" | "clock";
-  /** Instead of a time that there is none of. */
+  /** Text if there is no time. */
   readonly otherwise?: string;
 }
 
-/** In the viewer's zone, in UTC when pointed at. */
+/** A time in the viewer's time zone. Its tooltip is the time in UTC. */
 export function Time({ iso, form = "relative", otherwise = "—" }: TimeProps) {
   const [nowMs, setNowMs] = useState(() => Date.now());
   useEffect(() => {
@@ -180,7 +180,7 @@ interface MeterProps {
   readonly text: string;
 }
 
-/** How much of a limit is used. */
+/** The used share of a limit. */
 export function Meter({ label, share, text }: MeterProps) {
   const tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good";
   return (

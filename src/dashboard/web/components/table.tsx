@@ -4,13 +4,13 @@ import { Skeleton } from "./display.tsx";
 
 export interface Column<Row> {
   readonly title: string;
-  /** Numbers stand at the end, under one another. */
+  /** Numbers are aligned to the end. */
   readonly isNumber?: boolean;
-  /** Left out where there is little room. */
+  /** Hidden on narrow screens. */
   readonly isSecondary?: boolean;
-  /** A badge: where rows are cards it stands in their corner, without its title. */
+  /** A badge. On cards it is in the corner, without its title. */
   readonly isCorner?: boolean;
-  /** Of buttons: its title is for screen readers. */
+  /** A column of buttons. Its title is for screen readers. */
   readonly isAction?: boolean;
   cell(row: Row): ComponentChildren;
 }
@@ -18,7 +18,7 @@ export interface Column<Row> {
 interface TableProps<Row> {
   readonly label: string;
   readonly columns: readonly Column<Row>[];
-  /** Undefined while they are loaded. */
+  /** Undefined while they are loading. */
   readonly rows: readonly Row[] | undefined;
   readonly error?: string | undefined;
   readonly empty: ComponentChildren;
@@ -27,7 +27,7 @@ interface TableProps<Row> {
 
 const LOADING_ROWS = 4;
 
-/** Rows become cards on narrow screens; the roles keep it a table to screen readers. */
+/** A table. Its rows become cards on narrow screens. The roles keep it a table for screen readers. */
 export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableProps<Row>) {
   if (error !== undefined && rows === undefined) {
     return (
@@ -64,8 +64,8 @@ export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableP
               ))}
             </tr>
           )) ??
-            Array.from({ length: LOADING_ROWS }, (_, at) => (
-              <tr key={`loading ${at}`}>
+            Array.from({ length: LOADING_ROWS }, (_, index) => (
+              <tr key={`loading ${index}`}>
                 {columns.map((column) => (
                   <td key={column.title}>
                     <Skeleton />
@@ -99,13 +99,13 @@ interface PagerProps {
   onNext(): void;
 }
 
-/** The way to the next and the previous page of a list. */
+/** Buttons for the next and the previous page of a list. */
 export function Pager({ first, count, total, hasMore, onPrevious, onNext }: PagerProps) {
   if (!hasMore && onPrevious === undefined) return null;
   return (
-    <nav class="pager" aria-label="Pages of the list">
+    <nav class="pager" aria-label="List pages">
       <span class="quiet">
-        {count === 0 ? "No more" : `${first + 1}–${first + count}`}
+        {count === 0 ? "No more entries" : `${first + 1}–${first + count}`}
         {total === undefined ? "" : ` of ${total.toLocaleString("en-US")}`}
       </span>
       <Button isDisabled={onPrevious === undefined} onClick={onPrevious}>

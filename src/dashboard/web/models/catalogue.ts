@@ -4,7 +4,7 @@ import { call, session } from "../api.ts";
 import { messageOf } from "../components/dialog.tsx";
 import { isFree, mainPrices, type Price, type Pricing } from "./prices.tsx";
 
-/** A model as GET /v1/models lists it. */
+/** A model in the answer of GET /v1/models. */
 export interface ListedModel {
   readonly id: string;
   readonly name: string;
@@ -21,7 +21,7 @@ export interface ListedModel {
   }[];
   readonly capabilities: readonly string[];
   readonly category: string;
-  /** Unix seconds; 0 where it is not known. */
+  /** Unix seconds. 0 if unknown. */
   readonly created: number;
   readonly architecture: {
     readonly input_modalities: readonly string[];
@@ -41,7 +41,7 @@ export const USES = [
   ["moderation", "Moderation"],
 ] as const;
 
-/** What a model is called for. */
+/** Returns the use of a model. */
 export function useOf({ category, architecture }: ListedModel): string {
   if (category === "code") return "chat";
   if (category !== "audio") return category;
@@ -50,7 +50,7 @@ export function useOf({ category, architecture }: ListedModel): string {
 
 export function useTitle(model: ListedModel): string {
   const use = useOf(model);
-  return USES.find(([one]) => one === use)?.[1] ?? use;
+  return USES.find(([id]) => id === use)?.[1] ?? use;
 }
 
 interface Feature {
@@ -64,7 +64,7 @@ const takes = (modality: string) => (model: ListedModel) =>
 const makes = (modality: string) => (model: ListedModel) =>
   model.architecture.output_modalities.includes(modality);
 
-/** What models are chosen by, besides their use. */
+/** Features by which models can be filtered, in addition to their use. */
 export const FEATURES: readonly Feature[] = [
   {
     id: "tools",
@@ -82,40 +82,43 @@ export const FEATURES: readonly Feature[] = [
     title: "JSON schema",
     has: ({ supported_parameters: parameters }) => parameters.includes("structured_outputs"),
   },
-  { id: "audio_in", title: "Audio in", has: takes("audio") },
+  { id: "audio_in", title: "Audio input", has: takes("audio") },
   {
     id: "audio_out",
-    title: "Audio out",
+    title: "Audio output",
     has: (model) => makes("audio")(model) || makes("speech")(model),
   },
-  { id: "image_out", title: "Images out", has: makes("image") },
+  { id: "image_out", title: "Image output", has: makes("image") },
 ];
 
 interface ModelList {
   readonly models: readonly ListedModel[];
-  /** Whether there are more to come. */
+  /** Whether further pages of the list are loading. */
   readonly isLoading: boolean;
   readonly error?: string;
 }
 
-const NONE: ModelList = { models: [], isLoading: true };
-const PAGE = 1_000;
+const EMPTY_LIST: ModelList = { models: [], isLoading: true };
+const PAGE_SIZE = 1_000;
 const FRESH_MS = 60_000;
 
-const listed = signal<ModelList>(NONE);
+const listed = signal<ModelList>(EMPTY_LIST);
 let loadedAtMs = Number.NEGATIVE_INFINITY;
 let stop = new AbortController();
 
-// The next session may be of another organization, which has other models.
+// The next session can belong to another organization, which has other models.
 effect(() => {
   if (session.value) return;
   stop.abort();
   stop = new AbortController();
   loadedAtMs = Number.NEGATIVE_INFINITY;
-  listed.value = NONE;
+  listed.value = EMPTY_LIST;
 });
 
-/** Every model that the organization can call; the first of them before the last have come. */
+/**
+ * Returns every model that the organization can call. Returns the first pages before the last ones have
+ * loaded.
+ */
 export function useModels(): ModelList {
   useEffect(() => void load(), []);
   return listed.value;
@@ -125,27 +128,27 @@ async function load(): Promise<void> {
   if (Date.now() - loadedAtMs < FRESH_MS) return;
   loadedAtMs = Date.now();
   const { signal } = stop;
-  const before = listed.value.models;
-  // Keyed, since the list may change between two of its pages.
+  const previous = listed.value.models;
+  // Keyed by id, because the list can change between two of its pages.
   const models = new Map<string, ListedModel>();
   try {
-    for (let total = 1, offset = 0; offset < total; offset += PAGE) {
-      const path = `v1/models?limit=${PAGE}&offset=${offset}`;
+    for (let total = 1, offset = 0; offset < total; offset += PAGE_SIZE) {
+      const path = `v1/models?limit=${PAGE_SIZE}&offset=${offset}`;
       const page = await call<{ data: ListedModel[]; total_count: number }>("GET", path, {
         signal,
       });
       if (signal.aborted) return;
       total = page.total_count;
       for (const model of page.data) models.set(model.id, model);
-      const isLoading = offset + PAGE < total;
-      if (!isLoading || before.length === 0) {
+      const isLoading = offset + PAGE_SIZE < total;
+      if (!isLoading || previous.length === 0) {
         listed.value = { models: [...models.values()], isLoading };
       }
     }
   } catch (error) {
     if (signal.aborted) return;
     loadedAtMs = Number.NEGATIVE_INFINITY;
-    listed.value = { models: before, isLoading: false, error: messageOf(error) };
+    listed.value = { models: previous, isLoading: false, error: messageOf(error) };
   }
 }
 
@@ -156,37 +159,40 @@ export interface ModelFilter {
   readonly features?: readonly string[];
 }
 
-/** What is searched, in lower case: the names, and behind them the description. */
-const searched = new WeakMap<ListedModel, readonly [names: string, all: string]>();
+/** Searched texts in lower case: the names, and the names followed by the description. */
+const searchTexts = new WeakMap<ListedModel, readonly [names: string, all: string]>();
 
 function searchedText(model: ListedModel): readonly [names: string, all: string] {
-  let texts = searched.get(model);
+  let texts = searchTexts.get(model);
   if (texts === undefined) {
     const names = `${model.id} ${model.name} ${model.provider}`.toLowerCase();
     texts = [names, `${names} ${model.description.toLowerCase()}`];
-    searched.set(model, texts);
+    searchTexts.set(model, texts);
   }
   return texts;
 }
 
-/** The models that match, in their order, but those before that are named by the text. */
+/**
+ * Returns the matching models in their order. Models whose names match come before those whose description
+ * matches.
+ */
 export function matching(
   models: readonly ListedModel[],
   { text = "", use = "", provider = "", features = [] }: ModelFilter,
 ): ListedModel[] {
   const terms = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const asked = FEATURES.filter(({ id }) => features.includes(id));
-  const named: ListedModel[] = [];
-  const described: ListedModel[] = [];
+  const selectedFeatures = FEATURES.filter(({ id }) => features.includes(id));
+  const byName: ListedModel[] = [];
+  const byDescription: ListedModel[] = [];
   for (const model of models) {
     if (use !== "" && useOf(model) !== use) continue;
     if (provider !== "" && model.provider !== provider) continue;
-    if (!asked.every((feature) => feature.has(model))) continue;
+    if (!selectedFeatures.every((feature) => feature.has(model))) continue;
     const [names, all] = searchedText(model);
-    if (terms.every((term) => names.includes(term))) named.push(model);
-    else if (terms.every((term) => all.includes(term))) described.push(model);
+    if (terms.every((term) => names.includes(term))) byName.push(model);
+    else if (terms.every((term) => all.includes(term))) byDescription.push(model);
   }
-  return [...named, ...described];
+  return [...byName, ...byDescription];
 }
 
 export const ORDERS = [
@@ -218,7 +224,10 @@ export function sorted(models: readonly ListedModel[], order: string): ListedMod
   );
 }
 
-/** What is free, tokens, everything else by its unit: amounts of different units cannot be compared. */
+/**
+ * Returns the sort group of a price: free, then tokens, then other units by name. Amounts of different units
+ * are not comparable.
+ */
 function priceRank(model: ListedModel, price: Price | undefined): string {
   if (price === undefined) return isFree(model) ? "0" : "3";
   return price.kind === "prompt" || price.kind === "completion" ? "1" : `2 ${price.unit}`;
@@ -228,7 +237,7 @@ export function providersOf(models: readonly ListedModel[]): string[] {
   return [...new Set(models.map(({ provider }) => provider))].toSorted(collator.compare);
 }
 
-/** The address of a model in the API; its id has slashes. */
+/** Returns the API path of a model. Its id can contain slashes. */
 export function modelPath(id: string): string {
   return `v1/models/${id.split("/").map(encodeURIComponent).join("/")}`;
 }

@@ -1,7 +1,7 @@
 import type { Column } from "../components/table.tsx";
 import { usdExact } from "../format.ts";
 
-/** USD in plain decimals, for one of each kind. */
+/** Prices by kind, for one unit, in USD as decimal text. */
 export type Pricing = Readonly<Record<string, string>>;
 
 interface Priced {
@@ -11,7 +11,7 @@ interface Priced {
 export interface Price {
   readonly kind: string;
   readonly label: string;
-  /** USD for so many as `unit` says. */
+  /** USD for the quantity in `unit`. */
   readonly amount: number;
   readonly unit: string;
 }
@@ -21,12 +21,12 @@ const MILLION = 1_000_000;
 const THOUSAND = 1_000;
 const MINUTE_SECONDS = 60;
 
-/** Each kind of use: its name, how many of them a shown price is for, and their name. */
+/** Kinds of use: label, number of units in a shown price, and name of that quantity. */
 const KINDS: Readonly<Record<string, readonly [label: string, count: number, unit: string]>> = {
   prompt: ["Input", MILLION, TOKENS],
   input_cache_read: ["Cached input", MILLION, TOKENS],
   input_cache_write: ["Cache write", MILLION, TOKENS],
-  input_cache_write_1h: ["Cache write, an hour", MILLION, TOKENS],
+  input_cache_write_1h: ["Cache write (1 hour)", MILLION, TOKENS],
   completion: ["Output", MILLION, TOKENS],
   internal_reasoning: ["Reasoning", MILLION, TOKENS],
   input_audio: ["Audio input", MILLION, TOKENS],
@@ -37,26 +37,26 @@ const KINDS: Readonly<Record<string, readonly [label: string, count: number, uni
   output_image: ["Image output", MILLION, TOKENS],
   image: ["Image", 1, "image"],
   image_pixel: ["Image by size", MILLION, "megapixel"],
-  image_edited: ["Image sent", 1, "image"],
+  image_edited: ["Input image", 1, "image"],
   character: ["Text", MILLION, "1M characters"],
-  second: ["Sound", MINUTE_SECONDS, "minute"],
-  second_of_speakers: ["Sound, speakers told apart", MINUTE_SECONDS, "minute"],
-  sound_minimum: ["Sound, at least", 1, "recording"],
+  second: ["Audio", MINUTE_SECONDS, "minute"],
+  second_of_speakers: ["Audio with speaker labels", MINUTE_SECONDS, "minute"],
+  sound_minimum: ["Audio minimum", 1, "recording"],
   search_unit: ["Search", THOUSAND, "1K search units"],
   web_search: ["Web search", THOUSAND, "1K searches"],
   file_search: ["File search", THOUSAND, "1K searches"],
   request: ["Request", THOUSAND, "1K requests"],
 };
-/** In the order in which prices are shown. */
+/** Price kinds in display order. */
 export const PRICE_KINDS = Object.keys(KINDS);
-/** Kinds that cost what input costs where a provider has no price of its own for them. */
+/** Kinds with the price of input, unless the provider has a separate price. */
 const LIKE_INPUT: ReadonlySet<string> = new Set(["input_cache_read", "input_cache_write"]);
-/** Kinds that a request may have or not, however it is priced otherwise. */
+/** Kinds that are optional in a request. */
 const EXTRAS: ReadonlySet<string> = new Set(["web_search", "file_search", "image_edited"]);
-/** Digits that survive arithmetic in floats. */
+/** Number of significant digits that are exact after float arithmetic. */
 const EXACT_DIGITS = 12;
 
-/** Every kind that costs something, the usual ones first. */
+/** Returns every kind with a price, the usual ones first. */
 export function pricesOf(pricing: Pricing): Price[] {
   return Object.entries(KINDS).flatMap(([kind, [label, count, unit]]) => {
     const text = pricing[kind];
@@ -75,7 +75,7 @@ export function isFree({ pricing }: Priced): boolean {
   return pricesOf(pricing).length === 0;
 }
 
-/** "$0.10 in, $0.40 out per 1M tokens" */
+/** Returns a summary such as "$0.10 in, $0.40 out per 1M tokens". */
 export function priceSummary({ pricing }: Priced): string {
   const prices = pricesOf(pricing);
   const tokens = prices.filter(({ kind }) => kind === "prompt" || kind === "completion");
@@ -89,13 +89,13 @@ export function priceSummary({ pricing }: Priced): string {
   return other === undefined ? "Free" : priceText(other);
 }
 
-/** What a list shows of prices, and sorts by: what comes in, and what a model makes of it. */
+/** Returns the main input and output prices, which lists show and sort by. */
 export function mainPrices({ pricing }: Priced): { input?: Price; output?: Price } {
   const prices = pricesOf(pricing).filter(({ kind }) => !EXTRAS.has(kind));
   const first = (...kinds: string[]) => {
     for (const kind of kinds) {
-      const found = prices.find((price) => price.kind === kind);
-      if (found !== undefined) return found;
+      const price = prices.find((candidate) => candidate.kind === kind);
+      if (price !== undefined) return price;
     }
     return undefined;
   };

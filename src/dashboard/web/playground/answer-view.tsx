@@ -6,13 +6,13 @@ import type { Answer, AnswerState, Usage } from "./answer.ts";
 
 const MS_PER_SECOND = 1_000;
 
-/** An answer as it comes, with what it took and cost. */
+/** A streaming answer with its measurements and cost. */
 export function AnswerView({ answer }: { readonly answer: Answer }) {
   const state = answer.state.value;
   const { phase, text, reasoning, refusal, toolCalls, error } = state;
   const isRunning = answer.isRunning;
   return (
-    <article class="answer" aria-label={`Answer of ${answer.model}`} aria-busy={isRunning}>
+    <article class="answer" aria-label={`Answer from ${answer.model}`} aria-busy={isRunning}>
       <header>
         <span class="code">{answer.model}</span>
         {phase === "stopped" && <Badge tone="warn">Stopped</Badge>}
@@ -35,13 +35,13 @@ export function AnswerView({ answer }: { readonly answer: Answer }) {
           <p class="said">{refusal}</p>
         </Notice>
       )}
-      {toolCalls.map((call, at) => (
-        <pre key={call.id || at} class="block code">
+      {toolCalls.map((call, index) => (
+        <pre key={call.id || index} class="block code">
           {`${call.function.name}(${call.function.arguments})`}
         </pre>
       ))}
       {toolCalls.length > 0 && phase === "done" && (
-        <p class="hint">What you send next is the tool's result.</p>
+        <p class="hint">Your next message is sent as the tool's result.</p>
       )}
       {phase === "waiting" && <p class="quiet">Waiting for the first token…</p>}
       {error !== undefined && (
@@ -70,7 +70,7 @@ function Measures({ state, isRunning }: MeasuresProps) {
       <Measure name="Tokens" value={usage && tokensText(usage)} />
       <Measure name="Cost" value={isRunning ? undefined : costText(state)} />
       <Measure name="Provider" value={provider} />
-      <Measure name="Ended by" value={finishReason === "stop" ? undefined : finishReason} />
+      <Measure name="Finish reason" value={finishReason === "stop" ? undefined : finishReason} />
       <Measure
         name="Request"
         value={
@@ -88,7 +88,7 @@ function Measures({ state, isRunning }: MeasuresProps) {
 
 interface MeasureProps {
   readonly name: string;
-  /** Left out where there is none. */
+  /** If it is empty, the measure is omitted. */
   readonly value: ComponentChildren;
 }
 
@@ -103,8 +103,8 @@ function Measure({ name, value }: MeasureProps) {
 }
 
 /**
- * Of the tokens that streamed, over the time from the first to the last: reasoning that was not shown was over
- * before. An answer in one piece is measured from its request.
+ * Returns the streamed tokens per second, from the first token to the last. Hidden reasoning precedes the
+ * first token and is not counted. An answer in one piece is measured from its request.
  */
 function tokensPerSecond({
   usage,
@@ -118,7 +118,7 @@ function tokensPerSecond({
   return Math.round(((usage.completion_tokens - hidden) * MS_PER_SECOND) / ms);
 }
 
-/** "12 (4 cached) → 33 (28 reasoning)" */
+/** Returns a text such as "12 (4 cached) → 33 (28 reasoning)". */
 function tokensText(usage: Usage): string {
   const parts = (details: Usage["prompt_tokens_details"]) => {
     const counted = Object.entries(details ?? {}).flatMap(([kind, count]) =>
@@ -133,7 +133,7 @@ function tokensText(usage: Usage): string {
 
 function costText({ costUsd, error, phase, requestId }: AnswerState): string | undefined {
   if (typeof costUsd === "number") return usdExact(costUsd);
-  if (costUsd === null) return "Not known here";
+  if (costUsd === null) return "Unknown";
   if (phase === "done" || requestId === undefined || (error && error.status >= 400)) return;
   return "Looking it up…";
 }

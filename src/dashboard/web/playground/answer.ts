@@ -4,18 +4,18 @@ import { gatewayUrl } from "../router.ts";
 import { readServerEvents } from "../server-events.ts";
 
 /*
- * An answer is waited for, then streams, and then is done, stopped by the viewer, or failed. What it costs
- * comes with its last chunk; of one that ends without, the list of requests knows it soon after.
+ * An answer waits, then streams, and then is done, stopped by the viewer, or failed. Its last chunk states
+ * its cost. If an answer ends without one, the list of requests has the cost soon after.
  */
 
-/** A call of a tool as the model wrote it. */
+/** A tool call in the model's own text. */
 export interface ToolCall {
   readonly id: string;
   readonly type: "function";
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** What else a request has is the viewer's to say. */
+/** A request. The viewer can add any further field. */
 export interface ChatRequest {
   readonly model: string;
   readonly [field: string]: unknown;
@@ -28,19 +28,19 @@ export interface AnswerState {
   readonly refusal: string;
   readonly toolCalls: readonly ToolCall[];
   readonly finishReason?: string;
-  /** From sending the request to the first piece of its answer. */
+  /** Time from sending the request to the first piece of its answer. */
   readonly firstTokenMs?: number;
-  /** Between the first piece and the last. */
+  /** Time from the first piece to the last. */
   readonly streamedMs?: number;
   readonly usage?: Usage;
-  /** Undefined until it is known, null where it cannot be learned here. */
+  /** Undefined until it is known, null if this session cannot read it. */
   readonly costUsd?: number | null;
   readonly provider?: string;
   readonly requestId?: string;
   readonly error?: ApiError;
 }
 
-/** Tokens by kind: what is part of prompt or completion is in the details. */
+/** Tokens by kind. The details are parts of the prompt or the completion. */
 export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
@@ -69,7 +69,7 @@ interface Chunk {
   readonly error?: { readonly message?: string; readonly code?: string; readonly param?: string };
 }
 
-/** What GET /v1/requests/:id knows of an answer that ended before its usage came. */
+/** The request in the answer of GET /v1/requests/:id, for an answer that ended before its usage arrived. */
 interface EndedRequest {
   readonly cost_usd: number;
   readonly usage:
@@ -80,23 +80,23 @@ interface EndedRequest {
     | null;
 }
 
-const BEGUN: AnswerState = {
+const INITIAL_STATE: AnswerState = {
   phase: "waiting",
   text: "",
   reasoning: "",
   refusal: "",
   toolCalls: [],
 };
-/** Text is shown so often: a stream may have hundreds of pieces a second. */
+/** Time between two updates of the page, because a stream can have hundreds of pieces a second. */
 const SHOW_MS = 40;
-/** Waits before the list of requests is asked; it is at most 5 s late. */
+/** Delays before the attempts to read the request. The list of requests is at most 5 s late. */
 const LOOK_UP_MS = [300, 700, 1_500, 3_000, 5_000];
 
 export class Answer {
   readonly model: string;
-  readonly state: Signal<AnswerState> = signal(BEGUN);
+  readonly state: Signal<AnswerState> = signal(INITIAL_STATE);
   readonly #abort = new AbortController();
-  #draft: AnswerState = BEGUN;
+  #draft: AnswerState = INITIAL_STATE;
   #showing: ReturnType<typeof setTimeout> | undefined;
 
   /** Calls the model with a secret key, without the session. */
@@ -125,17 +125,17 @@ export class Answer {
         requestId: headers.get("x-gateway-request-id") ?? undefined,
       });
       if (!response.ok) throw await errorOf(response);
-      let isWhole = false;
+      let isComplete = false;
       await readServerEvents(response, ({ data }) => {
-        if (data === "[DONE]") isWhole = true;
+        if (data === "[DONE]") isComplete = true;
         else this.#take(JSON.parse(data) as Chunk, performance.now() - beganMs);
       });
-      if (!isWhole) throw new ApiError(0, "stream_broken", "The connection broke off.", null);
+      if (!isComplete) throw new ApiError(0, "stream_broken", "The connection was lost.", null);
       this.#change({ phase: "done" });
     } catch (error) {
       if (signal.aborted) this.#change({ phase: "stopped" });
       else this.#change({ phase: "failed", error: asApiError(error) });
-      // Of a stream that said itself what is wrong, the rest is not waited for.
+      // Closes a stream that reported an error itself.
       this.#abort.abort();
     }
     this.#show();
@@ -144,7 +144,7 @@ export class Answer {
 
   #take({ choices, usage, error }: Chunk, afterMs: number): void {
     if (error !== undefined) {
-      const { message = "The stream broke.", code = "unknown", param = null } = error;
+      const { message = "The stream was interrupted.", code = "unknown", param = null } = error;
       throw new ApiError(200, code, message, param);
     }
     if (usage) this.#change({ usage, costUsd: usage.cost });
@@ -153,13 +153,13 @@ export class Answer {
     if (choice.finish_reason) this.#change({ finishReason: choice.finish_reason });
     const { content, reasoning, refusal, tool_calls: calls } = choice.delta ?? {};
     if (!content && !reasoning && !refusal && !calls?.length) return;
-    const { firstTokenMs = afterMs, ...before } = this.#draft;
+    const { firstTokenMs = afterMs, ...previous } = this.#draft;
     this.#change({
       phase: "streaming",
-      text: before.text + (content ?? ""),
-      reasoning: before.reasoning + (reasoning ?? ""),
-      refusal: before.refusal + (refusal ?? ""),
-      toolCalls: (calls ?? []).reduce(withPiece, before.toolCalls),
+      text: previous.text + (content ?? ""),
+      reasoning: previous.reasoning + (reasoning ?? ""),
+      refusal: previous.refusal + (refusal ?? ""),
+      toolCalls: (calls ?? []).reduce(withPiece, previous.toolCalls),
       firstTokenMs,
       streamedMs: afterMs - firstTokenMs,
     });
@@ -176,23 +176,23 @@ export class Answer {
     this.state.value = this.#draft;
   }
 
-  /** An answer that broke off is charged for what was delivered. */
+  /** Reads the cost of an incomplete answer, which is charged for the delivered part. */
   async #lookUpCost(): Promise<void> {
     const { phase, costUsd, requestId, error } = this.#draft;
     if (costUsd !== undefined || phase === "done" || requestId === undefined) return;
-    const wasRefused = error !== undefined && error.status >= 400;
-    if (wasRefused) return;
+    const wasRejected = error !== undefined && error.status >= 400;
+    if (wasRejected) return;
     for (const delayMs of LOOK_UP_MS) {
       await new Promise((resolve) => setTimeout(resolve, delayMs));
-      const found = await call<EndedRequest>("GET", `v1/requests/${requestId}`, {
+      const request = await call<EndedRequest>("GET", `v1/requests/${requestId}`, {
         isUnattended: true,
       }).catch(() => undefined);
-      if (found === undefined) continue;
-      const { cost_usd: costUsd, usage } = found;
+      if (request === undefined) continue;
+      const { cost_usd: costUsd, usage } = request;
       this.#change({ costUsd, ...(usage && { usage: detailed(usage) }) });
       return this.#show();
     }
-    // A key of another organization: its requests are not this session's to see.
+    // The key belongs to another organization, so this session cannot read its requests.
     this.#change({ costUsd: null });
     this.#show();
   }
@@ -202,17 +202,17 @@ function withPiece(
   calls: readonly ToolCall[],
   { index, id, function: piece }: NonNullable<Piece["tool_calls"]>[number],
 ): readonly ToolCall[] {
-  const before = calls[index];
-  const name = (before?.function.name ?? "") + (piece?.name ?? "");
-  const text = (before?.function.arguments ?? "") + (piece?.arguments ?? "");
+  const previous = calls[index];
+  const name = (previous?.function.name ?? "") + (piece?.name ?? "");
+  const text = (previous?.function.arguments ?? "") + (piece?.arguments ?? "");
   const changed: ToolCall = {
-    id: before?.id ?? id ?? "",
+    id: previous?.id ?? id ?? "",
     type: "function",
     function: { name, arguments: text },
   };
-  return before === undefined
+  return previous === undefined
     ? [...calls, changed]
-    : calls.map((one) => (one === before ? changed : one));
+    : calls.map((call) => (call === previous ? changed : call));
 }
 
 function detailed(usage: NonNullable<EndedRequest["usage"]>): Usage {
@@ -226,7 +226,7 @@ function detailed(usage: NonNullable<EndedRequest["usage"]>): Usage {
 function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SyntaxError) {
-    return new ApiError(0, "stream_broken", "The stream had something that is no JSON.", null);
+    return new ApiError(0, "stream_broken", "The stream contained invalid JSON.", null);
   }
   return new ApiError(0, "unreachable", "The connection to the gateway failed.", null);
 }
@@ -236,7 +236,7 @@ interface KeyedCall {
   readonly signal?: AbortSignal;
 }
 
-/** Calls the API as a program does: with a key, and without the session's cookie. */
+/** Calls the API with a key and without the session's cookie, like a program. */
 export function fetchWithKey(
   path: string,
   secret: string,

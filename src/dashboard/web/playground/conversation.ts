@@ -3,15 +3,15 @@ import { ApiError, errorOf, session } from "../api.ts";
 import { Answer, type ChatRequest, fetchWithKey } from "./answer.ts";
 
 /*
- * The playground's state lives as long as the page is open, so that it is still there after a look at another
- * one. Nothing of it is stored, and it goes with the session.
+ * State of the playground. It lives while the dashboard is open, so it survives visits to other pages. It is
+ * never stored, and the end of the session clears it.
  */
 
 export interface Settings {
   readonly system: string;
   readonly temperature: string;
   readonly maxTokens: string;
-  /** Empty leaves it to the model. */
+  /** Empty for the model's default. */
   readonly effort: string;
   /** Further fields of the request, as a JSON object. */
   readonly fields: string;
@@ -19,7 +19,7 @@ export interface Settings {
 
 export interface Turn {
   readonly text: string;
-  /** One for each side; a side that is newer than the turn has none. */
+  /** One answer per side. Undefined for a side that is newer than the turn. */
   readonly answers: readonly (Answer | undefined)[];
 }
 
@@ -31,13 +31,13 @@ const NO_SETTINGS: Settings = {
   fields: "",
 };
 
-/** The models of the sides, by their ids as typed. */
+/** Model ids of the sides, as typed. */
 export const sides = signal<readonly string[]>([""]);
 export const settings = signal<Settings>(NO_SETTINGS);
 export const turns = signal<readonly Turn[]>([]);
 /** The message that is being typed. */
 export const draft = signal("");
-/** Which key is used; the secret itself is in no signal and no element of the page. */
+/** Name of the key in use. The secret itself is in no signal and no element of the page. */
 export const keyName = signal<string>();
 let secret = "";
 
@@ -54,7 +54,7 @@ export function forgetKey(): void {
   keyName.value = undefined;
 }
 
-/** Stops what is under way and begins with nothing said. */
+/** Stops running answers and starts an empty conversation. */
 export function clear(): void {
   stopAll();
   turns.value = [];
@@ -65,14 +65,14 @@ export function stopAll(): void {
   for (const answer of turns.peek().at(-1)?.answers ?? []) answer?.stop();
 }
 
-/** What a key consists of, so that a header can hold it. */
+/** Characters of a key that a header can carry. */
 const KEY = /^[\x21-\x7e]{1,256}$/;
 const MANAGEMENT_PREFIX = "gateway_mgmt_";
 
-/** Keeps a key if the gateway takes it for calls of models. Throws ApiError where it does not. */
+/** Stores a key if it can call models. Throws ApiError if it cannot. */
 export async function useKey(text: string): Promise<void> {
-  if (!KEY.test(text)) throw new ApiError(0, "invalid_api_key", "This is no key.", null);
-  const loggedFieldsOf = session.value;
+  if (!KEY.test(text)) throw new ApiError(0, "invalid_api_key", "This is not a valid key.", null);
+  const sessionAtStart = session.value;
   const response = await fetchWithKey("v1/key", text).catch(() => {
     throw new ApiError(0, "unreachable", "The gateway cannot be reached.", null);
   });
@@ -86,8 +86,8 @@ export async function useKey(text: string): Promise<void> {
       null,
     );
   }
-  // Who has signed in meanwhile gets no key that another has typed.
-  if (session.value !== loggedFieldsOf) return;
+  // A new session must not get a key that was typed in the previous one.
+  if (session.value !== sessionAtStart) return;
   secret = text;
   keyName.value = name;
 }
@@ -99,17 +99,17 @@ export function send(hasEffort: (model: string) => boolean): void {
   draft.value = "";
 }
 
-/** Takes a side away, with what was said on it. */
+/** Removes a side and its answers. */
 export function removeSide(side: number): void {
-  const others = <Item>(items: readonly Item[]) => items.filter((_, at) => at !== side);
-  sides.value = others(sides.value);
+  const withoutSide = <Item>(items: readonly Item[]) => items.filter((_, index) => index !== side);
+  sides.value = withoutSide(sides.value);
   for (const { answers } of turns.value) answers[side]?.stop();
   turns.value = turns.value
-    .map(({ text, answers }) => ({ text, answers: others(answers) }))
+    .map(({ text, answers }) => ({ text, answers: withoutSide(answers) }))
     .filter(({ answers }) => answers.some((answer) => answer !== undefined));
 }
 
-/** The fields that the viewer typed, or undefined where they are no JSON object. */
+/** Returns the typed fields, or undefined if the text is not a JSON object. */
 export function fieldsOf(text: string): object | undefined {
   if (text.trim() === "") return {};
   try {
@@ -120,19 +120,19 @@ export function fieldsOf(text: string): object | undefined {
   }
 }
 
-/** The request that a side sends next; while no message is typed, the one that it sent last. */
+/** Returns the next request of a side. While no message is typed, returns its last request. */
 export function requestOf(side: number, hasEffort: (model: string) => boolean): ChatRequest {
   const model = sides.value[side]!.trim();
   const { system, temperature, maxTokens, effort, fields } = settings.value;
   const isTyped = draft.value.trim() !== "";
-  const said = isTyped ? turns.value : turns.value.slice(0, -1);
+  const earlierTurns = isTyped ? turns.value : turns.value.slice(0, -1);
   const next = isTyped ? draft.value : (turns.value.at(-1)?.text ?? "Hello");
   return {
     ...fieldsOf(fields),
     model,
     messages: [
       ...(system.trim() === "" ? [] : [{ role: "system", content: system }]),
-      ...messagesOf(said, side, next),
+      ...messagesOf(earlierTurns, side, next),
     ],
     ...(temperature !== "" && { temperature: Number(temperature) }),
     ...(maxTokens !== "" && { max_tokens: Number(maxTokens) }),
@@ -142,31 +142,31 @@ export function requestOf(side: number, hasEffort: (model: string) => boolean): 
   };
 }
 
-/** What was said on a side. After calls of tools the next message is their result. */
-function messagesOf(said: readonly Turn[], side: number, next: string): object[] {
+/** Returns the messages of a side. After tool calls the next message is the tool's result. */
+function messagesOf(earlierTurns: readonly Turn[], side: number, next: string): object[] {
   const messages: object[] = [];
-  let open: readonly string[] = [];
-  const say = (text: string) =>
-    open.length === 0
+  let openCallIds: readonly string[] = [];
+  const messagesFor = (text: string) =>
+    openCallIds.length === 0
       ? [{ role: "user", content: text }]
-      : open.map((id) => ({ role: "tool", tool_call_id: id, content: text }));
-  for (const { text, answers } of said) {
-    const { phase, text: answered, toolCalls } = answers[side]?.state.value ?? {};
+      : openCallIds.map((id) => ({ role: "tool", tool_call_id: id, content: text }));
+  for (const { text, answers } of earlierTurns) {
+    const { phase, text: answerText, toolCalls } = answers[side]?.state.value ?? {};
     const isCalling = phase === "done" && toolCalls !== undefined && toolCalls.length > 0;
-    // What has no answer is left out, since models expect one after each message.
-    if (!answered && !isCalling) continue;
-    messages.push(...say(text));
+    // Skips messages without an answer, because models expect an answer after each message.
+    if (!answerText && !isCalling) continue;
+    messages.push(...messagesFor(text));
     messages.push({
       role: "assistant",
-      content: answered || null,
+      content: answerText || null,
       ...(isCalling && { tool_calls: toolCalls }),
     });
-    open = isCalling ? toolCalls.map(({ id }) => id) : [];
+    openCallIds = isCalling ? toolCalls.map(({ id }) => id) : [];
   }
-  return [...messages, ...say(next)];
+  return [...messages, ...messagesFor(next)];
 }
 
-/** The request as a command or a program: the key is left to the environment. */
+/** Returns the request as a curl command. The key comes from the environment. */
 export function curlOf(url: string, body: object): string {
   const json = JSON.stringify(body, null, 2).replaceAll("'", String.raw`'\''`);
   return `curl -N ${url} \\

@@ -3,25 +3,25 @@ import { Area, Choice, Field } from "../components/controls.tsx";
 import { fieldsOf, type Settings, settings } from "./conversation.ts";
 
 const EFFORTS = [
-  ["", "As the model likes"],
+  ["", "Model default"],
   ["none", "None"],
   ["minimal", "Minimal"],
   ["low", "Low"],
   ["medium", "Medium"],
   ["high", "High"],
 ] as const;
-/** Settings stand open where there is room at the side for them. */
+/** Screen width from which the settings are initially open, in pixels. */
 const WIDE_PIXELS = 1_080;
 const MAX_TEMPERATURE = 2;
 
-/** What is wrong with settings, by their names. */
+/** Returns the errors of settings, by their names. */
 export function faultsOf({ temperature, maxTokens, fields }: Settings) {
-  const heat = Number(temperature);
-  const isTemperature = heat >= 0 && heat <= MAX_TEMPERATURE;
+  const temperatureValue = Number(temperature);
+  const isTemperature = temperatureValue >= 0 && temperatureValue <= MAX_TEMPERATURE;
   return {
-    temperature: isTemperature ? undefined : "A number from 0 to 2.",
-    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens) ? undefined : "A whole number from 1.",
-    fields: fieldsOf(fields) === undefined ? "It must be a JSON object." : undefined,
+    temperature: isTemperature ? undefined : "Enter a number from 0 to 2.",
+    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens) ? undefined : "Enter a whole number of at least 1.",
+    fields: fieldsOf(fields) === undefined ? "Enter a JSON object." : undefined,
   };
 }
 
@@ -36,22 +36,22 @@ export function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
     <details class="panel" open={isOpen}>
       <summary>Settings</summary>
       <div class="stack">
-        <Area label="System text" value={system} onInput={set("system")} />
+        <Area label="System prompt" value={system} onInput={set("system")} />
         <Field
           label="Temperature"
           value={temperature}
           onInput={set("temperature")}
           inputMode="decimal"
           error={faults.temperature}
-          placeholder="The model's own"
+          placeholder="Model default"
         />
         <Field
-          label="Max tokens"
+          label="Max output tokens"
           value={maxTokens}
           onInput={set("maxTokens")}
           inputMode="numeric"
           error={faults.maxTokens}
-          placeholder="The model's own"
+          placeholder="Model default"
         />
         {hasEffort && (
           <Choice
@@ -62,7 +62,7 @@ export function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
           />
         )}
         <Area
-          label="Further fields (JSON)"
+          label="Additional fields (JSON)"
           value={fields}
           onInput={set("fields")}
           placeholder={'{"tools": […]}'}

@@ -17,7 +17,7 @@ export const MAX_KEPT_BYTES = 1_048_576;
 /** The longest wait of a request for the cache. A slow cache counts as a miss. */
 const MAX_WAIT_MS = 500;
 /** Keys that one query looks up. Their answers are in memory together. */
-const MAX_PLACES = 16;
+const MAX_KEYS_A_QUERY = 16;
 /** Last uses are written in batches, after this delay. */
 const WRITE_USES_MS = 1_000;
 const MAX_NOTED_USES = 10_000;
@@ -59,15 +59,15 @@ export class AnswerCache {
   readonly #uses = new Map<string, AnswerPlace & { readonly usedAtMs: number }>();
   #isWriting = false;
   /** The look-ups for the next query, by key. One query runs at a time, whatever the number of look-ups. */
-  readonly #asked = new Map<string, Look>();
+  readonly #pending = new Map<string, Look>();
   #isLooking = false;
 
   constructor(dependencies: AnswerCacheDependencies) {
     this.#dependencies = dependencies;
   }
 
-  find(place: AnswerPlace): Promise<Found> {
-    return this.#inTime(this.#find(place), NOTHING);
+  find(key: AnswerPlace): Promise<Found> {
+    return this.#inTime(this.#find(key), NOTHING);
   }
 
   /**
@@ -75,29 +75,29 @@ export class AnswerCache {
    * purged since the look-up.
    */
   keep(
-    place: AnswerPlace,
+    key: AnswerPlace,
     generation: number,
     answer: CachedAnswer,
     lifetimeMs: number,
   ): Promise<boolean> {
-    return this.#inTime(this.#keep(place, generation, answer, lifetimeMs), false);
+    return this.#inTime(this.#keep(key, generation, answer, lifetimeMs), false);
   }
 
-  #find(place: AnswerPlace): Promise<Found> {
-    const name = nameOf(place);
-    const before = this.#asked.get(name);
-    if (before !== undefined) return before.promise;
-    const look = { place, ...Promise.withResolvers<Found>() };
-    this.#asked.set(name, look);
+  #find(key: AnswerPlace): Promise<Found> {
+    const name = nameOf(key);
+    const pending = this.#pending.get(name);
+    if (pending !== undefined) return pending.promise;
+    const look = { place: key, ...Promise.withResolvers<Found>() };
+    this.#pending.set(name, look);
     if (!this.#isLooking) void this.#lookOn();
     return look.promise;
   }
 
   async #lookOn(): Promise<void> {
     this.#isLooking = true;
-    while (this.#asked.size > 0) {
-      const looks = [...this.#asked.values()].slice(0, MAX_PLACES);
-      for (const { place } of looks) this.#asked.delete(nameOf(place));
+    while (this.#pending.size > 0) {
+      const looks = [...this.#pending.values()].slice(0, MAX_KEYS_A_QUERY);
+      for (const { place: key } of looks) this.#pending.delete(nameOf(key));
       await this.#look(looks).catch((error) => {
         for (const { reject } of looks) reject(error);
       });
@@ -108,12 +108,12 @@ export class AnswerCache {
   async #look(looks: readonly Look[]): Promise<void> {
     const { sql, clock } = this.#dependencies;
     const nowMs = clock.nowMs();
-    const places = looks.map(({ place }) => place);
-    const found = await findCachedAnswers(sql, places, nowMs);
-    for (const [at, { place, resolve }] of looks.entries()) {
-      const { generation, answer } = found[at]!;
+    const keys = looks.map(({ place: key }) => key);
+    const results = await findCachedAnswers(sql, keys, nowMs);
+    for (const [at, { place: key, resolve }] of looks.entries()) {
+      const { generation, answer } = results[at]!;
       const opened = answer && this.#opened(answer);
-      if (opened !== undefined) this.#noteUse(place, nowMs);
+      if (opened !== undefined) this.#noteUse(key, nowMs);
       resolve({ generation, answer: opened });
     }
   }
@@ -127,7 +127,7 @@ export class AnswerCache {
   }
 
   async #keep(
-    place: AnswerPlace,
+    key: AnswerPlace,
     generation: number,
     { text, ...note }: CachedAnswer,
     lifetimeMs: number,
@@ -139,14 +139,14 @@ export class AnswerCache {
     await this.#writeUses();
     const nowMs = clock.nowMs();
     const seal = (keyId: string) => keyring.sealUnder(keyId, plain);
-    const kept = { ...note, place, generation, seal, expiresAtMs: nowMs + lifetimeMs };
-    return keepAnswer(sql, kept, bounds, nowMs);
+    const entry = { ...note, place: key, generation, seal, expiresAtMs: nowMs + lifetimeMs };
+    return keepAnswer(sql, entry, bounds, nowMs);
   }
 
-  #noteUse(place: AnswerPlace, usedAtMs: number): void {
-    const name = nameOf(place);
+  #noteUse(key: AnswerPlace, usedAtMs: number): void {
+    const name = nameOf(key);
     if (!this.#uses.has(name) && this.#uses.size >= MAX_NOTED_USES) return;
-    this.#uses.set(name, { ...place, usedAtMs });
+    this.#uses.set(name, { ...key, usedAtMs });
     if (this.#isWriting) return;
     this.#isWriting = true;
     this.#dependencies.steadyClock.after(WRITE_USES_MS, () => {

@@ -89,28 +89,28 @@ export class CachedCalls {
       models,
       identity: screened,
     });
-    const place = { organizationId, keyHash };
-    const found = await answers.find(place);
+    const key = { organizationId, keyHash };
+    const found = await answers.find(key);
     if (found.answer !== undefined) return this.#hit(cachedCall, keyHash, found.answer);
     return order.isSingleFlight
-      ? this.#board(cachedCall, place)
-      : this.#miss(cachedCall, cachedCall, { place, generation: found.generation });
+      ? this.#board(cachedCall, key)
+      : this.#miss(cachedCall, cachedCall, { place: key, generation: found.generation });
   }
 
   /** Waits for the answer of an equal running request, or makes the answer itself. */
   async #board<Request extends AcceptedRequest>(
     cachedCall: CachedCall<Request>,
-    place: AnswerPlace,
+    key: AnswerPlace,
   ): Promise<CallOutcome> {
     const { answers, flights } = this.#dependencies;
     const { requestId, clientSignal } = cachedCall.call;
     let generation: number | undefined;
     const boarded = await flights.board({
-      place,
+      place: key,
       requestId,
       clientSignal,
       async find() {
-        const found = await answers.find(place);
+        const found = await answers.find(key);
         generation = found.generation;
         return found.answer;
       },
@@ -120,9 +120,9 @@ export class CachedCalls {
       // After a long wait the key can have changed.
       const current = await cachedCall.readmit();
       if (boarded.kind === "leads") {
-        return await this.#miss(asked, current, { place, generation, flight });
+        return await this.#miss(cachedCall, current, { place: key, generation, flight });
       }
-      return await this.#hit({ ...cachedCall, ...current }, place.keyHash, boarded.answer);
+      return await this.#hit({ ...cachedCall, ...current }, key.keyHash, boarded.answer);
     } catch (error) {
       flight?.end(undefined);
       throw error;
@@ -132,17 +132,17 @@ export class CachedCalls {
   async #miss<Request extends AcceptedRequest>(
     { order, form, pay }: CachedCall<Request>,
     current: Pick<CachedCall<Request>, "call" | "plan">,
-    { place, generation, flight }: MissedPlace,
+    { place: key, generation, flight }: CacheMiss,
   ): Promise<CallOutcome> {
     this.#misses++;
     const { log } = current.call;
     log.cache = "miss";
-    log.headers = { ...log.headers, ...cacheHeaders("miss", place.keyHash) };
+    log.headers = { ...log.headers, ...cacheHeaders("miss", key.keyHash) };
     const { answers } = this.#dependencies;
     const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
     const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
     const keeping = new CacheWriter({
-      ...{ answers, form, place, generation, order, isStream, onEnd },
+      ...{ answers, form, place: key, generation, order, isStream, onEnd },
     });
     try {
       const outcome = await pay(current, keeping);
@@ -203,8 +203,8 @@ export class CachedCalls {
       });
       Object.assign(log, { cache: "hit", model: answer.model, costNano: 0n });
       const bytes = new TextEncoder().encode(body);
-      const kept = claim && { claim, headers, body: bytes, isClaimNeeded: true };
-      await charge.settle(figures, 200, undefined, kept, also);
+      const storedResult = claim && { claim, headers, body: bytes, isClaimNeeded: true };
+      await charge.settle(figures, 200, undefined, storedResult, also);
       return { kind: "whole", headers, body: bytes };
     } catch (error) {
       charge.release();
@@ -213,7 +213,7 @@ export class CachedCalls {
   }
 }
 
-interface MissedPlace {
+interface CacheMiss {
   readonly place: AnswerPlace;
   readonly generation: number | undefined;
   /** The entry for which equal requests wait. */

@@ -78,8 +78,8 @@ export class InFlightDeduplication {
   }
 
   async #board(waiting: Waiting, over: Promise<never>): Promise<JoinResult> {
-    const { place } = waiting;
-    const name = `${place.organizationId} ${place.keyHash}`;
+    const { place: key } = waiting;
+    const name = `${key.organizationId} ${key.keyHash}`;
     for (;;) {
       const running = this.#flights.get(name);
       if (running !== undefined) {
@@ -104,12 +104,12 @@ export class InFlightDeduplication {
   /** Resolves with the answer of another instance, or with undefined if this request leads. */
   async #claim(
     flight: Flight,
-    { place, requestId, find }: Waiting,
+    { place: key, requestId, find }: Waiting,
     over: Promise<never>,
   ): Promise<CachedAnswer | undefined> {
     const { sql, steadyClock, onError } = this.#dependencies;
     for (;;) {
-      flight.claiming = claimFlight(sql, place, requestId).catch((error) => {
+      flight.claiming = claimFlight(sql, key, requestId).catch((error) => {
         onError(error);
         return true;
       });
@@ -166,8 +166,8 @@ export class Flight {
   readonly #resolve: (answer: CachedAnswer | undefined) => void;
   #onEnd: FlightEnd | undefined;
 
-  constructor({ place, requestId }: Waiting, onEnd: FlightEnd) {
-    this.place = place;
+  constructor({ place: key, requestId }: Waiting, onEnd: FlightEnd) {
+    this.place = key;
     this.requestId = requestId;
     const { promise, resolve } = Promise.withResolvers<CachedAnswer | undefined>();
     this.ended = promise;

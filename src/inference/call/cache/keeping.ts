@@ -88,13 +88,13 @@ export class CacheWriter {
 
   async #keep(text: string | undefined): Promise<void> {
     if (this.#hasEnded) return;
-    const { answers, place, generation, order } = this.#parts;
+    const { answers, place: key, generation, order } = this.#parts;
     const metered = this.#metered;
     if (text === undefined || metered === undefined || generation === undefined) return this.end();
     const { model, provider, chargeNano: costNano, usage } = metered;
     const headers = this.#headers;
     const answer = { model, provider, costNano, usage: { ...usage }, headers, text };
-    const isKept = await answers.keep(place, generation, answer, order.lifetimeMs);
-    this.end(isKept ? answer : undefined);
+    const isStored = await answers.keep(key, generation, answer, order.lifetimeMs);
+    this.end(isStored ? answer : undefined);
   }
 }

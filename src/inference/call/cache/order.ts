@@ -47,7 +47,7 @@ function lifetimeSeconds(value: string | null): number {
 }
 
 /** The parts that identify a request in the cache of its organization. */
-interface AskedAnswer {
+interface KeyParts {
   readonly organizationId: string;
   readonly route: string;
   /** The resolved models, in the request's order. */
@@ -60,7 +60,7 @@ interface AskedAnswer {
  * Returns a SHA-256 hash in hex. Requests that differ only in the order of members, or in members that are
  * null, have the same hash.
  */
-export function answerKey({ organizationId, route, models, identity }: AskedAnswer): string {
+export function answerKey({ organizationId, route, models, identity }: KeyParts): string {
   const hash = createHash("sha256");
   hash.update(JSON.stringify([organizationId, route, models]));
   hash.update(canonicalJson(withoutNulls(identity)));

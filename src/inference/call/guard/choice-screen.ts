@@ -46,12 +46,12 @@ export class ChoiceScreen {
 
   /** Adds an event. Returns the events that can be released now. */
   take(event: TextEvent): ChatEvent[] {
-    const before = this.#kind === event.type ? [] : this.flush();
+    const ended = this.#kind === event.type ? [] : this.flush();
     this.#kind = event.type;
     if (event.type === "reasoning") this.#details.push(...(event.details ?? []));
     this.#segments.push({ event, left: event.text.length });
     const window = this.#windowOf(event.type);
-    return [...before, ...this.#emit(window, window.push(event.text))];
+    return [...ended, ...this.#emit(window, window.push(event.text))];
   }
 
   takeCall(event: CallEvent): void {
@@ -102,12 +102,12 @@ export class ChoiceScreen {
       if (!isPassed && this.#segments[0]?.event.type === "reasoning") {
         this.#isReasoningRedacted = true;
       }
-      for (let taken = 0; taken < length; ) {
+      for (let consumed = 0; consumed < length; ) {
         const segment = this.#segments[0]!;
-        const count = Math.min(segment.left, length - taken);
-        const rest = taken === 0 ? text : "";
-        add(events, segment.event, isPassed ? text.slice(taken, taken + count) : rest);
-        taken += count;
+        const count = Math.min(segment.left, length - consumed);
+        const rest = consumed === 0 ? text : "";
+        add(events, segment.event, isPassed ? text.slice(consumed, consumed + count) : rest);
+        consumed += count;
         segment.left -= count;
         done();
       }

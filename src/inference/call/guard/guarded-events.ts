@@ -144,9 +144,10 @@ export class GuardedEvents implements PieceReader<Batch> {
    */
   async #decided(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
     const passed: ChatEvent[] = [];
-    for (const one of events) {
-      if (one.type === "withheld" || one.type === "usage" || one.type === "error") passed.push(one);
-      else this.#waitingOf(one.choice).push(one);
+    for (const pending of events) {
+      if (pending.type === "withheld" || pending.type === "usage" || pending.type === "error")
+        passed.push(pending);
+      else this.#waitingOf(pending.choice).push(pending);
     }
     if (event.type !== "finish") return passed;
     const waiting = this.#waitingOf(event.choice);

@@ -194,17 +194,3 @@ function replayOf(result: StoredResult, keyring: Keyring): Replay {
 function conflict(message: string): GatewayError {
   return new GatewayError("idempotency_conflict", message);
 }
-
-/**
- * Keys under which releases up to 0.1 stored batch lines and file chunks, in the same table as the keys of
- * clients.
- */
-const FORMER_RELEASE_KEY = /^(?:client:)*(?:batch|vsf)_[0-9a-f]+:\d+$/;
-
-/**
- * Returns the name under which a client's key is stored. A key in the format of those releases gets a prefix,
- * so that a client never receives the answer of a line or a chunk.
- */
-export function storedKeyOf(clientKey: string): string {
-  return FORMER_RELEASE_KEY.test(clientKey) ? `client:${clientKey}` : clientKey;
-}

@@ -29,8 +29,8 @@ export class KeyFrees {
 
   /** Resolves when the key is free. Never rejects. */
   free(claim: IdempotencyClaim): Promise<void> {
-    const before = this.#underWay.get(nameOf(claim));
-    if (before?.claim.requestId === claim.requestId) return before.done;
+    const current = this.#underWay.get(nameOf(claim));
+    if (current?.claim.requestId === claim.requestId) return current.done;
     if (this.#queue.length >= MAX_WAITING_FREES) return Promise.resolve();
     const { promise: done, resolve } = Promise.withResolvers<void>();
     const free = { claim, done, resolve };

@@ -275,12 +275,12 @@ export class Failover {
     for (;;) {
       if (candidate !== undefined) {
         const endpoint = await this.#activeEndpoint(candidate);
-        if (await this.#takePlace(candidate)) {
+        if (await this.#takeSlot(candidate)) {
           if (this.#mayCall(candidate, endpoint)) return this.#begin(candidate, endpoint);
           this.#giveBack();
         }
       } else {
-        const awaited = await this.#waitForPlace();
+        const awaited = await this.#waitForSlot();
         if (awaited !== undefined) {
           return this.#begin(awaited, await this.#activeEndpoint(awaited));
         }
@@ -297,7 +297,7 @@ export class Failover {
   }
 
   /** Returns false if the endpoint is at its concurrency limit, or if other calls wait for it. */
-  async #takePlace(candidate: Candidate): Promise<boolean> {
+  async #takeSlot(candidate: Candidate): Promise<boolean> {
     const { limits } = candidate;
     if (limits === undefined) return true;
     if (await this.#dependencies.slots.take(this.#owner, limits)) {
@@ -315,7 +315,7 @@ export class Failover {
    * Waits until a saturated endpoint has a free slot and returns its candidate. Returns undefined after the
    * total wait that a call may have.
    */
-  async #waitForPlace(): Promise<Candidate | undefined> {
+  async #waitForSlot(): Promise<Candidate | undefined> {
     const { slots, steadyClock } = this.#dependencies;
     const full = this.#full.filter(({ model }) => this.#refusedModels?.has(model.id) !== true);
     this.#full = NONE;

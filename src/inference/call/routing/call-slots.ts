@@ -136,14 +136,14 @@ export class CallSlots {
 
   /** Takes slots. Leaves slots free for others if the organization holds several. */
   #takeShare(owner: string, limits: CallLimits): boolean | Promise<boolean> {
-    const taken = this.#slots.take(this.#sharing(owner, limits));
-    if (!(taken instanceof Promise)) {
-      if (taken) this.#note(owner, limits, 1);
-      return taken;
+    const outcome = this.#slots.take(this.#sharing(owner, limits));
+    if (!(outcome instanceof Promise)) {
+      if (outcome) this.#note(owner, limits, 1);
+      return outcome;
     }
-    return taken.then((isTaken) => {
-      if (isTaken) this.#note(owner, limits, 1);
-      return isTaken;
+    return outcome.then((isHeld) => {
+      if (isHeld) this.#note(owner, limits, 1);
+      return isHeld;
     });
   }
 

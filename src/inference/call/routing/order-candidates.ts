@@ -58,9 +58,11 @@ function sorted(
   const rank = (candidate: Candidate): number => {
     if (sort === "price") return priceRank(candidate.terms.prices);
     // An endpoint without recent measurements comes first. Otherwise it would never be measured.
-    const seen = measured(candidate.endpointId);
-    if (sort === "latency") return seen?.answeredMs ?? 0;
-    return seen === undefined || seen.tokensPerSecond === 0 ? 0 : 1 / seen.tokensPerSecond;
+    const measurement = measured(candidate.endpointId);
+    if (sort === "latency") return measurement?.answeredMs ?? 0;
+    return measurement === undefined || measurement.tokensPerSecond === 0
+      ? 0
+      : 1 / measurement.tokensPerSecond;
   };
   return rankedBy(candidates, rank);
 }
@@ -87,16 +89,16 @@ function sharedOut(
     weight === 0 ? Number.POSITIVE_INFINITY : -Math.log(uniform(name)) / weight;
   // The keys of a provider share the endpoint's position, so that a second key does not add to its weight.
   const endpoints = new Map<string, number>();
-  for (const { placeId, weight } of candidates) {
-    if (!endpoints.has(placeId)) endpoints.set(placeId, score(placeId, weight ?? 1));
+  for (const { placeId: baseEndpointId, weight } of candidates) {
+    if (!endpoints.has(baseEndpointId)) endpoints.set(baseEndpointId, score(baseEndpointId, weight ?? 1));
   }
   const isShared = candidates.some(({ weight }) => weight !== undefined);
   const keys = rankedBy(candidates, ({ endpointId, key }) =>
     key === undefined ? 0 : score(endpointId, key.weight),
   );
   const endpointOrder = [...endpoints.keys()];
-  return rankedBy(keys, ({ placeId }) =>
-    isShared ? endpoints.get(placeId)! : endpointOrder.indexOf(placeId),
+  return rankedBy(keys, ({ placeId: baseEndpointId }) =>
+    isShared ? endpoints.get(baseEndpointId)! : endpointOrder.indexOf(baseEndpointId),
   );
 }
 
@@ -111,6 +113,6 @@ function rankedBy(
 ): Candidate[] {
   return candidates
     .map((candidate) => ({ candidate, rank: rank(candidate) }))
-    .sort((one, other) => (one.rank === other.rank ? 0 : one.rank - other.rank))
+    .sort((left, right) => (left.rank === right.rank ? 0 : left.rank - right.rank))
     .map(({ candidate }) => candidate);
 }

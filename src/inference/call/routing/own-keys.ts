@@ -25,7 +25,7 @@ export type LoadedByokKeys = ReadonlyMap<string, readonly ByokKey[]>;
 
 const NONE: LoadedByokKeys = new Map();
 
-export interface OwnKeysDependencies {
+export interface ByokKeysDependencies {
   readonly background: Database;
   readonly keyring: Keyring;
   readonly byokProviders: ByokProviders;
@@ -38,10 +38,10 @@ export interface OwnKeysDependencies {
  * call and cached until the change feed reports a change.
  */
 export class ByokKeys {
-  readonly #dependencies: OwnKeysDependencies;
+  readonly #dependencies: ByokKeysDependencies;
   readonly #known: OrganizationCache<LoadedByokKeys>;
 
-  constructor(dependencies: OwnKeysDependencies) {
+  constructor(dependencies: ByokKeysDependencies) {
     this.#dependencies = dependencies;
     this.#known = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) =>
       this.#opened(await dependencies.read(usableProviderKeys(organizationId))),
@@ -88,8 +88,8 @@ export class ByokKeys {
         const provider = byokProviders.make({ ...key, apiKey });
         // The provider is no longer configured.
         if (provider === undefined) continue;
-        const own = byProvider.get(key.providerId) ?? [];
-        byProvider.set(key.providerId, [...own, { id: key.id, provider }]);
+        const earlier = byProvider.get(key.providerId) ?? [];
+        byProvider.set(key.providerId, [...earlier, { id: key.id, provider }]);
       } catch (error) {
         // A key that cannot be decrypted or sent must not affect the other keys.
         onError(error);

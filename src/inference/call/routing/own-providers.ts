@@ -6,7 +6,7 @@ import { createProviders, type ProviderDependencies } from "../../../providers/r
 import type { Connect } from "../../../providers/transport/dial.ts";
 import { createHttpClient } from "../../../providers/transport/http-client.ts";
 
-export interface OwnProvidersDependencies {
+export interface ByokProvidersDependencies {
   /** The providers of the configuration. */
   readonly settings: readonly ProviderSettings[];
   readonly shared: ProviderDependencies;
@@ -31,7 +31,7 @@ export class ByokProviders {
   readonly #clock: Clock;
   readonly #guard: EgressGuard;
 
-  constructor({ settings, shared, clock, guard }: OwnProvidersDependencies) {
+  constructor({ settings, shared, clock, guard }: ByokProvidersDependencies) {
     this.#settings = new Map(settings.map((entry) => [entry.id, entry]));
     this.#shared = shared;
     this.#clock = clock;

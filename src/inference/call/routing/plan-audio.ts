@@ -45,18 +45,20 @@ function planTask(
   task: AudioTask,
   { params = {}, requiresAll }: AskedAudio<unknown>,
   plan: RoutePlan,
-  lackedOf: (fields: AudioFields, model: FieldModel) => LackedAudio<string>,
+  unsupportedOf: (fields: AudioFields, model: FieldModel) => LackedAudio<string>,
 ): RoutePlan {
-  const capable = plan.candidates.filter((one) => {
-    const candidateTask = audioTaskOf(one.terms, fieldModelOf(one));
+  const capable = plan.candidates.filter((candidate) => {
+    const candidateTask = audioTaskOf(candidate.terms, fieldModelOf(candidate));
     return candidateTask === undefined || candidateTask === task;
   });
   if (capable.length === 0 && plan.candidates.length > 0) throw incapable(task, plan);
-  const models = plan.models.filter((model) => capable.some((one) => one.model === model));
+  const models = plan.models.filter((model) =>
+    capable.some((candidate) => candidate.model === model),
+  );
   return planByLacks({ ...plan, models, candidates: capable }, (candidate) => {
     const { audio } = candidate.provider;
     if (audio === undefined) return { leftOut: [], listed: [], barrier: undefined };
-    const { answer, hints } = lackedOf(audio, fieldModelOf(candidate));
+    const { answer, hints } = unsupportedOf(audio, fieldModelOf(candidate));
     const name = answer[0] ?? (requiresAll ? hints[0] : undefined);
     const barrier = name === undefined ? undefined : { name, param: params[name] ?? name };
     return { leftOut: hints, listed: hints, barrier };

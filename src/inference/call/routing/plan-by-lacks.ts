@@ -17,35 +17,44 @@ export interface Lack extends LackedFields {
  * Returns the plan without the candidates that cannot serve the request, and with the unsupported fields of
  * the others. Throws 400 unsupported_parameter if no candidate is left.
  */
-export function planByLacks(plan: RoutePlan, lackOf: (candidate: Candidate) => Lack): RoutePlan {
+export function planByLacks(plan: RoutePlan, supportOf: (candidate: Candidate) => Lack): RoutePlan {
   if (plan.candidates.length === 0) return plan;
   const candidates: Candidate[] = [];
-  const lacked = new Map<Candidate, LackedFields>();
+  const unsupportedFields = new Map<Candidate, LackedFields>();
   const barriers: Barrier[] = [];
   const skipped = [...(plan.skipped ?? [])];
   for (const candidate of plan.candidates) {
-    const lack = lackOf(candidate);
-    if (lack.barrier !== undefined) {
-      barriers.push(lack.barrier);
-      skipped.push({ placeId: candidate.placeId, reason: `lacks_${lack.barrier.name}` });
+    const support = supportOf(candidate);
+    if (support.barrier !== undefined) {
+      barriers.push(support.barrier);
+      skipped.push({ placeId: candidate.placeId, reason: `lacks_${support.barrier.name}` });
       continue;
     }
     candidates.push(candidate);
-    if (lack.leftOut.length > 0 || lack.listed.length > 0) lacked.set(candidate, lack);
+    if (support.leftOut.length > 0 || support.listed.length > 0)
+      unsupportedFields.set(candidate, support);
   }
   if (candidates.length === 0) throw unsupported(barriers, plan);
-  if (barriers.length === 0 && lacked.size === 0) return plan;
-  const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
-  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
+  if (barriers.length === 0 && unsupportedFields.size === 0) return plan;
+  const models = plan.models.filter((model) =>
+    candidates.some((candidate) => candidate.model === model),
+  );
+  return {
+    ...plan,
+    models,
+    candidates,
+    skipped,
+    ...(unsupportedFields.size > 0 && { lacked: unsupportedFields }),
+  };
 }
 
 const MAX_SHOWN_CHARACTERS = 100;
 
 /** Returns an error with the field that most candidates do not support. */
 function unsupported(barriers: readonly Barrier[], plan: RoutePlan): GatewayError {
-  const count = (param: string) => barriers.filter((one) => one.param === param).length;
-  const { name, param } = barriers.reduce((most, one) =>
-    count(one.param) > count(most.param) ? one : most,
+  const count = (param: string) => barriers.filter((barrier) => barrier.param === param).length;
+  const { name, param } = barriers.reduce((most, barrier) =>
+    count(barrier.param) > count(most.param) ? barrier : most,
   );
   const models = plan.models.map(({ id }) => id).join(", ");
   const everywhere = count(param) === barriers.length;

@@ -127,18 +127,18 @@ export function assertModelsAllowed(
   }
 }
 
-type Place = Pick<ModelEndpoint, "provider" | "model">;
+type ProviderAndModel = Pick<ModelEndpoint, "provider" | "model">;
 
-const placeIdOf = ({ provider, model }: Place): string => `${provider}/${model}`;
-const keyedId = (placeId: string, { name }: Pick<ProviderKey, "name">): string =>
-  `${placeId}#${name}`;
+const baseEndpointIdOf = ({ provider, model }: ProviderAndModel): string => `${provider}/${model}`;
+const keyedId = (baseEndpointId: string, { name }: Pick<ProviderKey, "name">): string =>
+  `${baseEndpointId}#${name}`;
 
 /**
  * Returns the ids under which the health of an endpoint is recorded. Each key of its provider has its own id.
  */
-export function endpointIdsOf(place: Place, provider: Provider | undefined): readonly string[] {
-  const placeId = placeIdOf(place);
-  return provider?.keys?.map((key) => keyedId(placeId, key)) ?? [placeId];
+export function endpointIdsOf(endpoint: ProviderAndModel, provider: Provider | undefined): readonly string[] {
+  const baseEndpointId = baseEndpointIdOf(endpoint);
+  return provider?.keys?.map((key) => keyedId(baseEndpointId, key)) ?? [baseEndpointId];
 }
 
 function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
@@ -176,9 +176,9 @@ export function planRoute(
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
     return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
   });
-  const tried = new Set(candidates.map(({ placeId }) => placeId));
-  for (const { placeId } of allowed.flat()) {
-    if (!tried.has(placeId)) skipped.set(placeId, "no_fallbacks");
+  const tried = new Set(candidates.map(({ placeId: baseEndpointId }) => baseEndpointId));
+  for (const { placeId: baseEndpointId } of allowed.flat()) {
+    if (!tried.has(baseEndpointId)) skipped.set(baseEndpointId, "no_fallbacks");
   }
   if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
   const sortedBy = preferences?.sort ?? (allowed.flat().some(isWeighted) ? "weight" : undefined);
@@ -187,7 +187,7 @@ export function planRoute(
     candidates,
     ...(sortedBy !== undefined && { sortedBy }),
     ...(skipped.size > 0 && {
-      skipped: [...skipped].map(([placeId, reason]) => ({ placeId, reason })),
+      skipped: [...skipped].map(([baseEndpointId, reason]) => ({ placeId: baseEndpointId, reason })),
     }),
   };
 }
@@ -200,43 +200,43 @@ function candidatesOf(
   return model.endpoints.flatMap((endpoint): Candidate[] => {
     const provider = providers.get(endpoint.provider);
     if (provider?.[capability] === undefined) return [];
-    const placeId = placeIdOf(endpoint);
-    const place = {
+    const baseEndpointId = baseEndpointIdOf(endpoint);
+    const candidate = {
       model,
       terms: endpoint,
       providerId: endpoint.provider,
       provider,
       upstreamModel: endpoint.model,
-      placeId,
-      endpointId: placeId,
+      placeId: baseEndpointId,
+      endpointId: baseEndpointId,
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
       limits: limitsOf(endpoint, provider),
     };
     const byokCandidates = (byokKeys.get(endpoint.provider) ?? []).map((key) => ({
-      ...place,
+      ...candidate,
       provider: key.provider,
       // The operator's limits do not apply to an organization's own account.
       limits: undefined,
-      endpointId: `${placeId}@${key.id}`,
+      endpointId: `${baseEndpointId}@${key.id}`,
       byokKeyId: key.id,
     }));
     const keyed = provider.keys?.map((key) => ({
-      ...place,
+      ...candidate,
       provider: key.provider,
-      endpointId: keyedId(placeId, key),
+      endpointId: keyedId(baseEndpointId, key),
       key,
     }));
-    return [...byokCandidates, ...(keyed ?? [place])];
+    return [...byokCandidates, ...(keyed ?? [candidate])];
   });
 }
 
 function limitsOf(endpoint: ModelEndpoint, provider: Provider): CallLimits | undefined {
   const limits = [
-    { id: placeIdOf(endpoint), max: endpoint.maxParallelRequests },
+    { id: baseEndpointIdOf(endpoint), max: endpoint.maxParallelRequests },
     { id: endpoint.provider, max: provider.maxParallelRequests },
   ];
-  const stated = limits.flatMap(({ id, max }) => (max === undefined ? [] : [{ id, max }]));
-  return stated.length === 0 ? undefined : stated;
+  const configured = limits.flatMap(({ id, max }) => (max === undefined ? [] : [{ id, max }]));
+  return configured.length === 0 ? undefined : configured;
 }
 
 /** Reasons why a candidate is not tried, by preference. */
@@ -280,17 +280,17 @@ function selectCandidates(
   let allowed = all;
   for (const { name, reason, allows } of preferences === undefined ? [] : SELECTIONS) {
     if (preferences![name] === undefined || preferences![name] === null) continue;
-    const before = allowed;
-    allowed = before.map((ofModel) =>
+    const remaining = allowed;
+    allowed = remaining.map((ofModel) =>
       ofModel.filter((candidate) => {
         const isAllowed = allows(candidate, preferences!);
         if (!isAllowed) skipped.set(candidate.placeId, reason);
         return isAllowed;
       }),
     );
-    if (allowed.flat().length === 0 && before.flat().length > 0) {
+    if (allowed.flat().length === 0 && remaining.flat().length > 0) {
       const models = new Set(all.flat().map(({ model }) => model));
-      throw noneLeft(name, [...models], before);
+      throw noneLeft(name, [...models], remaining);
     }
   }
   return { allowed, skipped };
@@ -327,19 +327,19 @@ function ofOneChoice(
   if (order && order.length > 0) {
     return candidates.filter(({ providerId }) => order.includes(providerId));
   }
-  return candidates.filter(({ placeId }) => placeId === candidates[0]!.placeId);
+  return candidates.filter(({ placeId: baseEndpointId }) => baseEndpointId === candidates[0]!.placeId);
 }
 
 function noneLeft(
   member: string,
   models: readonly CatalogueModel[],
-  before: readonly (readonly Candidate[])[],
+  remaining: readonly (readonly Candidate[])[],
 ): GatewayError {
-  const providers = [...new Set(before.flat().map(({ providerId }) => providerId))];
-  const named = models.map(({ id }) => shown(id)).join(", ");
+  const providers = [...new Set(remaining.flat().map(({ providerId }) => providerId))];
+  const modelNames = models.map(({ id }) => shown(id)).join(", ");
   return new GatewayError(
     "invalid_body",
-    `provider.${member} leaves none of the providers of ${named}: ${providers.join(", ")}.`,
+    `provider.${member} leaves none of the providers of ${modelNames}: ${providers.join(", ")}.`,
     { param: `provider.${member}` },
   );
 }

@@ -48,10 +48,10 @@ export class TunedModels {
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
     if (!names.some(isTuned)) return this.#dependencies.models;
     const tuned = names.filter(isTuned);
-    const own = this.of(organizationId);
-    if (own instanceof Promise)
-      return own.then((models) => this.#having(organizationId, tuned, models));
-    return this.#having(organizationId, tuned, own);
+    const tunedModels = this.of(organizationId);
+    if (tunedModels instanceof Promise)
+      return tunedModels.then((models) => this.#having(organizationId, tuned, models));
+    return this.#having(organizationId, tuned, tunedModels);
   }
 
   /** Returns the whole current catalogue as the organization sees it. */
@@ -74,17 +74,17 @@ export class TunedModels {
   #having(
     organizationId: string,
     names: readonly string[],
-    own: TunedModelList,
+    tunedModels: TunedModelList,
   ): ModelIndex | Promise<ModelIndex> {
-    const isKnown = names.every((name) => own.some(({ id }) => id === name));
-    if (isKnown) return this.#with(own);
+    const isKnown = names.every((name) => tunedModels.some(({ id }) => id === name));
+    if (isKnown) return this.#with(tunedModels);
     return this.#cache.readAgain(organizationId).then((models) => this.#with(models));
   }
 
-  #with(own: TunedModelList): ModelIndex {
-    if (own.length === 0) return this.#dependencies.models;
+  #with(tunedModels: TunedModelList): ModelIndex {
+    if (tunedModels.length === 0) return this.#dependencies.models;
     const shared = this.#dependencies.models;
-    const byId = new Map(own.map((model) => [model.id, model]));
+    const byId = new Map(tunedModels.map((model) => [model.id, model]));
     return {
       version: shared.version,
       enabledTypes: shared.enabledTypes,
@@ -92,7 +92,7 @@ export class TunedModels {
       nearest: (name) => shared.nearest(name),
       byId: (id) => byId.get(id) ?? shared.byId(id),
       resolve: (name) => byId.get(name) ?? shared.resolve(name),
-      all: () => [...shared.all(), ...own],
+      all: () => [...shared.all(), ...tunedModels],
     };
   }
 

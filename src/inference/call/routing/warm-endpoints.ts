@@ -3,7 +3,7 @@ import type { Candidate, RoutePlan } from "./plan-route.ts";
 import type { ProviderPreferences } from "./preferences.ts";
 
 /** Providers keep a prompt in their cache for some minutes after its last use. */
-const KEPT_MS = 600_000;
+const CACHED_MS = 600_000;
 const MAX_CONVERSATIONS = 10_000;
 
 /** Returns the text that identifies a conversation. Returns undefined if the request has none. */
@@ -39,7 +39,7 @@ export class CacheAffinity {
     const [first] = plan.candidates;
     const name = nameOf(first!, conversation());
     const served = name === undefined ? undefined : this.#served.get(name);
-    if (served === undefined || this.#clock.nowMs() - served.atMs > KEPT_MS) return plan;
+    if (served === undefined || this.#clock.nowMs() - served.atMs > CACHED_MS) return plan;
     const warm = plan.candidates.find(({ endpointId }) => endpointId === served.endpointId);
     if (warm === undefined || warm === first || !isAlternative(warm, first!)) return plan;
     return {
@@ -81,14 +81,16 @@ function nameOf(
  * Returns true if both candidates have the same model and the same payer. BYOK keys take precedence over the
  * operator's keys.
  */
-function isAlternative(one: Candidate, other: Candidate): boolean {
+function isAlternative(alternative: Candidate, first: Candidate): boolean {
   return (
-    one.model === other.model && (one.byokKeyId === undefined) === (other.byokKeyId === undefined)
+    alternative.model === first.model &&
+    (alternative.byokKeyId === undefined) === (first.byokKeyId === undefined)
   );
 }
 
 /**
- * Returns true if a prompt from the first candidate's cache costs less than an uncached prompt at either.
+ * Returns true if a prompt from the candidate's cache costs less than an uncached prompt at the candidate or
+ * at the first endpoint.
  */
 function savesBy({ terms: { prices } }: Candidate, first: Candidate): boolean {
   const { inputTokenFemto, cachedInputTokenFemto } = prices;

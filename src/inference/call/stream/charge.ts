@@ -102,11 +102,11 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   settle(
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
-    kept?: StoredIdempotentResult,
+    storable?: StoredIdempotentResult,
     also?: StatementEffect,
   ): Promise<void> {
     this.#charge.note(figures);
-    return this.#charge.settle(figures, status, this.#admitted.log.errorCode, kept, also);
+    return this.#charge.settle(figures, status, this.#admitted.log.errorCode, storable, also);
   }
 
   /** Settles when no caller waits for the outcome. Reports an error. */

@@ -140,7 +140,7 @@ export class StreamRelay {
    * arrived.
    */
   usageBehindAnswer(): Promise<unknown> | undefined {
-    if (!this.#lacksUsage) return undefined;
+    if (!this.#isUsageMissing) return undefined;
     return finishesWithin(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
   }
 
@@ -241,7 +241,7 @@ export class StreamRelay {
     if (outputBytes > this.#parts.maxOutputBytes) throw beyondLimit();
   }
 
-  get #lacksUsage(): boolean {
+  get #isUsageMissing(): boolean {
     const { hasFinished, isDone, failure, usage } = this.answer;
     return hasFinished && !isDone && failure === undefined && usage?.estimated !== false;
   }
@@ -249,7 +249,7 @@ export class StreamRelay {
   /** Reads until the provider reports usage, or ends. */
   async #readUsage(): Promise<void> {
     try {
-      while (this.#lacksUsage && (await this.#read()));
+      while (this.#isUsageMissing && (await this.#read()));
     } catch {
       // The gateway's own count is used instead.
     }

@@ -120,9 +120,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#beganMs = nowMs;
     this.#charge = new StreamCharge(dependencies, form, admitted, nowMs);
     this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
-    const isKept = claim !== undefined;
+    const isStored = claim !== undefined;
     const { keepalive } = form;
-    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isKept, keeping });
+    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isKept: isStored, keeping });
     log.isDeferred = true;
     clientSignal.addEventListener("abort", this);
     ticker.add(this);
@@ -321,13 +321,13 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const figures = this.#charge.figures(usage);
     const facts = this.#factsOf(usage, figures);
     const ending = relay.takeRest(this.#form.ending(relay.answer, request, facts));
-    const kept = claim && {
+    const storable = claim && {
       claim,
       headers: this.headers(),
       body: this.#output.whole(ending),
       isClaimNeeded: false,
     };
-    await this.#charge.settle(200, figures, kept, also);
+    await this.#charge.settle(200, figures, storable, also);
     return ending;
   }
 
@@ -356,15 +356,15 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#stop();
     const { requestId, log } = this.#admitted;
     const { calls, onError } = this.#dependencies;
-    const own = this.#upstream.failure;
-    const error = own ?? asStreamError(thrown, this.tries.trail);
+    const gatewayFailure = this.#upstream.failure;
+    const error = gatewayFailure ?? asStreamError(thrown, this.tries.trail);
     log.errorCode = error.code;
     onError(error.cause ?? error, requestId);
     const isOwed = this.#isOpen && !this.#isSettling;
-    if (isOwed && own === undefined) await this.#relay!.usageBehindError();
+    if (isOwed && gatewayFailure === undefined) await this.#relay!.usageBehindError();
     this.#upstream.stop();
     const isBlocked = this.#admitted.guard?.block !== undefined;
-    this.#upstream.end(isBlocked || !isOfProvider(own ?? thrown));
+    this.#upstream.end(isBlocked || !isOfProvider(gatewayFailure ?? thrown));
     const isCharged = isOwed && !(this.#isAborting && this.#form.isDeliveredWhole === true);
     const facts = isCharged ? this.#factsNow() : undefined;
     if (isOwed) {

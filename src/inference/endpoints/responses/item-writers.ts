@@ -210,8 +210,8 @@ export class ForeignItemWriter implements ItemWriter {
   /** Sends an event of the provider. */
   pass(type: string, fields: Readonly<Record<string, unknown>>): void {
     const members = JSON.stringify(fields).slice(1, -1);
-    const place = itemMembers(this.#position);
-    this.#position.send(type, members === "" ? place : `${place},${members}`);
+    const itemPart = itemMembers(this.#position);
+    this.#position.send(type, members === "" ? itemPart : `${itemPart},${members}`);
   }
 
   /** Replaces the item with its complete form. */
@@ -248,10 +248,10 @@ export class FunctionCallWriter implements ItemWriter {
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(place: ItemPlace, call: Call) {
-    this.#position = place;
+  constructor(position: ItemPlace, call: Call) {
+    this.#position = position;
     this.#call = call;
-    sendItem(place, "added", this.json("in_progress"));
+    sendItem(position, "added", this.json("in_progress"));
   }
 
   add(piece: string): void {
@@ -288,10 +288,10 @@ export class CustomCallWriter implements ItemWriter {
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(place: ItemPlace, call: Call) {
-    this.#position = place;
+  constructor(position: ItemPlace, call: Call) {
+    this.#position = position;
     this.#call = call;
-    sendItem(place, "added", this.#json("", "in_progress"));
+    sendItem(position, "added", this.#json("", "in_progress"));
   }
 
   add(piece: string): void {

@@ -63,21 +63,21 @@ export class Pattern implements Detector {
   find(text: string, from: number): Found[] {
     // Testing is much faster than finding positions.
     if (!this.#compiled.test(text)) return [];
-    const found: Found[] = [];
+    const spans: Found[] = [];
     const matcher = this.#compiled.matcher(text);
     const untilMs = performance.now() + MAX_SEARCH_MS + text.length * MAX_SEARCH_MS_A_CHARACTER;
     let searched = 0;
     for (let at = from; at <= text.length && matcher.find(at); ) {
       const [start, end] = [matcher.start(), matcher.end()];
-      if (end > start) found.push({ start, end, label: "[REDACTED]" });
+      if (end > start) spans.push({ start, end, label: "[REDACTED]" });
       at = Math.max(end, start + 1);
       searched += text.length;
       if (searched < FREE_SEARCH || performance.now() < untilMs || at >= text.length) continue;
       // Text that cannot be screened in time must be redacted.
-      found.push({ start: at, end: text.length, label: "[REDACTED]" });
+      spans.push({ start: at, end: text.length, label: "[REDACTED]" });
       break;
     }
-    return found;
+    return spans;
   }
 }
 

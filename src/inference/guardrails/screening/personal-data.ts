@@ -52,15 +52,15 @@ export class PersonalData implements Detector {
   }
 
   find(text: string, from: number): Found[] {
-    const found: Found[] = [];
+    const all: Found[] = [];
     const add = (label: string, spans: readonly Span[]) => {
-      for (const { start, end } of spans) found.push({ start, end, label });
+      for (const { start, end } of spans) all.push({ start, end, label });
     };
     if (this.#findsEmails) add("[EMAIL]", findEmails(text, from));
     // The other searches need several passes, and most texts contain no digit.
-    if (this.#finders.length === 0 || firstDigit(text, from) < 0) return found;
+    if (this.#finders.length === 0 || firstDigit(text, from) < 0) return all;
     for (const [label, find] of this.#finders) add(label, find(text, from));
-    return found;
+    return all;
   }
 
   heldFrom(text: string): number {

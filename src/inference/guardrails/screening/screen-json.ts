@@ -132,9 +132,9 @@ export class JsonScreen {
 
   #number(value: number): unknown {
     if (!Number.isInteger(value) || Math.abs(value) < MIN_NUMBER) return value;
-    const written = String(value);
-    const screened = this.text(written);
-    return screened === written ? value : screened;
+    const digits = String(value);
+    const screened = this.text(digits);
+    return screened === digits ? value : screened;
   }
 
   #members(fields: Fields, isAllText: boolean): unknown {
@@ -188,18 +188,20 @@ export class JsonScreen {
     let left = parts[0]!.text.length;
     for (const { length, text } of released) {
       const isPassed = text.length === length;
-      for (let taken = 0; taken < length; ) {
+      for (let consumed = 0; consumed < length; ) {
         while (left === 0) left = parts[++part]!.text.length;
-        const count = Math.min(left, length - taken);
-        if (isPassed) texts[part] += text.slice(taken, taken + count);
-        else if (taken === 0) texts[part] += text;
-        taken += count;
+        const count = Math.min(left, length - consumed);
+        if (isPassed) texts[part] += text.slice(consumed, consumed + count);
+        else if (consumed === 0) texts[part] += text;
+        consumed += count;
         left -= count;
       }
     }
-    return parts.map((one, at) => {
-      const rest = this.#withoutText(one);
-      return texts[at] === one.text && rest === one ? one : { ...rest, text: texts[at] };
+    return parts.map((original, at) => {
+      const rest = this.#withoutText(original);
+      return texts[at] === original.text && rest === original
+        ? original
+        : { ...rest, text: texts[at] };
     });
   }
 
@@ -244,8 +246,8 @@ function hasMemberTwice(text: string, parsed: unknown): boolean {
 function memberCount(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
   const members = Object.values(value);
-  const own = Array.isArray(value) ? 0 : members.length;
-  return members.reduce((sum: number, member) => sum + memberCount(member), own);
+  const memberTotal = Array.isArray(value) ? 0 : members.length;
+  return members.reduce((sum: number, member) => sum + memberCount(member), memberTotal);
 }
 
 function isData(text: string): boolean {
@@ -255,13 +257,13 @@ function isData(text: string): boolean {
 /** Returns the texts that are screened, for a moderation model. */
 export function textsOf(value: unknown): string {
   const texts: string[] = [];
-  const walk = (one: unknown, isAllText: boolean): void => {
-    if (typeof one === "string") texts.push(one);
-    else if (Array.isArray(one)) for (const member of one) walk(member, isAllText);
-    else if (isFields(one)) {
-      for (const [name, member] of Object.entries(one)) {
+  const walk = (node: unknown, isAllText: boolean): void => {
+    if (typeof node === "string") texts.push(node);
+    else if (Array.isArray(node)) for (const member of node) walk(member, isAllText);
+    else if (isFields(node)) {
+      for (const [name, member] of Object.entries(node)) {
         if (isAllText) texts.push(name);
-        else if (NOT_TEXT.has(name) || (name === "data" && one.type !== "text")) continue;
+        else if (NOT_TEXT.has(name) || (name === "data" && node.type !== "text")) continue;
         else if (name === "url" && typeof member === "string" && isData(member)) continue;
         walk(member, isAllText || (TOOL_MEMBERS.has(name) && isFields(member)));
       }

@@ -156,10 +156,10 @@ export class TextWindow {
       at = end;
     }
     pass(heldFrom);
-    const keptFrom = redactedFrom ?? at;
-    const context = contextBefore(text, keptFrom);
-    this.#text = context + text.slice(keptFrom);
-    this.#base = context.length + at - keptFrom;
+    const retainedFrom = redactedFrom ?? at;
+    const context = contextBefore(text, retainedFrom);
+    this.#text = context + text.slice(retainedFrom);
+    this.#base = context.length + at - retainedFrom;
     this.#redactedFrom = redactedFrom === undefined ? undefined : context.length;
     return released;
   }

@@ -19,12 +19,12 @@ export interface CodeInterpreterSettings {
   readonly maxProcesses: number;
   readonly maxRunSeconds: number;
   readonly maxMemoryBytes: number;
-  /** A folder of wheels that Python is to have besides its standard library. */
+  /** Folder of wheels that Python can import in addition to its standard library. */
   readonly wheelFolder: string | undefined;
 }
 
 export interface CodeInterpreterDependencies {
-  /** Undefined where the gateway is not to run Python. */
+  /** Undefined if the gateway does not run Python. */
   readonly settings: CodeInterpreterSettings | undefined;
   readonly snapshotFolder: string;
   readonly files: FileReader;
@@ -33,14 +33,14 @@ export interface CodeInterpreterDependencies {
 
 const MAX_FILES = 20;
 
-/** Python for models, run by the gateway in processes that reach neither files nor the network. */
+/** The tool that runs Python for models, in processes without access to files or the network. */
 export class CodeInterpreter implements ToolFactory {
   readonly types = ["code_interpreter"];
   readonly #dependencies: CodeInterpreterDependencies;
   readonly #pool: PythonPool | undefined;
   readonly #description: string;
 
-  /** Throws where the folder of wheels cannot be read. */
+  /** Throws if the folder of wheels cannot be read. */
   constructor(dependencies: CodeInterpreterDependencies) {
     this.#dependencies = dependencies;
     const { settings, snapshotFolder } = dependencies;
@@ -60,22 +60,22 @@ export class CodeInterpreter implements ToolFactory {
     return this.#pool !== undefined;
   }
 
-  create(requested: RequestedTool, place: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
     const { settings, files, onError } = this.#dependencies;
     if (settings === undefined || this.#pool === undefined) {
       throw unsupported(
-        `${place.param}.type`,
-        "this gateway does not run Python: GATEWAY_CODE_INTERPRETER is not on",
+        `${context.param}.type`,
+        "this gateway does not run Python (GATEWAY_CODE_INTERPRETER is not on)",
       );
     }
-    const fileIds = fileIdsOf(requested, place.param);
+    const fileIds = fileIdsOf(requested, context.param);
     const containerId = newId("cntr");
     const session = new PythonSession({
       pool: this.#pool,
       files,
       fileIds,
       containerId,
-      showsOutputs: place.include.has("code_interpreter_call.outputs"),
+      showsOutputs: context.include.has("code_interpreter_call.outputs"),
       maxRunSeconds: settings.maxRunSeconds,
       onError,
     });
@@ -96,13 +96,13 @@ export class CodeInterpreter implements ToolFactory {
     return {
       tools: [tool],
       open: async (opening) => {
-        await assertFiles(files, fileIds, opening, place.param);
+        await assertFiles(files, fileIds, opening, context.param);
         return { tools: [], items: [], close: () => session.close() };
       },
     };
   }
 
-  /** Ends all processes; runs under way fail. */
+  /** Ends all processes. Current runs fail. */
   close(): void {
     this.#pool?.close();
   }
@@ -131,7 +131,7 @@ function descriptionOf({ wheelFolder, maxRunSeconds }: CodeInterpreterSettings):
   ].join(" ");
 }
 
-/** Names and versions, as names of wheels begin with (PEP 427). */
+/** Returns package names and versions from the names of wheels (PEP 427). */
 function packagesOf(names: readonly string[]): string[] {
   return names.flatMap((name) => {
     const [, title, version] = /^([^-]+)-([^-]+)-.*\.whl$/.exec(name) ?? [];
@@ -139,32 +139,32 @@ function packagesOf(names: readonly string[]): string[] {
   });
 }
 
-/** Throws 400. */
+/** Returns the ids of the files that Python receives. Throws 400. */
 function fileIdsOf(requested: RequestedTool, param: string): readonly string[] {
   const { type: _type, container = { type: "auto" }, ...others } = requested;
   const [unknown] = Object.keys(others);
-  if (unknown !== undefined) throw unsupported(`${param}.${unknown}`, "it is not known");
-  const place = `${param}.container`;
+  if (unknown !== undefined) throw unsupported(`${param}.${unknown}`, "the member is unknown");
+  const path = `${param}.container`;
   if (typeof container !== "object" || container === null || Array.isArray(container)) {
-    throw unsupported(place, 'only {"type": "auto"} is, which lasts as long as its response');
+    throw unsupported(path, 'only {"type": "auto"} is supported, which exists for one response');
   }
   const { type, file_ids = [], ...rest } = container as Readonly<Record<string, unknown>>;
-  if (type !== "auto") throw unsupported(`${place}.type`, 'only "auto" is');
+  if (type !== "auto") throw unsupported(`${path}.type`, 'only "auto" is supported');
   const [further] = Object.keys(rest).filter((name) => rest[name] !== null);
-  if (further !== undefined) throw unsupported(`${place}.${further}`, "the gateway sets it itself");
-  return distinctIds(file_ids ?? [], `${place}.file_ids`);
+  if (further !== undefined) throw unsupported(`${path}.${further}`, "the gateway sets it itself");
+  return distinctIds(file_ids ?? [], `${path}.file_ids`);
 }
 
 function distinctIds(value: unknown, param: string): readonly string[] {
   const isList = Array.isArray(value) && value.every((id) => typeof id === "string");
   if (!isList || value.length > MAX_FILES) {
-    const message = `${param} has to be a list of at most ${MAX_FILES} file ids.`;
+    const message = `${param} must be a list of at most ${MAX_FILES} file ids.`;
     throw new GatewayError("invalid_body", message, { param });
   }
   return [...new Set(value)];
 }
 
-/** Throws 400, and 404 for a file that the organization does not have. */
+/** Checks the size of the files. Throws 400, and 404 for a file that the organization does not have. */
 async function assertFiles(
   files: FileReader,
   fileIds: readonly string[],
@@ -175,9 +175,9 @@ async function assertFiles(
   for (const fileId of fileIds) bytes += (await files.find(organizationId, fileId)).bytes;
   if (bytes <= MAX_GIVEN_BYTES) return;
   const most = `${MAX_GIVEN_BYTES / 1_048_576} MB`;
-  const place = `${param}.container.file_ids`;
-  throw new GatewayError("invalid_body", `The files of ${place} have more than ${most}.`, {
-    param: place,
+  const path = `${param}.container.file_ids`;
+  throw new GatewayError("invalid_body", `The files of ${path} have more than ${most}.`, {
+    param: path,
   });
 }
 

@@ -1,13 +1,13 @@
-/*
- * What the gateway and the process of a Python interpreter write to one another: frames of a length, a kind and
- * bytes. The gateway reads them as a stranger's.
+/**
+ * The frames that the gateway and a Python process exchange: a length, a kind, and bytes. The gateway treats
+ * frames of the process as untrusted input.
  */
 
-/** To the process. */
+/** Kinds of frames to the process. */
 export const ORDER = { file: 1, run: 2 } as const;
-/** From the process. `text` is output of Python, `done` ends a run. */
+/** Kinds of frames from the process. `text` is output of Python, and `done` ends a run. */
 export const REPORT = { ready: 1, text: 2, file: 3, done: 4 } as const;
-/** First byte of a `done` frame. */
+/** The first byte of a `done` frame. */
 export const RUN_END = { finished: 0, raised: 1 } as const;
 
 export interface Frame {
@@ -36,7 +36,7 @@ export function encodeFrame(kind: number, ...parts: readonly Uint8Array[]): Uint
   return frame;
 }
 
-/** The payload of a file: the length of its name, the name, its bytes. */
+/** Returns the frame of a file. Its payload is the length of the name, the name, and the bytes. */
 export function encodeFile(kind: number, file: NamedFile): Uint8Array {
   const name = new TextEncoder().encode(file.name);
   return encodeFrame(
@@ -47,7 +47,7 @@ export function encodeFile(kind: number, file: NamedFile): Uint8Array {
   );
 }
 
-/** Undefined where the payload is not a file. */
+/** Returns undefined if the payload is not a file. */
 export function decodeFile(payload: Uint8Array): NamedFile | undefined {
   const start = 2 + (payload[0] ?? 0) + ((payload[1] ?? 0) << 8);
   if (start > payload.byteLength) return undefined;
@@ -55,7 +55,7 @@ export function decodeFile(payload: Uint8Array): NamedFile | undefined {
   return { name, bytes: payload.subarray(start) };
 }
 
-/** Cuts a stream of bytes into frames. */
+/** Splits a stream of bytes into frames. */
 export class FrameReader {
   readonly #maxFrameBytes: number;
   #pieces: Uint8Array[] = [];
@@ -65,7 +65,7 @@ export class FrameReader {
     this.#maxFrameBytes = maxFrameBytes;
   }
 
-  /** The frames that the piece completes. Throws where one announces more bytes than it may have. */
+  /** Returns the frames that the piece completes. Throws if a frame announces more bytes than allowed. */
   push(piece: Uint8Array): Frame[] {
     this.#pieces.push(piece);
     this.#length += piece.byteLength;
@@ -77,7 +77,7 @@ export class FrameReader {
     return frames;
   }
 
-  /** Of the frame in front, its head included; without end where the head is not there yet. */
+  /** Returns the bytes of the first frame, including its header. Returns infinity if the header is incomplete. */
   #frameBytes(): number {
     if (this.#length < HEAD_BYTES) return Number.POSITIVE_INFINITY;
     if (this.#pieces[0]!.byteLength < HEAD_BYTES) this.#join();
@@ -90,11 +90,11 @@ export class FrameReader {
   #take(length: number): Uint8Array {
     if (this.#pieces[0]!.byteLength < length) this.#join();
     const first = this.#pieces[0]!;
-    const taken = first.subarray(0, length);
+    const frame = first.subarray(0, length);
     this.#length -= length;
     if (first.byteLength === length) this.#pieces.shift();
     else this.#pieces[0] = first.subarray(length);
-    return taken;
+    return frame;
   }
 
   #join(): void {

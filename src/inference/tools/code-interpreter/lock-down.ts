@@ -1,6 +1,6 @@
-/*
- * Takes from the calling process what it does not need to compute: files, sockets, other processes, privileges.
- * It cannot be undone, not by native code either.
+/**
+ * Removes from the current process everything that computing does not need: files, sockets, other processes,
+ * privileges. Nothing can undo it, not even native code.
  */
 
 import { dlopen, type Pointer, ptr, read } from "bun:ffi";
@@ -8,13 +8,13 @@ import { openSync, readFileSync } from "node:fs";
 import { type Architecture, FILTER_INSTRUCTION_BYTES, systemCallFilter } from "./system-calls.ts";
 
 export interface LockDownBounds {
-  /** Of addresses that the process may still map, besides those it has. */
+  /** Bytes of addresses that the process can still map, in addition to those it has. */
   readonly maxFurtherMemoryBytes: number;
-  /** Of all threads together, since the process began. */
+  /** CPU seconds of all threads since the process began. */
   readonly maxCpuSeconds: number;
 }
 
-/** The two architectures number the newer calls alike. */
+/** System call numbers that differ. Newer calls have the same number on both architectures. */
 const NUMBERS = {
   x64: { prctl: 157, prlimit64: 302, seccomp: 317 },
   arm64: { prctl: 167, prlimit64: 261, seccomp: 277 },
@@ -30,27 +30,33 @@ const SECCOMP_SET_MODE_FILTER = 1;
 const SECCOMP_FILTER_FLAG_TSYNC = 1;
 const LANDLOCK_CREATE_RULESET_VERSION = 1;
 const LANDLOCK_RESTRICT_SELF_TSYNC = 8;
-/** The version of Landlock that restricts all threads. */
+/** The version of Landlock that can restrict all threads. */
 const LANDLOCK_TSYNC_SINCE = 8;
 
 const LIMITS = { cpu: 0, fileSize: 1, core: 4, threads: 6, files: 7, locked: 8, addresses: 9 };
 const MAX_FILES = 64;
 const MAX_THREADS = 64;
-/** Above the accounts of any system; with the process number it is an account that no other process has. */
-const FIRST_OWN_ACCOUNT = 0x40000000;
+/**
+ * Higher than the accounts of any system. Together with the process id it is an account that no other process
+ * has.
+ */
+const FIRST_SEPARATE_ACCOUNT = 0x40000000;
 const ACCOUNT_NOBODY = 65_534;
 
-/** Throws where the platform lacks a part of it; the process must not run foreign code then. */
+/**
+ * Locks the process down. Throws if the platform does not support a part of it. The process must then not run
+ * untrusted code.
+ */
 export function lockDown(bounds: LockDownBounds): void {
   const system = new System();
-  const hasOwnAccount = system.leaveRoot();
+  const hasSeparateAccount = system.leaveRoot();
   assertPowerless();
   system.control(PR_SET_NO_NEW_PRIVS, 1);
-  // After the change of the account, which resets both.
+  // After the change of account, which resets both.
   system.control(PR_SET_DUMPABLE, 0);
   system.control(PR_SET_PDEATHSIG, SIGKILL);
-  // The limit counts the threads of an account, so it needs one of its own.
-  if (hasOwnAccount) system.limit(LIMITS.threads, MAX_THREADS);
+  // The limit counts the threads of an account, so the process needs a separate account.
+  if (hasSeparateAccount) system.limit(LIMITS.threads, MAX_THREADS);
   system.limit(LIMITS.core, 0);
   system.limit(LIMITS.fileSize, 0);
   system.limit(LIMITS.locked, 0);
@@ -69,20 +75,20 @@ class System {
   constructor() {
     const { platform, arch } = process;
     if (platform !== "linux" || (arch !== "x64" && arch !== "arm64")) {
-      throw new Error(`there is no lock-down for ${platform} on ${arch}`);
+      throw new Error(`the lock-down does not support ${platform} on ${arch}`);
     }
     this.#architecture = arch;
   }
 
-  /** True where the process now runs as an account of its own. Without root it keeps its account. */
+  /** Returns true if the process now runs as a separate account. Without root it keeps its account. */
   leaveRoot(): boolean {
     if (process.getuid?.() !== 0 && process.geteuid?.() !== 0) return false;
     const { setgroups, setresgid, setresuid } = this.#library.symbols;
     const become = (id: number): boolean =>
       setresgid(id, id, id) === 0 && setresuid(id, id, id) === 0;
-    // Without the right to change accounts, as in some containers, what is left is checked by assertPowerless.
+    // Some containers do not allow account changes. assertPowerless checks the remaining privileges.
     setgroups(0n, null);
-    if (become(FIRST_OWN_ACCOUNT + process.pid)) return true;
+    if (become(FIRST_SEPARATE_ACCOUNT + process.pid)) return true;
     become(ACCOUNT_NOBODY);
     return false;
   }
@@ -97,8 +103,9 @@ class System {
   }
 
   /**
-   * Landlock with no path, port or signal allowed, where the kernel has it: a second wall behind the filter, for
-   * this thread and those that it starts, and for all threads where it can.
+   * Denies all paths, ports and signals with Landlock, if the kernel supports it. It is a second barrier
+   * besides the filter. It covers this thread and those that it starts, and all threads if the version
+   * supports that.
    */
   denyPaths(): void {
     const version = this.#try(LANDLOCK_CREATE_RULESET, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -122,8 +129,8 @@ class System {
     if (thread !== 0) throw new Error(`thread ${thread} could not be filtered`);
   }
 
-  #call(name: string, number: number, ...given: readonly number[]): number {
-    const result = this.#try(number, ...given);
+  #call(name: string, number: number, ...parameters: readonly number[]): number {
+    const result = this.#try(number, ...parameters);
     if (result >= 0) return result;
     const errno = read.i32(this.#library.symbols.__errno_location() as Pointer);
     throw new Error(`${name} failed with errno ${errno}`);
@@ -134,7 +141,7 @@ class System {
   }
 }
 
-/** The C library that Bun itself is linked to: glibc, or musl. */
+/** Opens the C library that Bun is linked to: glibc or musl. */
 function openLibrary() {
   const word = "i64";
   const symbols = {
@@ -152,7 +159,7 @@ function openLibrary() {
   }
 }
 
-/** struct landlock_ruleset_attr with all that the version can deny. */
+/** Returns struct landlock_ruleset_attr with everything that the version can deny. */
 function landlockAttributes(version: number): BigUint64Array {
   let fileRights = 0x1fffn;
   if (version >= 2) fileRights |= 1n << 13n;
@@ -165,7 +172,7 @@ function landlockAttributes(version: number): BigUint64Array {
 }
 
 function assertPowerless(): void {
-  const powers = /^CapEff:\s*([0-9a-f]+)$/m.exec(ownStatus())?.[1];
+  const powers = /^CapEff:\s*([0-9a-f]+)$/m.exec(processStatus())?.[1];
   if (powers === undefined || BigInt(`0x${powers}`) !== 0n) {
     throw new Error("the process cannot give up the capabilities of its account");
   }
@@ -177,13 +184,13 @@ function assertFiltered(): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EPERM") return;
   }
-  throw new Error("the filter of system calls does not hold");
+  throw new Error("the system call filter is not effective");
 }
 
 function addressBytes(): number {
-  return Number(/^VmSize:\s*(\d+) kB$/m.exec(ownStatus())![1]) * 1_024;
+  return Number(/^VmSize:\s*(\d+) kB$/m.exec(processStatus())![1]) * 1_024;
 }
 
-function ownStatus(): string {
+function processStatus(): string {
   return readFileSync("/proc/self/status", "utf8");
 }

@@ -1,6 +1,6 @@
-/*
- * A Python interpreter (Pyodide) that runs what a model writes. The process locks itself down before it takes its
- * first order, and ends with the response that it serves.
+/**
+ * The main module of a Python process (Pyodide), which runs a model's code. The process locks itself down
+ * before it reads its first order. It ends with the response that it serves.
  */
 import {
   existsSync,
@@ -29,16 +29,16 @@ import { type LockDownBounds, lockDown } from "./lock-down.ts";
 import { PREPARE_PYTHON, PYTHON_PATH, WORK_FOLDER } from "./python-text.ts";
 import { type FileSystem, WrittenFiles } from "./written-files.ts";
 
-/** The argument of the process. */
+/** The settings that the process receives as its argument. */
 export interface PythonSettings extends LockDownBounds {
-  /** Of Python's own memory: more is a MemoryError. */
+  /** Maximum bytes of Python's memory. Beyond it, Python raises MemoryError. */
   readonly maxPythonBytes: number;
   readonly maxTextBytes: number;
   readonly maxPictureBytes: number;
   readonly maxOrderBytes: number;
-  /** A folder of wheels that Python is to have. */
+  /** Folder of wheels that Python can import. */
   readonly wheelFolder: string | null;
-  /** Where a process leaves a snapshot of Python's memory for the next one. */
+  /** Folder in which a process stores a snapshot of Python's memory for later processes. */
   readonly snapshotFolder: string | null;
 }
 
@@ -55,7 +55,7 @@ const OPTIONS = {
   stderr: () => {},
 };
 
-/** Taken while there is a global of that name. */
+/** Read before the global of this name is removed. */
 const { process: ownProcess } = globalThis;
 
 type RunCell = (code: string) => Promise<boolean>;
@@ -72,11 +72,11 @@ async function serve(settings: PythonSettings): Promise<void> {
   }
   python.setStdin({ stdin: () => null });
   const runCell = python.runPython(PREPARE_PYTHON) as RunCell;
-  // A Python that has broken down runs nothing more, nor does it report so.
+  // A Python with a fatal error cannot run code or report the error, so the process exits.
   const { _api: api } = python as unknown as { readonly _api: { on_fatal?(): void } };
   api.on_fatal = () => ownProcess.exit(1);
   const files = new WrittenFiles(python.FS as FileSystem, settings.maxPictureBytes);
-  // Whatever is compiled at the first use is compiled now.
+  // Compiles everything that is compiled on first use.
   await runCell("import asyncio; await asyncio.sleep(0)");
   lockDown(settings);
   closeToScripts();
@@ -111,7 +111,10 @@ async function loadPython(settings: PythonSettings): Promise<PyodideAPI> {
   return python;
 }
 
-/** From a snapshot of its memory it starts in a tenth of the time. The first process of an installation makes that. */
+/**
+ * Starts Python, in a tenth of the time if a snapshot of its memory exists. The first process of an
+ * installation makes the snapshot.
+ */
 async function startPython(snapshotFolder: string | null): Promise<PyodideAPI> {
   if (snapshotFolder === null) return loadPyodide(OPTIONS);
   const path = join(snapshotFolder, `pyodide-${version}-${process.arch}.snapshot`);
@@ -135,7 +138,10 @@ async function startPython(snapshotFolder: string | null): Promise<PyodideAPI> {
   return python;
 }
 
-/** More memory is refused in the way in which an engine refuses it, so that Python raises MemoryError. */
+/**
+ * Limits Python's memory. Growth beyond the limit fails like in a JavaScript engine, so that Python raises
+ * MemoryError.
+ */
 function boundPythonMemory(maxBytes: number): void {
   const { prototype } = WebAssembly.Memory;
   const grow = prototype.grow;
@@ -147,8 +153,8 @@ function boundPythonMemory(maxBytes: number): void {
 }
 
 /**
- * A second wall: JavaScript that Python reaches finds neither the interfaces of Bun nor a way to run text as code.
- * The first is the lock-down, which holds without this one.
+ * Removes Bun's interfaces and all ways to run text as code from the JavaScript that Python can reach. This
+ * is a second barrier; the lock-down is effective without it.
  */
 function closeToScripts(): void {
   const makers = [() => {}, async () => {}, function* () {}, async function* () {}];
@@ -156,14 +162,14 @@ function closeToScripts(): void {
     Reflect.defineProperty(Object.getPrototypeOf(maker), "constructor", { value: undefined });
   }
   for (const name of Reflect.ownKeys(Bun)) Reflect.deleteProperty(Bun, name);
-  // Pyodide compares with it.
+  // Pyodide compares with the prototype.
   const closed = Object.assign(() => {}, { prototype: Function.prototype });
   globalThis.Function = closed as unknown as FunctionConstructor;
   const removed = ["process", "fetch", "Worker", "WebSocket", "eval", "ShadowRealm"];
   for (const name of removed) Reflect.deleteProperty(globalThis, name);
 }
 
-/** What Python prints, up to a bound for each run. */
+/** Sends the output of Python, up to a limit for each run. */
 class Output {
   readonly #maxBytes: number;
   #bytes = 0;
@@ -176,9 +182,9 @@ class Output {
     this.#bytes = 0;
   }
 
-  /** Says that all was written: a program that prints too much goes on. */
+  /** Reports all bytes as written, so that a program with too much output continues. */
   write(bytes: Uint8Array): number {
-    // One byte more than the bound, by which the gateway knows that there was more.
+    // Sends one byte more than the limit, so that the gateway detects the cut.
     const rest = this.#maxBytes + 1 - this.#bytes;
     const piece = bytes.subarray(0, Math.max(0, rest));
     this.#bytes += piece.byteLength;

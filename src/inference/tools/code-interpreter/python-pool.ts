@@ -4,32 +4,32 @@ import { type PythonBounds, PythonProcess, PythonStartError } from "./python-pro
 
 export interface PoolBounds extends PythonBounds {
   readonly maxProcesses: number;
-  /** For a process where all are claimed. */
+  /** Maximum wait in milliseconds if all processes are claimed. */
   readonly maxWaitMs?: number;
 }
 
 const MAX_WAITING = 64;
 const MAX_WAIT_MS = 20_000;
-/** Claims further processes where the last one could not start. */
+/** Milliseconds after a failed start in which no process is claimed. */
 const FAULT_MS = 30_000;
-/** A spare process that no response has claimed for so long is ended. */
+/** Milliseconds after which an unclaimed spare process is ended. */
 const MAX_SPARE_MS = 600_000;
-/** A process whose response has run nothing for so long is ended; its next run gets a new one. */
+/** Milliseconds without a run after which a response's process is ended. Its next run gets a new process. */
 const MAX_IDLE_MS = 60_000;
-/** The same where another response waits for a process. */
+/** Milliseconds without a run after which a process is ended if another response waits for one. */
 const MAX_IDLE_WITH_WAITING_MS = 2_000;
 const SWEEP_MS = 500;
 const RETRY_AFTER_SECONDS = 5;
 
 /**
- * The processes of Python interpreters: a bounded number, each claimed by one response; organizations share them.
- * The first claim starts one, and from then on one more waits for the next claim, if there is room for it.
+ * A bounded pool of Python processes that organizations share. Each process is claimed by one response. After
+ * the first claim, one spare process is kept ready if the limit allows it.
  */
 export class PythonPool {
   readonly #bounds: PoolBounds;
-  /** All that live: the spare one, those claimed, and those killed that are not gone yet. */
+  /** All live processes: the spare one, claimed ones, and killed ones that have not exited yet. */
   readonly #all = new Set<PythonProcess>();
-  /** A claim holds its place until its process has exited. */
+  /** A claim is released when its process has exited. */
   readonly #claims: FairSemaphore;
   #spare: { readonly process: PythonProcess; readonly sinceMs: number } | undefined;
   #fault: { readonly error: PythonStartError; readonly atMs: number } | undefined;
@@ -41,14 +41,14 @@ export class PythonPool {
     this.#claims = createClaimSemaphore(bounds);
   }
 
-  /** Processes that live. */
+  /** Number of live processes. */
   get size(): number {
     return this.#all.size;
   }
 
   /**
-   * A process that is ready, for the caller to kill. Rejects with 503 if none is free in time, with
-   * PythonStartError, and with the reason of the signal.
+   * Returns a ready process, which the caller must kill. Rejects with 503 if no process becomes free in time,
+   * with PythonStartError, and with the signal's reason.
    */
   async claim(owner: string, signal: AbortSignal): Promise<PythonProcess> {
     signal.throwIfAborted();
@@ -109,7 +109,7 @@ export class PythonPool {
     this.#all.delete(process);
     const wasSpare = this.#spare?.process === process;
     if (wasSpare) this.#spare = undefined;
-    // A spare that ends without a claim is not replaced before the next one. Claims that wait come first.
+    // A spare process that ends unclaimed is replaced at the next claim. Waiting claims have priority.
     if (!wasSpare && this.#claims.waiting === 0) this.#fillSpare();
     if (this.#all.size > 0) return;
     clearInterval(this.#sweeper);
@@ -122,7 +122,7 @@ export class PythonPool {
     this.#spare = { process: this.#launch(), sinceMs: performance.now() };
   }
 
-  /** Ends processes that stand idle: all after a time, and the longest idle ones earlier where responses wait. */
+  /** Ends idle processes: all after a time, and the longest idle ones earlier if responses wait. */
   #sweep(): void {
     const nowMs = performance.now();
     const spare = this.#spare;
@@ -132,7 +132,7 @@ export class PythonPool {
         const { idleSinceMs, isAlive } = process;
         return isAlive && idleSinceMs !== undefined ? [{ process, ms: nowMs - idleSinceMs }] : [];
       })
-      .sort((one, other) => other.ms - one.ms);
+      .sort((left, right) => right.ms - left.ms);
     for (const [index, { process, ms }] of idle.entries()) {
       const isWanted = index < this.#claims.waiting && ms > MAX_IDLE_WITH_WAITING_MS;
       if (isWanted || ms > MAX_IDLE_MS) process.kill();
@@ -140,7 +140,7 @@ export class PythonPool {
   }
 }
 
-/** Bounds the interpreters that are claimed. */
+/** Returns the semaphore that bounds the claimed processes. */
 export function createClaimSemaphore({
   maxProcesses,
   maxWaitMs = MAX_WAIT_MS,

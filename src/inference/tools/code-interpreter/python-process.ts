@@ -13,37 +13,37 @@ import {
 import type { PythonSettings } from "./python-main.ts";
 
 export interface PythonBounds {
-  /** From the order of a run to its end. */
+  /** Milliseconds of a run, from its order to its end. */
   readonly maxRunMs: number;
-  /** Of Python's own memory. The process may have PROCESS_BYTES more. */
+  /** Maximum bytes of Python's memory. The process can use PROCESS_BYTES more. */
   readonly maxPythonBytes: number;
   readonly wheelFolder: string | null;
   readonly snapshotFolder: string | null;
 }
 
-/** How a run ended. The process lives on after the first two. */
+/** The end of a run. The process continues to live after the first two. */
 export type RunEnd = "finished" | "raised" | "time" | "memory" | "crash" | "abort";
 
 export interface PythonRun {
   readonly end: RunEnd;
-  /** What was printed, with an uncaught exception at its end. */
+  /** The printed text, followed by an uncaught exception. */
   readonly text: string;
   readonly isTextCut: boolean;
   readonly pictures: readonly NamedFile[];
 }
 
-/** The process could not start, or is not locked down. */
+/** Thrown if the process could not start or is not locked down. */
 export class PythonStartError extends Error {}
 
 const SCRIPT = Bun.fileURLToPath(new URL("./python-main.ts", import.meta.url));
 const MAX_START_MS = 60_000;
 export const MAX_TEXT_BYTES = 65_536;
 const MAX_PICTURE_BYTES = 4_194_304;
-/** Of given files together. */
+/** Maximum bytes of all given files together. */
 export const MAX_GIVEN_BYTES = 33_554_432;
-/** What Bun and the interpreter take, given files included. */
+/** Bytes that Bun and the interpreter use, including given files. */
 const PROCESS_BYTES = 402_653_184;
-/** Engines reserve more addresses than they use. */
+/** JavaScript engines reserve more addresses than they use. */
 const MAX_FURTHER_ADDRESS_BYTES = 4_294_967_296;
 const MAX_CPU_SECONDS = 600;
 const MAX_THREADS = 64;
@@ -60,8 +60,8 @@ interface RunningCell {
 }
 
 /**
- * A process with a Python interpreter, which serves one response. It is trusted with nothing: the kernel's filter is
- * checked from outside, its time and memory are watched from outside, and what it writes is bounded.
+ * A process with a Python interpreter that serves one response. The process is untrusted: the gateway checks
+ * the kernel's filter from outside, watches its time and memory from outside, and limits its output.
  */
 export class PythonProcess {
   /** Rejects with PythonStartError. */
@@ -107,18 +107,21 @@ export class PythonProcess {
     return this.#child.exitCode === null && this.#child.signalCode === null && !this.#child.killed;
   }
 
-  /** When its last run ended, by `performance.now()`; undefined during a run and before the first. */
+  /** End of the last run, by `performance.now()`. Undefined during a run and before the first one. */
   get idleSinceMs(): number | undefined {
     return this.#idleSinceMs;
   }
 
-  /** May be repeated. A run that is under way ends with "abort". */
+  /** Kills the process. Can be called repeatedly. A current run ends with "abort". */
   kill(death: RunEnd = "abort"): void {
     if (this.#death === "crash") this.#death = death;
     this.#child.kill("SIGKILL");
   }
 
-  /** One at a time, after `ready`. Never rejects. The files stand in Python's work folder from then on. */
+  /**
+   * Runs code. Only one run at a time is allowed, and only after `ready`. Never rejects. The files stay in
+   * Python's work folder.
+   */
   async run(code: string, files: readonly NamedFile[], signal: AbortSignal): Promise<PythonRun> {
     const ended = Promise.withResolvers<RunEnd>();
     const cell: RunningCell = {
@@ -164,7 +167,7 @@ export class PythonProcess {
     try {
       for (const file of files) stdin.write(encodeFile(ORDER.file, file));
       stdin.write(encodeFrame(ORDER.run, new TextEncoder().encode(code)));
-      // Rejects where the process has ended, which `exited` reports.
+      // Rejects if the process has ended, which `exited` reports.
       Promise.resolve(stdin.flush()).catch(() => {});
     } catch {
       this.kill();
@@ -178,7 +181,7 @@ export class PythonProcess {
     }
   }
 
-  /** Throws where the process writes what it must not, which the interpreter alone never does. */
+  /** Handles a frame. Throws if the process sends a frame that the interpreter alone never sends. */
   #take({ kind, payload }: Frame): void {
     if (kind === REPORT.ready) {
       this.#announced.resolve();
@@ -188,7 +191,7 @@ export class PythonProcess {
     if (cell === undefined) throw new Error("a report without a run");
     if (kind === REPORT.text) {
       cell.textBytes += payload.byteLength;
-      // The interpreter stops by itself one byte later.
+      // The interpreter stops one byte later.
       if (cell.textBytes > MAX_TEXT_BYTES + 1) throw new Error("too much text");
       cell.text.push(payload);
     } else if (kind === REPORT.file) {
@@ -204,7 +207,10 @@ export class PythonProcess {
     } else throw new Error(`unknown report ${kind}`);
   }
 
-  /** Ends the process where it grows too large. As long as it lives, for it may work after the end of a run. */
+  /**
+   * Ends the process if it uses too much memory or too many threads. Watches it for its whole life, because
+   * it can also work after the end of a run.
+   */
   #watch(): void {
     const maxBytes = this.#bounds.maxPythonBytes + PROCESS_BYTES;
     const look = async (): Promise<void> => {
@@ -218,7 +224,7 @@ export class PythonProcess {
   }
 }
 
-/** Every thread has the filter, can gain no privilege and has none. Rejects with PythonStartError. */
+/** Checks that every thread has the filter, cannot gain privileges, and has none. Rejects with PythonStartError. */
 export async function assertLockedDown(processId: number): Promise<void> {
   const threads = await readdir(`/proc/${processId}/task`).catch(() => []);
   const states = await Promise.all(threads.map((id) => statusOf(`${processId}/task/${id}`)));
@@ -227,20 +233,20 @@ export async function assertLockedDown(processId: number): Promise<void> {
     numberIn(state, "NoNewPrivs") === 1 &&
     /^CapEff:\s*0+$/m.test(state);
   if (states.length === 0 || !states.every(isLocked)) {
-    throw new PythonStartError("the process of Python is not locked down");
+    throw new PythonStartError("the Python process is not locked down");
   }
 }
 
-function statusOf(place: number | string): Promise<string> {
-  return Bun.file(`/proc/${place}/status`).text();
+function statusOf(task: number | string): Promise<string> {
+  return Bun.file(`/proc/${task}/status`).text();
 }
 
-/** 0 where there is no such line. */
+/** Returns the number in a status line, or 0 if there is no such line. */
 function numberIn(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0);
 }
 
-/** Reads to the end, so that the writer never waits. */
+/** Returns the last part of the stream. Reads to the end, so that the writer never blocks. */
 async function readBeginning(stream: ReadableStream<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
@@ -252,7 +258,8 @@ async function readBeginning(stream: ReadableStream<Uint8Array>): Promise<string
 
 function textOf({ text, textBytes }: RunningCell): Pick<PythonRun, "text" | "isTextCut"> {
   const bytes = Buffer.concat(text).subarray(0, MAX_TEXT_BYTES);
-  // A character cut in its middle is left out; no database keeps the character 0.
+  // A character that is cut in its middle is left out. The character 0 is replaced, because databases do not
+  // accept it.
   const whole = new TextDecoder().decode(bytes, { stream: true }).replaceAll("\0", "\uFFFD");
   return { text: whole, isTextCut: textBytes > MAX_TEXT_BYTES };
 }

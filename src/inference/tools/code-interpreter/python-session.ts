@@ -13,11 +13,11 @@ import {
 
 export const ITEM_TYPE = "code_interpreter_call";
 
-/** The files of organizations. */
+/** Reads the files of organizations. */
 export interface FileReader {
   /** Throws 404. */
   find(organizationId: string, fileId: string): Promise<FileRecord>;
-  /** Throws 404, 503. */
+  /** Throws 404 or 503. */
   read(file: FileRecord): Promise<ReadableStream<Uint8Array>>;
 }
 
@@ -26,18 +26,18 @@ export interface SessionSettings {
   readonly files: FileReader;
   readonly fileIds: readonly string[];
   readonly containerId: string;
-  /** The request wants to see what runs have put out, not only the model. */
+  /** True if the request shows the outputs of runs in the response, and not only to the model. */
   readonly showsOutputs: boolean;
   readonly maxRunSeconds: number;
   onError(error: unknown): void;
 }
 
-/** That models see. */
+/** Image types that models accept. */
 const SHOWN_TYPES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const MAX_CODE_CHARACTERS = 262_144;
 const LOST = "Its variables and the files that it has written are lost.";
 
-/** The runs of one response: they share an interpreter, and with it variables and files. */
+/** The runs of one response. They share an interpreter with its variables and files. */
 export class PythonSession {
   readonly #settings: SessionSettings;
   #over = new AbortController();
@@ -48,14 +48,14 @@ export class PythonSession {
     this.#settings = settings;
   }
 
-  /** Rejects with the reason of the call's signal. Runs that come at once take turns. */
+  /** Runs a call. Concurrent calls run one after another. Rejects with the reason of the call's signal. */
   run(call: ToolRun): Promise<ToolOutcome> {
     const outcome = this.#last.then(() => this.#run(call));
     this.#last = outcome.catch(() => {});
     return outcome;
   }
 
-  /** Ends what runs, and the interpreter. A later run gets a new one. */
+  /** Ends the current run and the interpreter. A later run gets a new interpreter. */
   close(): void {
     this.#over.abort();
     this.#over = new AbortController();
@@ -67,14 +67,14 @@ export class PythonSession {
     const code = codeOf(call.arguments);
     if (code === undefined) {
       const most = `at most ${MAX_CODE_CHARACTERS} characters`;
-      return this.#failed("", `The arguments have to be {"code": "…"} with ${most} of Python.`);
+      return this.#failed("", `The arguments must be {"code": "…"} with ${most} of Python.`);
     }
     const signal = AbortSignal.any([call.signal, this.#over.signal]);
     try {
       call.progress("interpreting");
       const earlier = this.#process;
       const isNew = earlier?.isAlive !== true;
-      const files = isNew ? await this.#givenFiles(call.organizationId) : [];
+      const files = isNew ? await this.#requestFiles(call.organizationId) : [];
       const process = isNew
         ? await this.#settings.pool.claim(call.organizationId, signal)
         : earlier;
@@ -91,15 +91,15 @@ export class PythonSession {
     }
   }
 
-  async #givenFiles(organizationId: string): Promise<NamedFile[]> {
-    const given: NamedFile[] = [];
+  async #requestFiles(organizationId: string): Promise<NamedFile[]> {
+    const result: NamedFile[] = [];
     const { files, fileIds } = this.#settings;
     for (const fileId of fileIds) {
       const file = await files.find(organizationId, fileId);
       const bytes = new Uint8Array(await new Response(await files.read(file)).arrayBuffer());
-      given.push({ name: freeName(file.filename, given), bytes });
+      result.push({ name: freeName(file.filename, result), bytes });
     }
-    return given;
+    return result;
   }
 
   #outcome(code: string, note: string, run: PythonRun): ToolOutcome {
@@ -126,10 +126,10 @@ export class PythonSession {
     };
   }
 
-  /** Undefined where the process lives on. */
+  /** Returns the reason for the end of the process, or undefined if it continues to live. */
   #endOf({ end }: PythonRun): string | undefined {
     if (end === "time") return `Ended after ${this.#settings.maxRunSeconds} seconds. ${LOST}`;
-    if (end === "memory") return `Ended because it took too much memory. ${LOST}`;
+    if (end === "memory") return `Ended because it used too much memory. ${LOST}`;
     if (end === "crash" || end === "abort") return `The Python interpreter has ended. ${LOST}`;
     return undefined;
   }
@@ -160,7 +160,7 @@ export class PythonSession {
   }
 }
 
-/** Undefined where a model wrote something else, or too much. */
+/** Returns the code of a call, or undefined if the arguments are invalid or the code is too long. */
 export function codeOf(json: string): string | undefined {
   if (json.length > 2 * MAX_CODE_CHARACTERS) return undefined;
   try {
@@ -173,13 +173,13 @@ export function codeOf(json: string): string | undefined {
 
 const MAX_NAME_CHARACTERS = 100;
 
-/** A name that is no path, and that none of the others has. */
-function freeName(filename: string, others: readonly NamedFile[]): string {
+/** Returns a file name that is not a path and that no other file has. */
+function freeName(filename: string, files: readonly NamedFile[]): string {
   const plain = filename.replace(/[^\p{L}\p{N}._ -]/gu, "_").replace(/^\.+/, "_");
   const name = plain.slice(-MAX_NAME_CHARACTERS).toWellFormed() || "file";
-  const taken = new Set(others.map((other) => other.name));
+  const usedNames = new Set(files.map((other) => other.name));
   for (let count = 2; ; count++) {
-    const tried = count === 2 && !taken.has(name) ? name : `${count}-${name}`;
-    if (!taken.has(tried)) return tried;
+    const candidate = count === 2 && !usedNames.has(name) ? name : `${count}-${name}`;
+    if (!usedNames.has(candidate)) return candidate;
   }
 }

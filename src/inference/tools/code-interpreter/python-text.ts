@@ -1,13 +1,13 @@
-/** Where programs start, and where the given files stand. */
+/** The work folder of programs, which contains the given files. */
 export const WORK_FOLDER = "/mnt/data";
 
-/** As Python has it: the path of the gateway is nothing for programs. */
+/** The path of Python that programs see. The real path of the gateway is hidden from them. */
 export const PYTHON_PATH = "/usr/bin/python3";
 
 /**
- * Leaves a function as its value that runs a cell as a notebook does: names last from one to the next, the value
- * of a last expression is printed, and an exception is printed with the program's own lines alone. Takes from
- * Python the modules that lead to JavaScript.
+ * Python code whose value is a function that runs a cell like a notebook. Names persist between cells, the
+ * value of a last expression is printed, and an exception is printed with only the program's own lines. The
+ * code also removes the modules that give access to JavaScript.
  */
 export const PREPARE_PYTHON = `
 def _prepare():
@@ -20,7 +20,7 @@ def _prepare():
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     count = -1
-    # A snapshot has the same state each time.
+    # Each start from a snapshot has the same random state.
     random.seed()
 
     def print_error(error):
@@ -61,10 +61,10 @@ def _prepare():
         raise RuntimeError("asyncio.run does not work here: await at the top level instead")
 
     def refuse_process(*_):
-        raise OSError("there are no processes here")
+        raise OSError("processes are not available here")
 
     asyncio.run = run_loop
-    # Through Node's interfaces, which break down without the kernel's leave.
+    # It uses Node's interfaces, which fail under the lock-down.
     os.system = refuse_process
     sys.stdout.reconfigure(line_buffering=True)
     for name in ("js", "pyodide_js"):

@@ -1,7 +1,7 @@
-/*
- * The filter of system calls (seccomp, classic BPF) that the process of the Python interpreter puts on itself.
- * Everything that is not listed fails with EPERM, so a call that a later kernel adds is refused as well.
- * What is listed lets a process compute, use the memory and the pipes that it has, keep time and end.
+/**
+ * The system call filter (seccomp, classic BPF) that the Python process sets for itself. Every call that is
+ * not listed fails with EPERM, including calls that a later kernel adds. The listed calls let a process
+ * compute, use its memory and pipes, read the time, and exit.
  */
 
 export type Architecture = "x64" | "arm64";
@@ -9,7 +9,7 @@ export type Architecture = "x64" | "arm64";
 interface ArchitectureFacts {
   /** AUDIT_ARCH_… of linux/audit.h. */
   readonly auditArchitecture: number;
-  /** Position of an architecture's number in a row of ALLOWED. */
+  /** The index of the architecture's number in a row of ALLOWED. */
   readonly column: 0 | 1;
 }
 
@@ -18,15 +18,15 @@ const ARCHITECTURES: Readonly<Record<Architecture, ArchitectureFacts>> = {
   arm64: { auditArchitecture: 0xc00000b7, column: 1 },
 };
 
-/** Numbers on x86_64 and aarch64; null where an architecture lacks the call. */
+/** Numbers on x86_64 and aarch64. Null if an architecture does not have the call. */
 type Numbers = readonly [number | null, number | null];
 
-/** What an argument has to be. Only the low half is given; the high half has to be 0. */
+/** A condition on an argument. It compares the low half; the high half must be 0. */
 interface Condition {
   readonly argument: number;
-  /** One of these values. */
+  /** The allowed values. */
   readonly oneOf?: readonly number[];
-  /** All of these bits are set, and none of the others. */
+  /** Bits that must be set, and bits that must be clear. */
   readonly bits?: { readonly set: number; readonly clear: number };
 }
 
@@ -54,7 +54,11 @@ const CLONE_NAMESPACES =
   0x00001000 |
   0x00002000;
 
-/** `processId` is that of the process itself: a signal may go to its own threads. */
+/**
+ * Returns the allowed calls.
+ *
+ * @param processId id of the process itself, which can send signals to its own threads
+ */
 function allowedCalls(processId: number): Readonly<Record<string, AllowedCall>> {
   return {
     read: { numbers: [0, 63] },
@@ -66,7 +70,7 @@ function allowedCalls(processId: number): Readonly<Record<string, AllowedCall>> 
     poll: { numbers: [7, null] },
     ppoll: { numbers: [271, 73] },
     lseek: { numbers: [8, 62] },
-    // Ends of the pipes, which Bun makes as pairs of sockets: neither an address nor control data.
+    // Ends of the pipes, which Bun creates as socket pairs. Neither an address nor control data is allowed.
     sendto: { numbers: [44, 206], when: [{ argument: 4, oneOf: [0] }] },
     recvfrom: { numbers: [45, 207], when: [{ argument: 4, oneOf: [0] }] },
     fcntl: {
@@ -88,7 +92,7 @@ function allowedCalls(processId: number): Readonly<Record<string, AllowedCall>> 
     sigaltstack: { numbers: [131, 132] },
     tgkill: { numbers: [234, 131], when: [{ argument: 0, oneOf: [processId] }] },
 
-    // Threads of this process, and nothing that is a process or a namespace.
+    // Only threads of this process, and no processes or namespaces.
     clone: {
       numbers: [56, 220],
       when: [{ argument: 0, bits: { set: CLONE_VM_SIGHAND_THREAD, clear: CLONE_NAMESPACES } }],
@@ -127,10 +131,13 @@ function allowedCalls(processId: number): Readonly<Record<string, AllowedCall>> 
   };
 }
 
-/** Its flags stand in memory, where no filter can see them; the C library then takes `clone`. */
+/**
+ * The flags of clone3 are in memory, which a filter cannot read. With ENOSYS, the C library uses `clone`
+ * instead.
+ */
 const CLONE3: Numbers = [435, 435];
 
-// Instructions of linux/bpf_common.h and answers of linux/seccomp.h.
+// Instructions of linux/bpf_common.h and results of linux/seccomp.h.
 const LOAD_WORD = 0x20;
 const AND = 0x54;
 const JUMP_IF_EQUAL = 0x15;
@@ -142,13 +149,13 @@ const FAIL_WITH = 0x00050000;
 const EPERM = 1;
 const ENOSYS = 38;
 
-/** Where `struct seccomp_data` has the number, the architecture and the arguments. */
+/** Offsets of the number, the architecture and the arguments in `struct seccomp_data`. */
 const NUMBER_OFFSET = 0;
 const ARCHITECTURE_OFFSET = 4;
 const lowOffset = (argument: number): number => 16 + 8 * argument;
 const highOffset = (argument: number): number => lowOffset(argument) + 4;
 
-/** Calls of the x32 interface have this bit and numbers of their own. */
+/** The bit of calls of the x32 interface, which have different numbers. */
 const X32_BIT = 0x40000000;
 
 interface Instruction {
@@ -158,7 +165,7 @@ interface Instruction {
   readonly value: number;
 }
 
-/** An array of `struct sock_filter`, for the architecture and the process that it will run in. */
+/** Returns an array of `struct sock_filter` for the architecture and the process. */
 export function systemCallFilter(architecture: Architecture, processId: number): Uint8Array {
   const { auditArchitecture, column } = ARCHITECTURES[architecture];
   const program: Instruction[] = [
@@ -173,17 +180,20 @@ export function systemCallFilter(architecture: Architecture, processId: number):
   for (const { numbers, when = [] } of Object.values(allowedCalls(processId))) {
     const number = numbers[column];
     if (number === null) continue;
-    const body = [...when.flatMap(refuseUnless), end(ALLOW)];
+    const body = [...when.flatMap(denyUnless), end(ALLOW)];
     program.push(jump(JUMP_IF_EQUAL, number, 0, body.length), ...body);
   }
   program.push(end(FAIL_WITH | EPERM));
   return assembled(program);
 }
 
-/** Ends the program with EPERM where the condition does not hold, and goes on behind it where it does. */
-function refuseUnless({ argument, oneOf, bits }: Condition): Instruction[] {
-  const refuse = end(FAIL_WITH | EPERM);
-  const isSmall = [load(highOffset(argument)), jump(JUMP_IF_EQUAL, 0, 1, 0), refuse];
+/**
+ * Returns instructions that end the program with EPERM if the condition is false. If it is true, the
+ * instruction after them runs.
+ */
+function denyUnless({ argument, oneOf, bits }: Condition): Instruction[] {
+  const deny = end(FAIL_WITH | EPERM);
+  const isSmall = [load(highOffset(argument)), jump(JUMP_IF_EQUAL, 0, 1, 0), deny];
   if (bits !== undefined) {
     const { set, clear } = bits;
     return [
@@ -191,21 +201,21 @@ function refuseUnless({ argument, oneOf, bits }: Condition): Instruction[] {
       load(lowOffset(argument)),
       { code: AND, ifTrue: 0, ifFalse: 0, value: (set | clear) >>> 0 },
       jump(JUMP_IF_EQUAL, set, 1, 0),
-      refuse,
+      deny,
     ];
   }
   const values = oneOf ?? [];
   const comparisons = values.map((value, index) =>
     jump(JUMP_IF_EQUAL, value, values.length - index, 0),
   );
-  return [...isSmall, load(lowOffset(argument)), ...comparisons, refuse];
+  return [...isSmall, load(lowOffset(argument)), ...comparisons, deny];
 }
 
 function load(offset: number): Instruction {
   return { code: LOAD_WORD, ifTrue: 0, ifFalse: 0, value: offset };
 }
 
-/** Goes on so many instructions behind the next. */
+/** Returns a jump. `ifTrue` and `ifFalse` count the instructions to skip. */
 function jump(code: number, value: number, ifTrue: number, ifFalse: number): Instruction {
   return { code, ifTrue, ifFalse, value };
 }

@@ -1,7 +1,7 @@
 import type { NamedFile } from "./frames.ts";
 import { WORK_FOLDER } from "./python-text.ts";
 
-/** What is needed of Pyodide's file system, which is in memory. */
+/** The used part of Pyodide's file system, which is in memory. */
 export interface FileSystem {
   readdir(path: string): string[];
   lstat(path: string): { readonly mode: number; readonly size: number; readonly mtime: Date };
@@ -13,15 +13,15 @@ export interface FileSystem {
 
 const PICTURE = /\.(?:png|jpe?g|gif|webp)$/i;
 const MAX_PICTURES = 8;
-/** That are looked at after a run: a program may have made any number. */
+/** Maximum number of entries that are checked after a run. A program can create any number. */
 const MAX_ENTRIES = 1_000;
 
-/** The files of the work folder: those that were given, and those that a run has written. */
+/** Tracks the files of the work folder: given files, and files that a run has written. */
 export class WrittenFiles {
   readonly #files: FileSystem;
   readonly #maxPictureBytes: number;
-  /** Time and size of each file, as the last run left it. */
-  readonly #known = new Map<string, string>();
+  /** Time and size of each file after the last run. */
+  readonly #states = new Map<string, string>();
 
   constructor(files: FileSystem, maxPictureBytes: number) {
     this.#files = files;
@@ -31,10 +31,10 @@ export class WrittenFiles {
   add({ name, bytes }: NamedFile): void {
     const path = `${WORK_FOLDER}/${name}`;
     this.#files.writeFile(path, bytes);
-    this.#known.set(path, stateOf(this.#files.lstat(path)));
+    this.#states.set(path, stateOf(this.#files.lstat(path)));
   }
 
-  /** What the last run has written: pictures with their bytes, and the names of the other files. */
+  /** Returns the files that the last run has written: pictures with their bytes, and the names of other files. */
   collect(): { readonly pictures: readonly NamedFile[]; readonly others: readonly string[] } {
     const pictures: NamedFile[] = [];
     const others: string[] = [];
@@ -60,11 +60,11 @@ export class WrittenFiles {
         entries += 1;
         if (entries > MAX_ENTRIES) return changed;
         const path = `${folder}/${name}`;
-        const found = this.#files.lstat(path);
-        if (this.#files.isDir(found.mode)) folders.push(path);
-        if (!this.#files.isFile(found.mode)) continue;
-        if (this.#known.get(path) !== stateOf(found)) changed.push({ path, size: found.size });
-        this.#known.set(path, stateOf(found));
+        const status = this.#files.lstat(path);
+        if (this.#files.isDir(status.mode)) folders.push(path);
+        if (!this.#files.isFile(status.mode)) continue;
+        if (this.#states.get(path) !== stateOf(status)) changed.push({ path, size: status.size });
+        this.#states.set(path, stateOf(status));
       }
     }
     return changed;

@@ -11,7 +11,7 @@ type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 export interface McpServer {
   readonly label: string;
   readonly url: string;
-  /** With the authorization. */
+  /** Headers of all requests, including the authorization. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -19,19 +19,19 @@ export interface McpServer {
 export interface McpTool {
   readonly name: string;
   readonly description: string | undefined;
-  /** A JSON schema. */
+  /** JSON schema of the input. */
   readonly inputSchema: Fields;
   readonly annotations: Fields | undefined;
 }
 
-/** What a call of a tool gave: texts, and images as data URLs. */
+/** The result of a tool call: text, and images as data URLs. */
 export interface McpResult {
   readonly text: string;
   readonly images: readonly string[];
   readonly isError: boolean;
 }
 
-/** A server that cannot be reached, or does not keep to the protocol. The message is for the caller. */
+/** Thrown if a server cannot be reached or violates the protocol. The caller sees the message. */
 export class McpFailure extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause });
@@ -39,10 +39,10 @@ export class McpFailure extends Error {
   }
 }
 
-/** Milliseconds, for a connection and for the list of a server's tools. */
+/** Timeouts in milliseconds of a connection and of the list of a server's tools. */
 const CONNECT_TIMEOUT_MS = 15_000;
 const LIST_TIMEOUT_MS = 15_000;
-/** For a call of a tool, its progress included. */
+/** Timeout in milliseconds of a tool call, including its progress notifications. */
 const CALL_TIMEOUT_MS = 60_000;
 const CLOSE_TIMEOUT_MS = 2_000;
 const MAX_PAGES = 16;
@@ -50,15 +50,16 @@ const MAX_IMAGES = 4;
 const MAX_IMAGE_CHARACTERS = 4_194_304;
 const MAX_MESSAGE_CHARACTERS = 500;
 const IMAGE_TYPE = /^image\/(?:png|jpeg|webp|gif)$/;
-/** What servers of the first HTTP transport answer to a POST at their address. */
+/** Statuses that servers with the first HTTP transport return for a POST to their address. */
 const OLDER_TRANSPORT: ReadonlySet<unknown> = new Set([400, 404, 405, 406]);
 
 /** Opens connections. Rejects with McpFailure, or with the signal's reason. */
 export type McpConnect = (server: McpServer, signal: AbortSignal) => Promise<McpConnection>;
 
 /**
- * The official client over fetches of the egress guard, each with a listener for bodies that fail. It takes a tenth
- * of a second to load, so this is called at the start, and only where servers are allowed.
+ * Creates a function that connects with the official client. Its fetches use the egress guard and report
+ * failing bodies to a listener. Loading the client takes a tenth of a second, so this is called at the start,
+ * and only if servers are allowed.
  */
 export async function createMcpConnect(
   fetchWith: (onBroken: (error: unknown) => void) => Fetch,
@@ -72,7 +73,8 @@ export async function createMcpConnect(
         capabilities: {},
         versionNegotiation: { mode: "auto" },
         listMaxPages: MAX_PAGES,
-        // Compiling the schemas of foreign servers would hold the event loop, and the model reads what they answer.
+        // Skips validation. Compiling schemas of untrusted servers would block the event loop, and the model
+        // reads the results anyway.
         jsonSchemaValidator: {
           getValidator: () => (data) => ({
             valid: true,
@@ -84,7 +86,7 @@ export async function createMcpConnect(
     );
   const open = async (transport: Transport, signal: AbortSignal): Promise<Client> => {
     const client = newClient();
-    // Without a listener the client writes what foreign servers send to the console.
+    // Without a listener, the client prints data of untrusted servers to the console.
     client.onerror = () => undefined;
     try {
       await unlessAborted(client.connect(transport, { timeout: CONNECT_TIMEOUT_MS }), signal);
@@ -134,12 +136,12 @@ const NO_RECONNECTION = {
 interface OpenConnection {
   readonly client: Client;
   readonly server: McpServer;
-  /** Aborts where an answer of the server's fails on its way. */
+  /** Aborts if a response of the server fails while it is read. */
   readonly broken: AbortSignal;
   endSession?(): Promise<void>;
 }
 
-/** A session at a remote server. Methods reject with McpFailure, or with the signal's reason. */
+/** A session at a remote server. Its methods reject with McpFailure, or with the signal's reason. */
 export class McpConnection {
   readonly #open: OpenConnection;
 
@@ -148,7 +150,7 @@ export class McpConnection {
   }
 
   async listTools(signal: AbortSignal): Promise<McpTool[]> {
-    const { tools } = await this.#asked(signal, LIST_TIMEOUT_MS, (options) =>
+    const { tools } = await this.#request(signal, LIST_TIMEOUT_MS, (options) =>
       this.#open.client.listTools(undefined, { ...options, cacheMode: "bypass" }),
     );
     return tools.map(({ name, description, inputSchema, annotations }) => ({
@@ -159,15 +161,15 @@ export class McpConnection {
     }));
   }
 
-  /** A tool that fails has a result too, which says so. */
+  /** Calls a tool. A failed tool also has a result, with `isError` true. */
   async callTool(name: string, input: Fields, signal: AbortSignal): Promise<McpResult> {
-    const result = await this.#asked(signal, CALL_TIMEOUT_MS, (options) =>
+    const result = await this.#request(signal, CALL_TIMEOUT_MS, (options) =>
       this.#open.client.callTool({ name, arguments: { ...input } }, options),
     );
     return resultOf(result as Fields, this.#open.server);
   }
 
-  /** Ends the session, in the background where the server is slow. */
+  /** Ends the session. If the server is slow, the session ends in the background. */
   async close(): Promise<void> {
     const late = new Promise<void>((resolve) => setTimeout(resolve, CLOSE_TIMEOUT_MS).unref());
     const { client, endSession } = this.#open;
@@ -175,15 +177,15 @@ export class McpConnection {
     await client.close().catch(() => undefined);
   }
 
-  async #asked<Result>(
+  async #request<Result>(
     signal: AbortSignal,
     timeoutMs: number,
-    ask: (options: { signal: AbortSignal; timeout: number }) => Promise<Result>,
+    send: (options: { signal: AbortSignal; timeout: number }) => Promise<Result>,
   ): Promise<Result> {
     const { broken, server } = this.#open;
     const either = AbortSignal.any([signal, broken]);
     try {
-      return await unlessAborted(ask({ signal: either, timeout: timeoutMs }), either);
+      return await unlessAborted(send({ signal: either, timeout: timeoutMs }), either);
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       throw failureOf(error, server);
@@ -210,7 +212,7 @@ function textOf({ type, text, uri, resource, mimeType }: Fields): string[] {
   if (type === "resource" && isFields(resource)) {
     return typeof resource.text === "string" ? [resource.text] : [];
   }
-  return type === "audio" ? [`[sound of type ${String(mimeType).slice(0, 100)}]`] : [];
+  return type === "audio" ? [`[audio of type ${String(mimeType).slice(0, 100)}]`] : [];
 }
 
 function imageOf({ type, data, mimeType }: Fields): string[] {
@@ -219,11 +221,11 @@ function imageOf({ type, data, mimeType }: Fields): string[] {
   return isFit ? [`data:${mimeType};base64,${data}`] : [];
 }
 
-/** Shorter values of headers are no secrets, and stand in other texts by chance. */
+/** Minimum length of a header value that counts as a secret. Shorter values appear in other texts by chance. */
 const LEAST_SECRET_CHARACTERS = 8;
 const SCHEME = /^(?:Bearer|Basic|Token)\s+/i;
 
-/** Servers may quote what they were sent. */
+/** Returns the text without the secrets of the headers, because servers can quote their requests. */
 function withoutSecrets(text: string, { headers }: McpServer): string {
   let clean = text;
   for (const value of Object.values(headers)) {
@@ -241,12 +243,12 @@ function failureOf(error: unknown, server: McpServer): McpFailure {
 }
 
 function whyOf(error: unknown, server: McpServer): string {
-  const refused = causeOf(error, (one) => one instanceof EgressRefused);
-  if (refused !== undefined) return `cannot be called: its address ${refused.message}`;
+  const refusal = causeOf(error, (one) => one instanceof EgressRefused);
+  if (refusal !== undefined) return `cannot be called: its address ${refusal.message}`;
   if (causeOf(error, (one) => one instanceof NameNotResolved))
     return "has a name that could not be resolved";
   if (causeOf(error, (one) => one instanceof AnswerTooLong))
-    return "answers with more bytes than may be read";
+    return "answers with more bytes than allowed";
   const status = statusOf(error);
   if (status !== undefined) return `answers with status ${status}`;
   const timeout = causeOf(
@@ -254,9 +256,9 @@ function whyOf(error: unknown, server: McpServer): string {
     ({ name, code }) => name === "TimeoutError" || code === "REQUEST_TIMEOUT",
   );
   if (timeout !== undefined) return "did not answer in time";
-  const told = causeOf(error, ({ name }) => name === "ProtocolError");
-  if (told === undefined) return "could not be reached, or does not speak the protocol";
-  const message = withoutSecrets(told.message, server).replace(/\s+/g, " ").trim();
+  const protocolError = causeOf(error, ({ name }) => name === "ProtocolError");
+  if (protocolError === undefined) return "could not be reached, or does not speak the protocol";
+  const message = withoutSecrets(protocolError.message, server).replace(/\s+/g, " ").trim();
   return `reports an error: ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
 }
 
@@ -264,16 +266,16 @@ const MAX_CAUSES = 8;
 
 type Thrown = Error & { readonly code?: unknown; readonly status?: unknown };
 
-function causeOf(error: unknown, isSought: (one: Thrown) => boolean): Thrown | undefined {
-  let one = error;
-  for (let depth = 0; depth < MAX_CAUSES && one instanceof Error; depth++) {
-    if (isSought(one)) return one;
-    one = one.cause ?? (one as { data?: { cause?: unknown } }).data?.cause;
+function causeOf(error: unknown, matches: (current: Thrown) => boolean): Thrown | undefined {
+  let current = error;
+  for (let depth = 0; depth < MAX_CAUSES && current instanceof Error; depth++) {
+    if (matches(current)) return current;
+    current = current.cause ?? (current as { data?: { cause?: unknown } }).data?.cause;
   }
   return undefined;
 }
 
 function statusOf(error: unknown): number | undefined {
-  const found = causeOf(error, ({ status }) => typeof status === "number");
-  return found?.status as number | undefined;
+  const cause = causeOf(error, ({ status }) => typeof status === "number");
+  return cause?.status as number | undefined;
 }

@@ -2,28 +2,34 @@ import { overloaded } from "../../../lib/errors.ts";
 import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { McpConnect, McpConnection, McpServer } from "./mcp-connection.ts";
 
-/** Without a call for so long, a connection is closed; the next call opens another. */
+/** Milliseconds without a call after which a connection is closed. The next call opens another one. */
 const IDLE_MS = 120_000;
 
-/** Exchanges with servers that this process has under way, for all organizations and for one; each may take a minute. */
+/**
+ * Maximum number of exchanges with servers in this process, in total and for one organization. Each can take
+ * a minute.
+ */
 const MAX_EXCHANGES = 256;
 const MAX_EXCHANGES_OF_ONE = MAX_EXCHANGES / 2;
 const MAX_WAITING_EXCHANGES = 1_024;
-/** An exchange waits for others at most this long. */
+/** Maximum wait of an exchange for others, in milliseconds. */
 const MAX_WAIT_MS = 15_000;
 
-/** Bounds the exchanges with servers; organizations share them. */
+/** Returns the semaphore that bounds exchanges with servers. Organizations share it. */
 export function createExchangeSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: MAX_EXCHANGES,
     mostOfOne: MAX_EXCHANGES_OF_ONE,
     maxWaiting: MAX_WAITING_EXCHANGES,
     maxWaitMs: MAX_WAIT_MS,
-    refusal: () => overloaded("Too many calls of MCP servers are running. Try again shortly."),
+    refusal: () => overloaded("Too many calls to MCP servers are running. Try again shortly."),
   });
 }
 
-/** The connection to a server while a response is made: opened when it is needed. Methods reject as it does. */
+/**
+ * The connection to a server during one response. It is opened on first use. Its methods reject like the
+ * connection.
+ */
 export class McpSession {
   readonly #connect: Promise<McpConnect>;
   readonly #server: McpServer;
@@ -37,7 +43,7 @@ export class McpSession {
     this.#server = server;
   }
 
-  /** Runs an exchange for an organization. Rejects with 503 if too many run, and as `run` does. */
+  /** Runs an exchange for an organization. Rejects with 503 if too many are running, and like `run`. */
   use<Result>(
     owner: string,
     signal: AbortSignal,
@@ -56,7 +62,7 @@ export class McpSession {
     try {
       return await run(await opened);
     } catch (error) {
-      // What has failed once may have lost its session.
+      // A failed exchange can have lost its session.
       if (this.#connection === opened) this.close();
       throw error;
     } finally {

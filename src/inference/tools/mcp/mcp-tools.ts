@@ -18,26 +18,26 @@ import { functionOfTool } from "./tool-names.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Of one server. */
+/** Maximum number of tools of one server. */
 const MAX_TOOLS = 128;
-/** Of all that a server says of its tools, in JSON. */
+/** Maximum characters of a server's tool list in JSON. */
 const MAX_LIST_CHARACTERS = 262_144;
 const MAX_DEPTH = 32;
 const MAX_DESCRIPTION_CHARACTERS = 4_096;
-/** Of what the model reads of one call. */
+/** Maximum characters of one result that the model reads. */
 const MAX_OUTPUT_CHARACTERS = 131_072;
 const MAX_APPROVED_CALLS = 16;
 
 export interface McpServices {
-  /** Loads when the gateway starts; undefined where no servers are allowed. */
+  /** Loads when the gateway starts. Undefined if no servers are allowed. */
   readonly connect: Promise<McpConnect> | undefined;
-  /** Host names; `*.` before one stands for all below it, and `*` alone for all. */
+  /** Host names. `*.` in front of one allows all its subdomains, and `*` alone allows all hosts. */
   readonly allowedHosts: readonly string[];
-  /** Checks the form of an address. Throws EgressRefused. */
+  /** Parses an address. Throws EgressRefused if its form is not allowed. */
   parseUrl(text: string): URL;
 }
 
-/** `mcp`: tools of remote servers, by the Model Context Protocol (OpenAI's tool of that name). */
+/** The tool `mcp`: tools of remote servers through the Model Context Protocol (OpenAI's tool of that name). */
 export class McpTools implements ToolFactory {
   readonly types = ["mcp"];
   readonly isSet: boolean;
@@ -49,19 +49,19 @@ export class McpTools implements ToolFactory {
     this.isSet = services.connect !== undefined;
   }
 
-  create(requested: RequestedTool, place: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
     const { connect } = this.#services;
     if (connect === undefined) {
-      const message = `${place.param}.type "mcp" is not supported: the gateway calls no servers (GATEWAY_MCP_SERVERS is not set).`;
-      throw new GatewayError("unsupported_parameter", message, { param: `${place.param}.type` });
+      const message = `${context.param}.type "mcp" is not supported: the gateway calls no servers (GATEWAY_MCP_SERVERS is not set).`;
+      throw new GatewayError("unsupported_parameter", message, { param: `${context.param}.type` });
     }
-    const server = requestedServer(requested, place);
-    this.#assertAllowed(server, `${place.param}.server_url`);
+    const server = requestedServer(requested, context);
+    this.#assertAllowed(server, `${context.param}.server_url`);
     const session = new McpSession(connect, server, this.#exchanges);
     return {
       tools: [],
       open: (opening) =>
-        openServer({ server, session, param: `${place.param}.server_url` }, opening),
+        openServer({ server, session, param: `${context.param}.server_url` }, opening),
     };
   }
 
@@ -76,7 +76,7 @@ export class McpTools implements ToolFactory {
       throw new GatewayError("invalid_body", message, { param });
     }
     if (allowedHosts.some((allowed) => isAllowed(host, allowed))) return;
-    const message = `The server at ${JSON.stringify(host)} is not among those that the gateway may call.`;
+    const message = `The server at ${JSON.stringify(host)} is not among those that the gateway is allowed to call.`;
     throw new GatewayError("tool_not_allowed", message, { param });
   }
 }
@@ -104,15 +104,15 @@ async function openServer(open: OpenServer, opening: ToolOpening): Promise<Opene
 async function openedServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
   const { server, session } = open;
   const { items = [] } = opening;
-  const known = knownList(server, items);
-  const listed = known ?? (await listTools(open, opening));
+  const listedBefore = listInConversation(server, items);
+  const listed = listedBefore ?? (await listTools(open, opening));
   const allowed = listed.filter((tool) => server.allows(tool));
   const tools = allowed.map((tool) => new McpGatewayTool(open, tool));
   const runs = await runApproved(open, allowed, opening);
   return {
     tools,
     items: [
-      ...(known === undefined ? [listItem(server, allowed)] : []),
+      ...(listedBefore === undefined ? [listItem(server, allowed)] : []),
       ...runs.map(({ item }) => item),
     ],
     messages: runs.flatMap(({ messages }) => messages),
@@ -120,7 +120,7 @@ async function openedServer(open: OpenServer, opening: ToolOpening): Promise<Ope
   };
 }
 
-/** Asks the server. Throws 400 where it does not answer as it should, or has more than may be offered. */
+/** Lists the tools of the server. Throws 400 if the server's answer is invalid or has too many tools. */
 async function listTools(
   { server, session, param }: OpenServer,
   { organizationId, signal }: ToolOpening,
@@ -135,7 +135,7 @@ async function listTools(
     return tools;
   } catch (error) {
     if (!(error instanceof McpFailure)) throw error;
-    // The cause may quote the address, which may hold a secret.
+    // The cause can quote the address, which can contain a secret. It is left out.
     throw new GatewayError("mcp_server_failed", error.message, { param });
   }
 }
@@ -173,10 +173,11 @@ function listItem({ label }: RequestedServer, tools: readonly McpTool[]): ToolOu
 }
 
 /**
- * The list that the conversation holds already, so that the server need not be asked again. It has the tools that were
- * allowed then: returns undefined if it lacks one that is allowed by its name now.
+ * Returns the tool list that the conversation already contains, so that the server is not called again. The
+ * list has the tools that were allowed at that time. Returns undefined if a tool is missing that the request
+ * now allows by name.
  */
-function knownList(
+function listInConversation(
   { label, allowedNames }: RequestedServer,
   items: readonly Fields[],
 ): McpTool[] | undefined {
@@ -198,7 +199,7 @@ function knownList(
   });
   const names = new Set(tools.map(({ name }) => name));
   if (allowedNames.some((name) => !names.has(name))) return undefined;
-  // A list that a client has written may be anything.
+  // A client could have written the list, so it is checked again.
   return tools.length === item.tools.length && faultOf(tools) === undefined ? tools : undefined;
 }
 
@@ -217,8 +218,8 @@ class McpGatewayTool implements GatewayTool {
     this.#open = open;
     this.#tool = tool;
     this.name = functionOfTool(label, tool.name);
-    const told = [description, tool.description].filter((text) => text !== undefined);
-    this.description = told.join("\n\n").slice(0, MAX_DESCRIPTION_CHARACTERS);
+    const descriptions = [description, tool.description].filter((text) => text !== undefined);
+    this.description = descriptions.join("\n\n").slice(0, MAX_DESCRIPTION_CHARACTERS);
     const { $schema: _, ...schema } = tool.inputSchema;
     this.parameters = { properties: {}, ...schema, type: "object" };
     this.itemType = open.server.needsApproval(tool) ? "mcp_approval_request" : "mcp_call";
@@ -234,7 +235,7 @@ class McpGatewayTool implements GatewayTool {
     return { output: "", item, endsResponse: true };
   }
 
-  /** Whether or not its calls need an approval. */
+  /** Calls the tool, whether or not its calls need an approval. */
   async call({
     arguments: json,
     organizationId,
@@ -242,14 +243,18 @@ class McpGatewayTool implements GatewayTool {
   }: Pick<ToolRun, "arguments" | "organizationId" | "signal">): Promise<ToolOutcome> {
     const { session } = this.#open;
     const input = json.trim() === "" ? {} : jsonValue(json);
-    if (!isFields(input)) return this.#failed(json, "The arguments are no JSON object.");
+    if (!isFields(input)) return this.#failed(json, "The arguments are not a JSON object.");
     try {
       const { text, images, isError } = await session.use(organizationId, signal, (connection) =>
         connection.callTool(this.#tool.name, input, signal),
       );
-      const told = shortened(text);
-      if (isError) return this.#failed(json, told === "" ? "The tool failed." : told);
-      return { output: told, images, item: this.#item(json, { output: told, error: null }) };
+      const shortText = shortened(text);
+      if (isError) return this.#failed(json, shortText === "" ? "The tool failed." : shortText);
+      return {
+        output: shortText,
+        images,
+        item: this.#item(json, { output: shortText, error: null }),
+      };
     } catch (error) {
       if (!(error instanceof McpFailure)) throw error;
       return this.#failed(json, error.message);
@@ -275,7 +280,7 @@ interface ApprovedRun {
   readonly messages: readonly AddedMessage[];
 }
 
-/** Runs the calls that the caller has approved since they were asked for, before the model goes on. */
+/** Runs the calls that the caller has approved since the last response, before the model continues. */
 async function runApproved(
   open: OpenServer,
   tools: readonly McpTool[],
@@ -301,12 +306,12 @@ async function runApproved(
     requests
       .slice(0, MAX_APPROVED_CALLS)
       .map(async ({ id, name, arguments: json }): Promise<ApprovedRun> => {
-        const tool = tools.find((one) => one.name === name);
+        const tool = tools.find((candidate) => candidate.name === name);
         const sent = typeof json === "string" ? json : "{}";
         const call = { arguments: sent, organizationId, signal };
         const outcome =
           tool === undefined
-            ? notThere(open, name, call.arguments)
+            ? missingTool(open, name, call.arguments)
             : await new McpGatewayTool(open, tool).call(call);
         const { output } = outcome;
         const item = { ...outcome.item, approval_request_id: id };
@@ -316,7 +321,7 @@ async function runApproved(
   );
 }
 
-function notThere({ server }: OpenServer, name: unknown, json: string): ToolOutcome {
+function missingTool({ server }: OpenServer, name: unknown, json: string): ToolOutcome {
   const error = "The server has no such tool, or it is not allowed.";
   const item = {
     type: "mcp_call",
@@ -329,7 +334,7 @@ function notThere({ server }: OpenServer, name: unknown, json: string): ToolOutc
   return { output: error, item, isFailed: true };
 }
 
-/** A call and its output, as a model reads them. */
+/** Returns a call and its output as messages for the model. */
 function callMessages(id: string, name: string, json: string, output: string): AddedMessage[] {
   const call = { id, type: "function", function: { name, arguments: json } };
   return [

@@ -10,11 +10,11 @@ const MAX_DESCRIPTION_CHARACTERS = 2_000;
 const MAX_SECRET_CHARACTERS = 8_192;
 const MAX_HEADERS = 32;
 const MAX_NAMES = 1_000;
-/** What an HTTP header may hold; blanks around it would be cut. */
+/** Valid values of an HTTP header. Blanks at the ends would be removed. */
 const HEADER_VALUE = "^[\\x21-\\x7e]([\\x20-\\x7e]*[\\x21-\\x7e])?$";
 const HEADER_NAME = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$";
-/** They are the connection's, or the protocol's. */
-const OWN_HEADERS =
+/** Headers that belong to the connection or the protocol. */
+const RESERVED_HEADERS =
   /^(?:host|connection|content-.*|transfer-encoding|accept.*|te|trailer|upgrade|keep-alive|proxy-.*|expect|mcp-.*)$/i;
 
 const names = Type.Array(Type.String({ maxLength: 256 }), { maxItems: MAX_NAMES });
@@ -73,26 +73,29 @@ interface Approval {
   readonly never?: ToolFilter | null;
 }
 
-/** A server as a request's entry of `tools` asks for it. */
+/** The server of an entry in a request's `tools`. */
 export interface RequestedServer extends McpServer {
   readonly description: string | undefined;
-  /** Names of the tools that the model may be offered; none if they are not stated by name. */
+  /** Names of the tools that the model can be offered. Empty if the request does not list names. */
   readonly allowedNames: readonly string[];
-  /** Whether the model may be offered a tool. */
+  /** Returns true if the model can be offered the tool. */
   allows(tool: McpTool): boolean;
-  /** Whether the caller has to approve each of its calls. */
+  /** Returns true if the caller has to approve each call of the tool. */
   needsApproval(tool: McpTool): boolean;
 }
 
-/** Throws 400, with the place of the fault. */
-export function requestedServer(requested: RequestedTool, place: RequestedPlace): RequestedServer {
-  checkRequested(check, requested, place);
+/** Parses an entry of `tools`. Throws 400 with the parameter. */
+export function requestedServer(
+  requested: RequestedTool,
+  context: RequestedPlace,
+): RequestedServer {
+  checkRequested(check, requested, context);
   const { server_label: label, server_url: url, ...rest } = requested as Checked;
   const { authorization, headers, allowed_tools: allowed, require_approval: approval } = rest;
-  const own = Object.entries(headers ?? {}).filter(([name]) => !OWN_HEADERS.test(name));
+  const entries = Object.entries(headers ?? {}).filter(([name]) => !RESERVED_HEADERS.test(name));
   const filter = allowed && isNames(allowed) ? { tool_names: allowed } : (allowed ?? undefined);
   const sent: Record<string, string> = {};
-  for (const [name, value] of own) sent[name.toLowerCase()] = value;
+  for (const [name, value] of entries) sent[name.toLowerCase()] = value;
   if (authorization) sent.authorization = `Bearer ${authorization}`;
   return {
     label,
@@ -115,7 +118,7 @@ function needsApproval(tool: McpTool, approval: "always" | "never" | Approval): 
   return !(approval.never && isOf(tool, approval.never));
 }
 
-/** An empty filter is of no tool. */
+/** Returns true if the filter contains the tool. An empty filter contains no tool. */
 function isOf({ name, annotations }: McpTool, { tool_names, read_only }: ToolFilter): boolean {
   if (!tool_names && typeof read_only !== "boolean") return false;
   if (tool_names && !tool_names.includes(name)) return false;

@@ -1,9 +1,12 @@
-/** What models' functions may be called. */
+/** Characters that names of functions cannot have. */
 const NOT_IN_NAMES = /[^A-Za-z0-9_-]+/g;
 const MAX_NAME_CHARACTERS = 64;
 const HASH_CHARACTERS = 8;
 
-/** The function by which a model calls a tool of a server; of different tools different ones. */
+/**
+ * Returns the name of the function by which a model calls a server's tool. Different tools have different
+ * names.
+ */
 export function functionOfTool(label: string, name: string): string {
   const plain = `${label}__${name}`;
   const clean = plain.replace(NOT_IN_NAMES, "_");

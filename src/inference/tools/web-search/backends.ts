@@ -14,43 +14,43 @@ export interface BackendRequest {
   readonly body: string;
 }
 
-/** A result as the backend gives it. */
+/** A result as the backend returns it. */
 export interface FoundPage {
   readonly url: string;
   readonly title: string;
   /** A few sentences of the page, or about it. */
   readonly snippet: string;
-  /** The text of the page, where the backend reads pages itself. */
+  /** The text of the page, if the backend reads pages itself. */
   readonly text?: string;
 }
 
 interface Backend {
   request(config: SearchConfig, query: string, options: SearchOptions): BackendRequest;
-  /** The list of results in an answer; undefined where that is none of this backend's. */
+  /** Returns the list of results in an answer, or undefined if the answer is not one of this backend. */
   list(answer: Fields): unknown;
-  /** Of one result. */
+  /** Names of the members of a result. */
   readonly snippet: string;
   readonly text?: string;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What Brave takes of a query; more is refused there. */
+/** Limits of Brave's queries. Brave rejects longer ones. */
 const MAX_QUERY_CHARACTERS = 400;
 const MAX_QUERY_WORDS = 50;
 const MAX_URL_CHARACTERS = 2_048;
 const MAX_TITLE_CHARACTERS = 300;
 const MAX_SNIPPET_CHARACTERS = 2_000;
-/** Brave's largest page of results. Some are left out by filters, so that more are asked for than wanted. */
-const MAX_ASKED_RESULTS = 20;
+/** Brave's largest page of results. Filters remove some results, so more are requested than needed. */
+const MAX_REQUESTED_RESULTS = 20;
 
-/** docs.searxng.org/dev/search_api.html: `json` has to be among the instance's `search.formats`. */
+/** docs.searxng.org/dev/search_api.html: the instance's `search.formats` must include `json`. */
 const searxng: Backend = {
   request({ url, apiKey }, query, options) {
-    const asked = new URL(`${url}/search`);
-    asked.searchParams.set("q", withOperators(query, options));
-    asked.searchParams.set("format", "json");
-    return get(asked, apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` });
+    const address = new URL(`${url}/search`);
+    address.searchParams.set("q", withOperators(query, options));
+    address.searchParams.set("format", "json");
+    return get(address, apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` });
   },
   list: ({ results }) => results,
   snippet: "content",
@@ -61,18 +61,18 @@ const brave: Backend = {
   request({ url, apiKey = "" }, query, options) {
     const { allowed, blocked, maxResults, location } = options;
     const isFiltered = allowed.length + blocked.length > 0;
-    const asked = new URL(`${url}/res/v1/web/search`);
-    asked.searchParams.set("q", withOperators(query, options));
-    asked.searchParams.set("count", String(isFiltered ? MAX_ASKED_RESULTS : maxResults));
-    asked.searchParams.set("text_decorations", "false");
-    asked.searchParams.set("result_filter", "web");
-    return get(asked, { "x-subscription-token": apiKey, ...braveLocation(location) });
+    const address = new URL(`${url}/res/v1/web/search`);
+    address.searchParams.set("q", withOperators(query, options));
+    address.searchParams.set("count", String(isFiltered ? MAX_REQUESTED_RESULTS : maxResults));
+    address.searchParams.set("text_decorations", "false");
+    address.searchParams.set("result_filter", "web");
+    return get(address, { "x-subscription-token": apiKey, ...braveLocation(location) });
   },
   list: ({ type, web }) => (isFields(web) ? web.results : type === "search" ? [] : undefined),
   snippet: "description",
 };
 
-/** Brave's headers take ASCII alone; a name with other letters is left out. */
+/** Returns the location headers. Brave's headers accept only ASCII, so names with other characters are left out. */
 function braveLocation(location: UserLocation = {}): Record<string, string> {
   const named = {
     "x-loc-country": location.country,
@@ -87,7 +87,7 @@ function braveLocation(location: UserLocation = {}): Record<string, string> {
   return headers;
 }
 
-/** docs.tavily.com/documentation/api-reference/endpoint/search: a search of basic depth takes one credit. */
+/** docs.tavily.com/documentation/api-reference/endpoint/search: a search of basic depth costs one credit. */
 const tavily: Backend = {
   request({ url, apiKey = "" }, query, { maxResults, allowed, blocked }) {
     return post(
@@ -142,8 +142,8 @@ export function backendRequest(
 }
 
 /**
- * The results of an answer that the options want, the best first, each address once. Undefined where the
- * answer is not one of this backend.
+ * Returns the results that match the options, best first, each address once. Returns undefined if the answer
+ * is not one of this backend.
  */
 export function foundPages(
   { backend }: SearchConfig,
@@ -159,12 +159,12 @@ export function foundPages(
     if (!isFields(result)) continue;
     const url = urlOf(result.url);
     if (url === undefined || pages.has(url.href) || !isWanted(url, options)) continue;
-    const own = text === undefined ? "" : textOf(result[text], options.maxCharacters);
+    const pageText = text === undefined ? "" : textOf(result[text], options.maxCharacters);
     pages.set(url.href, {
       url: url.href,
       title: textOf(result.title, MAX_TITLE_CHARACTERS) || url.hostname,
       snippet: textOf(result[snippet], MAX_SNIPPET_CHARACTERS),
-      ...(own !== "" && { text: own }),
+      ...(pageText !== "" && { text: pageText }),
     });
   }
   return [...pages.values()];
@@ -200,12 +200,12 @@ function hostsOf(filters: readonly DomainFilter[]): string[] {
   return [...new Set(filters.map(({ host }) => host))];
 }
 
-/** Of a domain that is blocked in part the rest is wanted. */
+/** Returns the filters for complete domains. A domain that is blocked in part can still have results. */
 function wholeDomains(filters: readonly DomainFilter[]): DomainFilter[] {
   return filters.filter(({ path }) => path === "");
 }
 
-/** With the domains as operators of the query, as far as they fit; `isWanted` sees to the rest. */
+/** Returns the query with the domains added as operators, as far as they fit. `isWanted` filters the rest. */
 function withOperators(query: string, { allowed, blocked }: SearchOptions): string {
   const sites = hostsOf(allowed).map((host) => `site:${host}`);
   const only = sites.length > 1 ? `(${sites.join(" OR ")})` : sites.join("");

@@ -4,19 +4,22 @@ import { allButOne, FairSemaphore } from "../../../lib/fair-share.ts";
 import type { createEgressDownload } from "../../../platform/egress/download.ts";
 
 interface PageReaderDependencies {
-  /** Reaches public addresses only. */
+  /** Downloads from public addresses only. */
   readonly download: ReturnType<typeof createEgressDownload>;
   readonly extraction: Extraction;
 }
 
-/** Pages that this process loads at a time, for all organizations and for one; a slow page takes 6 seconds. */
+/**
+ * Maximum pages that this process loads at a time, in total and for one organization. A slow page takes 6
+ * seconds.
+ */
 const MAX_PAGES_AT_A_TIME = 64;
 const MAX_PAGES_OF_ONE = MAX_PAGES_AT_A_TIME / 2;
 const MAX_EXTRACTIONS_AT_A_TIME = 3;
 const MAX_WAITING_PAGES = 4_096;
 const MAX_PAGE_BYTES = 2_097_152;
 const DOWNLOAD_TIMEOUT_MS = 6_000;
-/** Types of pages whose text can be read. */
+/** Content types of pages with readable text. */
 const READABLE = /^\s*(?:text\/|application\/(?:xhtml\+xml|xml|json|pdf)\b)/i;
 const HTML = /html/i;
 const HEADERS = {
@@ -25,13 +28,13 @@ const HEADERS = {
 };
 
 export interface RequestedPage {
-  /** The organization whose search found it. */
+  /** The organization whose search found the page. */
   readonly owner: string;
   readonly url: string;
   readonly maxCharacters: number;
 }
 
-/** Reads the text of pages of the web, each in a process of its own that is bounded in time and memory. */
+/** Reads the text of web pages. Each page is extracted in a separate process with limited time and memory. */
 export class PageReader {
   readonly #dependencies: PageReaderDependencies;
   readonly #semaphores = createPageSemaphores();
@@ -41,8 +44,8 @@ export class PageReader {
   }
 
   /**
-   * The text of a page for an organization. Rejects if the page cannot be loaded or read, if too many pages wait,
-   * and with the signal's reason.
+   * Returns the text of a page. Rejects if the page cannot be loaded or read, if too many pages wait, and
+   * with the signal's reason.
    */
   textOf(page: RequestedPage, signal: AbortSignal): Promise<string> {
     return this.#semaphores.pages.run(page.owner, () => this.#read(page, signal), signal);
@@ -65,7 +68,7 @@ export class PageReader {
   }
 }
 
-/** Bound the pages that are loaded, and those whose text is extracted. */
+/** Returns the semaphores that bound page downloads and text extractions. */
 export function createPageSemaphores() {
   return {
     pages: pageSemaphore(MAX_PAGES_AT_A_TIME, MAX_PAGES_OF_ONE),

@@ -2,16 +2,16 @@ import type { FoundPage } from "./backends.ts";
 import type { SearchBackend } from "./search-backend.ts";
 import { isWanted, type SearchOptions } from "./search-options.ts";
 
-/** Reserved (RFC 2606): no address of it is ever one of the web's. */
+/** A reserved name (RFC 2606), so that no address of it ever exists on the web. */
 const HOST = "sandbox.invalid";
-/** Of one search, before the fee: 0.0001 USD. */
+/** Price of one search before the fee: 0.0001 USD. */
 const PRICE_FEMTO = 100_000_000_000n;
 const MAX_PAGES = 3;
 const MAX_SHOWN_CHARACTERS = 200;
 
 /**
- * The search of the sandbox, for trying out what searches the web. It reaches no network: the same query finds the same
- * pages, each of which says that it is the sandbox's.
+ * The search of the sandbox, to try out features that search the web. It uses no network. The same query
+ * always finds the same pages, and each page says that it belongs to the sandbox.
  */
 export const sandboxSearch: Pick<SearchBackend, "find" | "priceFemto"> = {
   priceFemto: PRICE_FEMTO,

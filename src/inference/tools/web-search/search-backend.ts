@@ -8,7 +8,7 @@ import type { SearchOptions } from "./search-options.ts";
 
 const TIMEOUT_MS = 10_000;
 
-/** The search failed. The message is for the model, and names neither address nor key. */
+/** Thrown if the search failed. The model reads the message, which contains neither address nor key. */
 export class SearchFailed extends Error {
   constructor(what: string, options?: ErrorOptions) {
     super(`The web search failed: the search backend ${what}.`, options);
@@ -16,7 +16,7 @@ export class SearchFailed extends Error {
   }
 }
 
-/** The search engine of the configuration. */
+/** The configured search engine. */
 export class SearchBackend {
   readonly #config: SearchConfig;
   readonly #client: HttpClient;
@@ -28,12 +28,15 @@ export class SearchBackend {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Of one search, before the fee. */
+  /** Price of one search before the fee. */
   get priceFemto(): bigint {
     return this.#config.priceNanoUsd * 1_000_000n;
   }
 
-  /** What the engine finds, the best first. Rejects with SearchFailed, and with the signal's reason. */
+  /**
+   * Returns the pages that the engine finds, best first. Rejects with SearchFailed, and with the signal's
+   * reason.
+   */
   async find(query: string, options: SearchOptions, signal: AbortSignal): Promise<FoundPage[]> {
     const inTime = AbortSignal.timeout(this.#timeoutMs);
     try {
@@ -52,7 +55,7 @@ export class SearchBackend {
       ...request,
       signal,
       connectTimeoutMs: this.#timeoutMs,
-      // Searches are rare, so that most kept connections are closed by the time of the next one.
+      // Searches are rare, so most kept connections are closed before the next search.
       onNewConnection: true,
     });
     if (response.status !== 200) {
@@ -60,24 +63,25 @@ export class SearchBackend {
       throw new SearchFailed(refusal(response.status));
     }
     const text = await readWhole(response, MAX_QUICK_ANSWER_BYTES);
-    if (text === undefined) throw new SearchFailed("answered with too much");
+    if (text === undefined) throw new SearchFailed("answered with too many bytes");
     const pages = foundPages(this.#config, jsonValue(text), options);
-    if (pages === undefined) throw new SearchFailed("gave an answer that cannot be read");
+    if (pages === undefined) throw new SearchFailed("sent an answer that cannot be parsed");
     return pages;
   }
 }
 
 function refusal(status: number): string {
-  if (status === 429) return "takes no more searches for now (status 429)";
-  if (status === 401 || status === 403) return `refuses the gateway (status ${status})`;
+  if (status === 429) return "accepts no more searches for now (status 429)";
+  if (status === 401 || status === 403)
+    return `rejects the gateway's credentials (status ${status})`;
   return `answered with status ${status}`;
 }
 
-/** For a request that asks for a search of the web where none is configured. */
+/** Returns the error of a request that needs a web search if no search backend is configured. */
 export function searchMissing(param: string): GatewayError {
   return new GatewayError(
     "unsupported_parameter",
-    `${param}: this gateway has no search of the web. Its operator can set GATEWAY_SEARCH_BACKEND, GATEWAY_SEARCH_URL and GATEWAY_SEARCH_API_KEY.`,
+    `${param}: this gateway has no web search. Its operator can set GATEWAY_SEARCH_BACKEND, GATEWAY_SEARCH_URL and GATEWAY_SEARCH_API_KEY.`,
     { param },
   );
 }

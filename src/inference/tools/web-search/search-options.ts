@@ -1,27 +1,27 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields } from "../../../lib/json.ts";
 
-/** Where the user is, roughly, as OpenAI's and Anthropic's tools have it. */
+/** The user's approximate location, in the form of OpenAI's and Anthropic's tools. */
 export interface UserLocation {
-  /** Two letters (ISO 3166-1), in capitals. */
+  /** Two capital letters (ISO 3166-1). */
   readonly country?: string;
   readonly region?: string;
   readonly city?: string;
   readonly timezone?: string;
 }
 
-/** A domain, what is below it, and where it has a path, that part of it. */
+/** A domain with its subdomains. If it has a path, only that part of the domain. */
 export interface DomainFilter {
   readonly host: string;
-  /** Begins with a slash; empty for all of the domain. */
+  /** Begins with a slash. Empty for the complete domain. */
   readonly path: string;
 }
 
 export interface SearchOptions {
   readonly maxResults: number;
-  /** Of the text of each result; as many bytes of JSON at most. */
+  /** Maximum characters of each result's text, and maximum bytes of that text as JSON. */
   readonly maxCharacters: number;
-  /** Empty for any. */
+  /** Allowed domains. Empty allows all. */
   readonly allowed: readonly DomainFilter[];
   readonly blocked: readonly DomainFilter[];
   readonly location?: UserLocation | undefined;
@@ -29,14 +29,14 @@ export interface SearchOptions {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Of results and of characters of each, by `search_context_size`. */
+/** Number of results and characters of each, by `search_context_size`. */
 const CONTEXT_SIZES = {
   low: { maxResults: 3, maxCharacters: 1_000 },
   medium: { maxResults: 5, maxCharacters: 3_000 },
   high: { maxResults: 10, maxCharacters: 6_000 },
 } as const;
 
-/** The vendors' prices of a search cover as many. */
+/** Maximum results that one search price of the vendors covers. */
 export const MAX_RESULTS = 10;
 const MAX_DOMAINS = 100;
 const MAX_LOCATION_CHARACTERS = 100;
@@ -44,7 +44,7 @@ const DOMAIN =
   /^(?:\*\.)?((?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(\/[^\s?#]*)?$/;
 const MAX_DOMAIN_CHARACTERS = 253;
 
-/** The options of a search of which a request says nothing. */
+/** The default options of a search. */
 export const USUAL_SEARCH: SearchOptions = {
   ...CONTEXT_SIZES.medium,
   allowed: [],
@@ -52,10 +52,11 @@ export const USUAL_SEARCH: SearchOptions = {
 };
 
 /**
- * The options of OpenAI's tool `web_search`, and of Anthropic's of the same name. Throws 400.
- * @param place of the tool in the request: `tools.0`
+ * Returns the options of OpenAI's tool `web_search`, or of Anthropic's tool of the same name. Throws 400.
+ *
+ * @param path path of the tool in the request, such as `tools.0`
  */
-export function searchOptionsOfTool(tool: Fields, place: string): SearchOptions {
+export function searchOptionsOfTool(tool: Fields, path: string): SearchOptions {
   const filters = tool.filters ?? {};
   if (!isFields(filters)) throw invalid(`${place}.filters`, "must be an object");
   const { location } = locationOf(tool.user_location, `${place}.user_location`);
@@ -75,7 +76,7 @@ export function searchOptionsOfTool(tool: Fields, place: string): SearchOptions 
   };
 }
 
-/** Throws 400. */
+/** Returns the limits of a context size. Throws 400. */
 export function contextSize(
   value: unknown,
   place: string,
@@ -87,7 +88,10 @@ export function contextSize(
   throw invalid(place, `must be one of ${Object.keys(CONTEXT_SIZES).join(", ")}`);
 }
 
-/** Of `{type: "approximate", country, …}`, or of the same below `approximate`, as chats have it. Throws 400. */
+/**
+ * Returns the location of `{type: "approximate", country, …}`, or of these members below `approximate`, as
+ * chats have them. Throws 400.
+ */
 export function locationOf(
   value: unknown,
   place: string,
@@ -100,12 +104,12 @@ export function locationOf(
   const { approximate } = value;
   if (approximate !== undefined) {
     if (!isFields(approximate)) throw invalid(`${place}.approximate`, "must be an object");
-    return { location: namedPlaces(approximate, `${place}.approximate`) };
+    return { location: namedLocation(approximate, `${place}.approximate`) };
   }
-  return { location: namedPlaces(value, place) };
+  return { location: namedLocation(value, place) };
 }
 
-function namedPlaces(fields: Fields, place: string): UserLocation {
+function namedLocation(fields: Fields, place: string): UserLocation {
   const location: Record<string, string> = {};
   for (const name of ["country", "region", "city", "timezone"]) {
     const value = fields[name];
@@ -128,7 +132,7 @@ function namedPlaces(fields: Fields, place: string): UserLocation {
   return location;
 }
 
-/** Throws 400. */
+/** Parses a list of domains. Throws 400. */
 export function domainFilters(value: unknown, place: string): DomainFilter[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value) || value.length > MAX_DOMAINS) {
@@ -144,15 +148,15 @@ export function domainFilters(value: unknown, place: string): DomainFilter[] {
   });
 }
 
-/** Whether the options let a page be a result. */
+/** Returns true if the options allow the page as a result. */
 export function isWanted(url: URL, { allowed, blocked }: SearchOptions): boolean {
   const matches = (filter: DomainFilter): boolean => isWithin(url, filter);
   return (allowed.length === 0 || allowed.some(matches)) && !blocked.some(matches);
 }
 
 function isWithin({ hostname, pathname }: URL, { host, path }: DomainFilter): boolean {
-  const isOfDomain = hostname === host || hostname.endsWith(`.${host}`);
-  return isOfDomain && pathname.toLowerCase().startsWith(path);
+  const isInDomain = hostname === host || hostname.endsWith(`.${host}`);
+  return isInDomain && pathname.toLowerCase().startsWith(path);
 }
 
 function invalid(param: string, what: string): GatewayError {

@@ -8,7 +8,7 @@ import type { SearchResult, WebSearch } from "./web-search.ts";
 const SOURCES = "web_search_call.action.sources";
 const MAX_QUERY_CHARACTERS = 2_000;
 
-/** `web_search`: OpenAI's tool of that name, and the one before it. */
+/** The tool `web_search`: OpenAI's tool of that name, and its earlier version. */
 export class WebSearchTools implements ToolFactory {
   readonly types = [
     "web_search",
@@ -19,7 +19,7 @@ export class WebSearchTools implements ToolFactory {
   readonly isSet: boolean;
   readonly #search: WebSearch | undefined;
 
-  /** @param search undefined where the gateway does not search the web */
+  /** @param search undefined if the gateway does not search the web */
   constructor(search: WebSearch | undefined) {
     this.#search = search;
     this.isSet = search !== undefined;
@@ -32,7 +32,7 @@ export class WebSearchTools implements ToolFactory {
   }
 }
 
-/** With the options of one request. */
+/** The tool with the options of one request. */
 class WebSearchTool implements GatewayTool {
   readonly name = "web_search";
   readonly description: string;
@@ -41,7 +41,7 @@ class WebSearchTool implements GatewayTool {
     properties: {
       query: {
         type: "string",
-        description: "What to search for, as one would ask a search engine",
+        description: "The search query, as for a search engine",
       },
     },
     required: ["query"],
@@ -67,7 +67,7 @@ class WebSearchTool implements GatewayTool {
     const query = queryOf(run.arguments);
     if (query === undefined) {
       const reason =
-        'The arguments must be JSON like {"query": "…"}, with a query that says something.';
+        'The arguments must be JSON like {"query": "…"}, with a query that is not empty.';
       return failure("", reason);
     }
     run.progress("searching");
@@ -87,7 +87,7 @@ class WebSearchTool implements GatewayTool {
   }
 }
 
-/** The results as one JSON value: what a page says stays within its string. */
+/** Returns the results as one JSON value, so that the text of a page stays within its string. */
 export function framedResults(results: readonly SearchResult[]): string {
   const note =
     results.length === 0
@@ -97,9 +97,9 @@ export function framedResults(results: readonly SearchResult[]): string {
 }
 
 function near({ city, region, country, timezone }: UserLocation = {}): string {
-  const place = [city, region, country].filter((name) => name !== undefined).join(", ");
+  const location = [city, region, country].filter((name) => name !== undefined).join(", ");
   const zone = timezone === undefined ? "" : ` (time zone ${timezone})`;
-  return place + zone === "" ? "" : ` The user is in ${place || "an unknown place"}${zone}.`;
+  return location + zone === "" ? "" : ` The user is in ${location || "an unknown place"}${zone}.`;
 }
 
 function queryOf(text: string): string | undefined {

@@ -9,14 +9,14 @@ interface WebSearchDependencies {
   onError(error: unknown, requestId: string): void;
 }
 
-/** The request that a search is part of. */
+/** The request that runs a search. */
 export interface SearchCaller {
   readonly organizationId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
 }
 
-/** One result with as much of its page as is wanted. */
+/** A result with the needed part of its page. */
 export interface SearchResult {
   readonly url: string;
   readonly title: string;
@@ -25,12 +25,15 @@ export interface SearchResult {
 
 const PAGES_TIMEOUT_MS = 10_000;
 const MAX_TITLE_CHARACTERS = 300;
-/** Addresses that take more are left out with their pages. */
+/** Maximum JSON bytes of a result besides its text. A result with a longer address is left out. */
 const MAX_BYTES_AROUND_TEXT = 1_500;
-/** A page with less is mostly a notice in the place of what the backend has seen there. */
+/**
+ * Minimum characters of a page. A shorter page is usually a notice instead of the content that the backend
+ * found.
+ */
 const MIN_PAGE_CHARACTERS = 200;
 
-/** Searches the web, and reads the pages that were found. */
+/** Searches the web, and reads the pages that the search finds. */
 export class WebSearch {
   readonly #dependencies: WebSearchDependencies;
 
@@ -38,14 +41,14 @@ export class WebSearch {
     this.#dependencies = dependencies;
   }
 
-  /** Of one search, before the fee. */
+  /** Price of one search before the fee. */
   get priceFemto(): bigint {
     return this.#dependencies.backend.priceFemto;
   }
 
   /**
-   * The results, the best first, with the beginning of their pages, or with what the backend says of them where
-   * a page cannot be had in time. Rejects with SearchFailed, and with the signal's reason.
+   * Returns the results, best first, with the beginnings of their pages. If a page cannot be loaded in time,
+   * the result has the backend's snippet. Rejects with SearchFailed, and with the signal's reason.
    */
   async search(
     query: string,
@@ -62,7 +65,7 @@ export class WebSearch {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(pagesTimeoutMs)]);
     const results = await Promise.all(
       found.map(async ({ url, title, snippet, text }) => {
-        // Many pages refuse programs, and some are none; the search goes on without them.
+        // Many pages reject programs, and some cannot be read. The search continues without them.
         const page =
           text ?? (await pages.textOf({ owner, url, maxCharacters }, limited).catch(() => ""));
         const isThin = page.length < MIN_PAGE_CHARACTERS && page.length < snippet.length;
@@ -76,12 +79,15 @@ export class WebSearch {
   }
 }
 
-/** The most that one result takes as JSON. */
+/** Returns the maximum JSON bytes of one result. */
 export function maxResultBytes({ maxCharacters }: SearchOptions): number {
   return maxCharacters + MAX_BYTES_AROUND_TEXT;
 }
 
-/** Of a text that a reader sees: so many characters, or fewer where they take more than as many bytes of JSON. */
+/**
+ * Returns the beginning of the visible text: at most `maxCharacters` characters, and at most as many bytes of
+ * JSON.
+ */
 function beginning(text: string, maxCharacters: number): string {
   let cut = visible(text.slice(0, maxCharacters)).trim();
   for (;;) {
@@ -100,7 +106,7 @@ function jsonBytes(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value));
 }
 
-/** Characters that no reader sees, but a model does: tags (U+E0000), and what reorders or hides text. */
+/** Characters that readers do not see but models do: tags (U+E0000), and characters that reorder or hide text. */
 const HIDDEN = /[\u{e0000}-\u{e007f}\u200b\u2028-\u202e\u2060-\u2069\ufeff]/gu;
 
 function visible(text: string): string {
