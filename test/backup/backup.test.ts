@@ -171,5 +171,5 @@ test("an archive is private, has its name once it is whole, and never takes the 
   expect(readdirSync(folder).filter((name) => name.includes("tar"))).toEqual(["under-load.tar"]);
   expect(statSync(archive).mode & 0o777).toBe(0o600);
   const again = await runCliProcess({ DATABASE_URL: source.databaseUrl }, "backup", archive);
-  expect(again).toMatchObject({ exitCode: 2, stderr: `${archive} exists already\n` });
+  expect(again).toMatchObject({ exitCode: 2, stderr: `${archive} already exists\n` });
 });

@@ -101,15 +101,15 @@ test("an archive that is cut off anywhere, or has another byte anywhere, is refu
   for (let n = 1; n < 40; n++) places.push(Math.floor((whole.length * n) / 40) + n);
   for (const place of places) {
     await writeFile(other, whole.subarray(0, place));
-    await expect(verifyArchive(other)).rejects.toThrow("not a whole backup");
+    await expect(verifyArchive(other)).rejects.toThrow("not a complete backup");
     whole[place]! ^= 1;
     await writeFile(other, whole);
     whole[place]! ^= 1;
-    await expect(verifyArchive(other)).rejects.toThrow("not a whole backup");
+    await expect(verifyArchive(other)).rejects.toThrow("not a complete backup");
   }
   const { settings, sql } = await openTarget();
   await writeFile(other, whole.subarray(0, whole.length - 1));
-  await expectRefused(settings, sql, /not a whole backup.*nothing was written/, other);
+  await expectRefused(settings, sql, /not a complete backup.*Nothing was written/, other);
   rmSync(other);
 }, 60_000);
 
@@ -303,7 +303,7 @@ test("a piece that unpacks to more than a piece holds is refused", async () => {
   try {
     await reader.head();
     const { value } = await reader.items().next();
-    await expect(value!.bytes().next()).rejects.toThrow("is not what was written");
+    await expect(value!.bytes().next()).rejects.toThrow("differs from the written data");
   } finally {
     await reader.close();
   }

@@ -231,7 +231,7 @@ test("models list says for each provider how many models it brings, and what is 
     { OPENAI_API_KEY: "sk-0123456789" },
     ...["models", "list", "--provider", "openai", "--left-out"],
   );
-  expect(people.stdout).toContain(`openai brings ${openai!.models} models`);
+  expect(people.stdout).toContain(`openai: ${openai!.models} models`);
   expect(people.stdout).toMatch(/^openai +davinci +no list has its context length$/m);
 });
 

@@ -125,7 +125,7 @@ test("an order that a gateway does not carry out in time is withdrawn, and said 
     const request = { organizationId: org, amountNano: 1n, description: "Too late" };
     const patience = { timeoutMs: 200, interrupted: never };
     await expect(adjustCredit(sql, request, patience)).rejects.toThrow(
-      "did not carry the order out within 0.2 s: it was withdrawn, and nothing was changed",
+      "did not carry out the order within 0.2 s: the order was withdrawn, nothing was changed",
     );
   });
   expect(await sql`SELECT 1 FROM credit_commands WHERE organization_id = ${org}`).toHaveLength(0);
@@ -167,7 +167,7 @@ test("an operator who gives up waiting leaves no order behind", async () => {
     });
     child.kill("SIGINT");
     expect(await child.exited).toBe(1);
-    expect(await new Response(child.stderr).text()).toContain("withdrawn, and nothing was changed");
+    expect(await new Response(child.stderr).text()).toContain("withdrawn, nothing was changed");
   });
   expect(await sql`SELECT 1 FROM credit_commands WHERE organization_id = ${org}`).toHaveLength(0);
 });
@@ -230,14 +230,14 @@ test("without a gateway a credit limit is set, and not below what is used and he
   await limit(4n);
   await cliJson(settings, ...adjustArguments(org, "-5"));
   expect((await books(org)).balance).toBe(-4n * NANO_PER_USD);
-  await expect(limit(3n)).rejects.toThrow("more than the new credit limit is used or held");
+  await expect(limit(3n)).rejects.toThrow("the used and held amounts exceed the new credit limit");
   await sql`INSERT INTO attempts (request_id, instance_id, epoch, organization_id, key_id, org_account,
       day_account, month_account, hold_nano, charge_nano, model, provider, prompt_tokens,
       completion_tokens, estimated, latency_ms, started_at)
     VALUES ('req_dead_too', 'ins_dead', 1, ${org}, 'key_dead', ${`org:${org}`}, 'day', 'month',
       1000000000, 1, 'm', 'p', 1, 1, false, 1, now())`;
   await limit(null);
-  await expect(limit(4n)).rejects.toThrow("more than the new credit limit is used or held");
+  await expect(limit(4n)).rejects.toThrow("the used and held amounts exceed the new credit limit");
   await limit(5n);
   const [account] = await sql`SELECT credit_limit_nano FROM accounts WHERE id = ${`org:${org}`}`;
   expect(account!.credit_limit_nano).toBe(5n * NANO_PER_USD);

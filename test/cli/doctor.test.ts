@@ -86,7 +86,7 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
   expect(JSON.stringify(checks)).toMatch(/Postgres 1[5-9]|Postgres [2-9]\d/);
   const people = await runCliProcess({ PORT: "0", ...sound }, "doctor");
   expect(people).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(people.stdout).toEndWith("Nothing is wrong.\n");
+  expect(people.stdout).toEndWith("No faults found.\n");
   const password = new URL(database.url).password;
   for (const secret of [MASTER_KEY, "sk-secret-0123456789", ...(password ? [password] : [])]) {
     expect(people.stdout + JSON.stringify(checks)).not.toContain(secret);
@@ -227,17 +227,17 @@ describe("with --live", () => {
   test("a provider that takes its key and knows the models is in order", async () => {
     listed = { object: "list", data: [{ id: "a" }, { id: "b" }] };
     expect(await live(KEY)).toEqual([
-      { name: "live there", state: "ok", detail: "takes its key, knows the 2 models called there" },
+      { name: "live there", state: "ok", detail: "accepts its key, lists the 2 models of the catalogue" },
     ]);
   });
 
   test("a refused key is wrong, and a model that is not listed is named", async () => {
     const [refused] = await live("sk-another-0123456789");
     expect(refused).toMatchObject({ state: "wrong" });
-    expect(refused!.detail).toEndWith("refuses its key (status 401)");
+    expect(refused!.detail).toEndWith("rejects its key (status 401)");
     listed = [{ id: "a" }];
     expect(await live(KEY)).toEqual([
-      { name: "live there", state: "warning", detail: "takes its key, does not list 1 of 2: b" },
+      { name: "live there", state: "warning", detail: "accepts its key, does not list 1 of 2: b" },
     ]);
   });
 
@@ -245,7 +245,7 @@ describe("with --live", () => {
     isPublic = true;
     listed = { data: [{ id: "a" }, { id: "b" }] };
     const [open] = await live("sk-another-0123456789");
-    expect(open!.detail).toContain("the key was not tried");
+    expect(open!.detail).toContain("the key was not checked");
     listed = "no list";
     expect(await live(KEY)).toMatchObject([{ state: "warning" }]);
   });
@@ -262,7 +262,7 @@ describe("with --live", () => {
       return checks.find(({ name }) => name === "live v");
     };
     cloud.answer = () => Response.json({ totalTokens: 1 });
-    const detail = `${cloud.baseUrl} takes its credentials`;
+    const detail = `${cloud.baseUrl} accepts its credentials`;
     expect(await check()).toEqual({ name: "live v", state: "ok", detail });
     cloud.answer = () => Response.json({ error: { code: 403 } }, { status: 403 });
     expect(await check()).toMatchObject({ state: "wrong" });
@@ -369,7 +369,7 @@ test("a bucket for files is tried out, and one that refuses is wrong, without it
   expect(checks).toContainEqual({
     name: "file storage",
     state: "ok",
-    detail: "bucket stored-files takes, gives and removes",
+    detail: "bucket stored-files stores, returns and deletes objects",
   });
   expect(s3.bucket.objects.size).toBe(0);
   const { wrongs } = await diagnose({ ...settings, S3_SECRET_ACCESS_KEY: "another" });
@@ -447,7 +447,7 @@ test("a gateway that runs on the database is told", async () => {
   try {
     const { checks } = await diagnose({ ...sound, DATABASE_URL: gateway.databaseUrl });
     const found = checks.find(({ name }) => name === "gateway");
-    expect(found).toEqual({ name: "gateway", state: "ok", detail: "one runs on this database" });
+    expect(found).toEqual({ name: "gateway", state: "ok", detail: "running on this database" });
   } finally {
     await gateway.stop();
   }
@@ -463,7 +463,7 @@ test("a gateway that was killed a moment ago is not said to run", async () => {
     const found = checks.find(({ name }) => name === "gateway");
     expect(found).toMatchObject({
       state: "warning",
-      detail: expect.stringMatching(/^none runs; /),
+      detail: expect.stringMatching(/^not running; /),
     });
   } finally {
     await sql`DELETE FROM instances WHERE id = 'dead'`;

@@ -144,7 +144,7 @@ test(
       expect(answer.status).toBe(200);
       const doctor = await runCliProcess(settings, "doctor");
       expect(doctor).toMatchObject({ exitCode: 0, stderr: "" });
-      expect(doctor.stdout).toContain("one runs on this database");
+      expect(doctor.stdout).toContain("running on this database");
       expect((await fetch(`${gateway.baseUrl}/readyz`)).status).toBe(200);
     } finally {
       gateway.child.kill("SIGTERM");

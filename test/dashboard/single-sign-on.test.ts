@@ -176,7 +176,7 @@ test.each([[undefined], [false], ["false"], ["TRUE"], [1], [null]])(
   "an address whose email_verified is %p gives no access, and the log names the claims without values",
   async (verified) => {
     await expectRefused(await signedIn({ ...VOUCHED, email_verified: verified }), 403, "no access");
-    const line = gateway.logLines.findLast((one) => one.includes("single sign-on refused"))!;
+    const line = gateway.logLines.findLast((one) => one.includes("single sign-on rejected"))!;
     const { reason, claims } = JSON.parse(line) as { reason: string; claims: string[] };
     expect(reason).toContain("email_verified is not true");
     expect(claims).toContainValues(["email", "iss", "sub"]);
@@ -269,7 +269,7 @@ test("nothing that a request states decides where the browser is sent", async ()
   const response = await get("/dashboard/sign-on?next=https://evil.example&redirect_uri=https://x");
   expect(new URL(response.headers.get("location")!).origin).toBe(issuer.url);
   const logged = gateway.logLines.join("\n");
-  expect(logged).toContain("single sign-on refused");
+  expect(logged).toContain("single sign-on rejected");
   expect(logged).not.toContain(issuer.clientSecret);
 });
 

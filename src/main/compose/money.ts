@@ -53,7 +53,7 @@ export function createMoney(parts: {
       telemetry.countClampedCharge();
       telemetry.log.warn(
         { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
-        "charge limited to its hold",
+        "charge clamped to its hold",
       );
     },
     onBackgroundError: parts.onError,
