@@ -36,9 +36,7 @@ export const outbox = pgTable(
      */
     xid: xid8("xid").notNull().default(sql`pg_current_xact_id()`),
   },
-  (table) => [
-    index("outbox_age").using("brin", table.createdAt),
-  ],
+  (table) => [index("outbox_age").using("brin", table.createdAt)],
 );
 
 /**
