@@ -4,7 +4,7 @@ import type { Seal } from "./master-key.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 /** Where an answer is kept: for one request of one organization. */
-export interface AnswerPlace {
+export interface AnswerKey {
   readonly organizationId: string;
   /** SHA-256, hex. */
   readonly keyHash: string;
@@ -50,7 +50,7 @@ interface AnswerRow {
  */
 export async function findCachedAnswers(
   sql: Database,
-  places: readonly AnswerPlace[],
+  places: readonly AnswerKey[],
   nowMs: number,
 ): Promise<FoundAnswer[]> {
   const rows = await sql<AnswerRow[]>`
@@ -73,7 +73,7 @@ export async function findCachedAnswers(
 }
 
 export interface NewAnswer extends AnswerNote {
-  readonly place: AnswerPlace;
+  readonly key: AnswerKey;
   readonly generation: number;
   readonly seal: Seal;
   readonly expiresAtMs: number;
@@ -99,7 +99,7 @@ export function keepAnswer(
   bounds: CacheBounds,
   nowMs: number,
 ): Promise<boolean> {
-  const { organizationId } = answer.place;
+  const { organizationId } = answer.key;
   return sql.begin(async (transaction) => {
     const [cache] = await transaction<{ generation: bigint; sealing_id: string | null }[]>`
       WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
@@ -121,7 +121,7 @@ export function keepAnswer(
 
 async function putAnswer(
   sql: DatabaseTransaction,
-  { place, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
+  { key: place, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
   sealed: Uint8Array,
   nowMs: number,
 ): Promise<{ entries: number; bytes: number }> {
@@ -174,7 +174,7 @@ async function makeRoom(
 /** Notes that answers were used; those that another transaction is changing are passed over. */
 export async function noteAnswersUsed(
   sql: Database,
-  uses: readonly (AnswerPlace & { readonly usedAtMs: number })[],
+  uses: readonly (AnswerKey & { readonly usedAtMs: number })[],
 ): Promise<void> {
   await sql`
     WITH used AS MATERIALIZED (
@@ -262,7 +262,7 @@ const FLIGHT_LEASE = "10 seconds";
 /** True where the request may run; false where an equal one runs already. Durable as far as the server lives. */
 export async function claimFlight(
   sql: Database,
-  { organizationId, keyHash }: AnswerPlace,
+  { organizationId, keyHash }: AnswerKey,
   requestId: string,
 ): Promise<boolean> {
   const claimed = await sql`
@@ -276,7 +276,7 @@ export async function claimFlight(
 }
 
 interface OwnFlight {
-  readonly place: AnswerPlace;
+  readonly key: AnswerKey;
   readonly requestId: string;
 }
 
@@ -285,8 +285,8 @@ export async function renewFlights(sql: Database, flights: readonly OwnFlight[])
   await sql`
     WITH own AS MATERIALIZED (
       SELECT f.organization_id, f.key_hash FROM answer_flights f
-      JOIN unnest(${sql.array(flights.map(({ place }) => place.organizationId))}::text[],
-        ${sql.array(flights.map(({ place }) => place.keyHash))}::text[],
+      JOIN unnest(${sql.array(flights.map(({ key: place }) => place.organizationId))}::text[],
+        ${sql.array(flights.map(({ key: place }) => place.keyHash))}::text[],
         ${sql.array(flights.map(({ requestId }) => requestId))}::text[])
         AS r (organization_id, key_hash, request_id) USING (organization_id, key_hash, request_id)
       FOR NO KEY UPDATE OF f SKIP LOCKED)
@@ -296,7 +296,7 @@ export async function renewFlights(sql: Database, flights: readonly OwnFlight[])
 
 export async function endFlight(
   sql: Database,
-  { organizationId, keyHash }: AnswerPlace,
+  { organizationId, keyHash }: AnswerKey,
   requestId: string,
 ): Promise<void> {
   await sql`DELETE FROM answer_flights WHERE organization_id = ${organizationId}

@@ -67,7 +67,7 @@ const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 /** Longest accepted cookie header. Browsers send shorter ones. */
 const MAX_COOKIE_CHARACTERS = 8_192;
 
-/** Lifetime of the session cookie: the maximum age of a session. */
+/** Lifetime of the session cookie, in seconds: the maximum age of a session. */
 const COOKIE_SECONDS = 43_200;
 
 /**
@@ -128,7 +128,7 @@ function cookieName(plain: boolean, name = COOKIE_NAME): string {
 }
 
 const FLOW_COOKIE_NAME = "gateway_sign_on";
-/** Lifetime of the sign-in cookie. Users may need time to find their second factor. */
+/** Lifetime of the sign-in cookie, in seconds. Users need time to find their second factor. */
 const FLOW_SECONDS = 600;
 
 /** Returns the secret of the sign-in through the identity provider that this browser has started. */

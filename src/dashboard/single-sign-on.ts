@@ -185,8 +185,8 @@ export class SingleSignOn {
   }
 
   /**
-   * Returns the claims of UserInfo. Returns none if the issuer rejects the request: then only the ID token
-   * counts.
+   * Returns the claims of UserInfo. Returns no claims if the issuer rejects the request. Then only the ID
+   * token counts.
    */
   async #userInfo(configuration: Configuration, token: string, subject: string): Promise<Claims> {
     try {

@@ -3,7 +3,7 @@ import type { PlannedChoice } from "./plan-answer.ts";
 import type { SandboxRequest } from "./request.ts";
 import { countTokens } from "./tokens.ts";
 
-/** Tokens of a message besides its text. */
+/** Tokens of a message in addition to its text. */
 export const MESSAGE_OVERHEAD_TOKENS = 3;
 /** Tokens of an image, audio or file part, whatever its size. */
 export const MEDIA_PART_TOKENS = 8;

@@ -73,7 +73,7 @@ export interface SandboxAnswer {
   readonly choices: readonly PlannedChoice[];
   readonly usage: ReturnType<typeof usageOf>;
   readonly includeUsage: boolean;
-  /** See AnswerOptions. */
+  /** Number of likely tokens to report: see AnswerOptions. */
   readonly alternatives: number | undefined;
 }
 
@@ -286,8 +286,8 @@ function reasoningFor(body: ChatRequestFields, always: boolean): Reasoning {
 }
 
 /**
- * Returns the text that answers a conversation: the results of tools after the last user message, or a count
- * if the user asked for one ("count to 100"), or else the user's text.
+ * Returns the text that answers a conversation. That is the results of tools after the last user message, or
+ * a count if the user asked for one ("count to 100"), or else the user's text.
  */
 function answerText(messages: readonly SandboxMessage[]): string {
   const lastUser = messages.findLastIndex((message) => message.role === "user");

@@ -83,16 +83,16 @@ const TOP: Context = { depth: 0, nesting: 0, outer: [], references: new Set(), s
  * violate them. If it finds no value, it returns `{}` for an object's schema and null for others.
  */
 export function exampleOf(schema: unknown): unknown {
-  const made = new ExampleMaker(schema, exampleBudget()).make(schema, TOP);
-  if (made !== NONE) return made;
+  const example = new ExampleMaker(schema, exampleBudget()).make(schema, TOP);
+  if (example !== NONE) return example;
   return isKeywords(schema) && typesOf(schema)?.includes("object") ? {} : null;
 }
 
 /** Returns a value for the arguments of a function: an object, unless the schema excludes objects. */
 export function argumentsOf(schema: unknown, budget: ExampleBudget): unknown {
   const maker = new ExampleMaker(schema, budget);
-  const made = maker.make({ allOf: [schema, { type: "object" }] }, TOP);
-  if (made !== NONE) return made;
+  const example = maker.make({ allOf: [schema, { type: "object" }] }, TOP);
+  if (example !== NONE) return example;
   const fallback = maker.make(schema, TOP);
   return fallback === NONE ? {} : fallback;
 }
@@ -124,8 +124,8 @@ class ExampleMaker {
     const rest = [flat.keywords, ...others.map((anyOf) => ({ anyOf }))];
     const nested = { ...flat.context, nesting: context.nesting + 1 };
     for (const branch of branches.slice(0, MAX_BRANCHES)) {
-      const made = this.make({ allOf: [...rest, branch] }, nested);
-      if (made !== NONE) return made;
+      const example = this.make({ allOf: [...rest, branch] }, nested);
+      if (example !== NONE) return example;
     }
     return NONE;
   }
@@ -179,8 +179,8 @@ class ExampleMaker {
       return this.#spendCharacters(JSON.stringify(value).length) ? value : NONE;
     }
     for (const type of typesToTry(keywords, types)) {
-      const made = this.#makeOfType(type, keywords, context);
-      if (made !== NONE) return made;
+      const example = this.#makeOfType(type, keywords, context);
+      if (example !== NONE) return example;
     }
     return NONE;
   }
@@ -254,28 +254,28 @@ class ExampleMaker {
     const minProperties = Math.min(MAX_EXTRA_PROPERTIES, numberOf(keywords.minProperties) ?? 0);
     const maxProperties = numberOf(keywords.maxProperties) ?? Number.POSITIVE_INFINITY;
     const required = new Set(listOf(keywords.required).map(String));
-    const made = new Map<string, unknown>();
+    const properties = new Map<string, unknown>();
     const add = (key: string): boolean => {
       const schema = Object.hasOwn(declared, key) ? declared[key] : undeclared;
       const value = this.#spendCharacters(key.length)
         ? this.make(schema, inside(context, context.salt))
         : NONE;
-      if (value !== NONE) made.set(key, value);
+      if (value !== NONE) properties.set(key, value);
       return value !== NONE;
     };
     for (const key of required) if (!add(key)) return NONE;
     for (const key of Object.keys(declared)) {
-      const isWanted = context.depth < MAX_OPTIONAL_DEPTH || made.size < minProperties;
-      if (made.size >= maxProperties || !isWanted || !this.#spend(0)) break;
-      if (!made.has(key)) add(key);
+      const isWanted = context.depth < MAX_OPTIONAL_DEPTH || properties.size < minProperties;
+      if (properties.size >= maxProperties || !isWanted || !this.#spend(0)) break;
+      if (!properties.has(key)) add(key);
     }
-    for (let extra = 0; made.size < minProperties; extra++) {
+    for (let extra = 0; properties.size < minProperties; extra++) {
       if (extra >= 2 * MAX_EXTRA_PROPERTIES) return NONE;
-      if (!made.has(`property${extra}`)) add(`property${extra}`);
+      if (!properties.has(`property${extra}`)) add(`property${extra}`);
     }
-    const declaredKeys = Object.keys(declared).filter((key) => made.has(key));
+    const declaredKeys = Object.keys(declared).filter((key) => properties.has(key));
     return Object.fromEntries(
-      [...new Set([...declaredKeys, ...made.keys()])].map((k) => [k, made.get(k)]),
+      [...new Set([...declaredKeys, ...properties.keys()])].map((k) => [k, properties.get(k)]),
     );
   }
 }

@@ -14,7 +14,7 @@ function candidate(endpointId: string, apart: Partial<ModelPrices>): Candidate {
     providerId: "test",
     provider,
     upstreamModel: "m",
-    placeId: endpointId,
+    baseEndpointId: endpointId,
     endpointId,
   };
 }

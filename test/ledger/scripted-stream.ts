@@ -118,7 +118,7 @@ export function scriptedStream(
     providerId: "test",
     provider: { chat },
     upstreamModel: "model",
-    placeId: "place",
+    baseEndpointId: "place",
     endpointId: crypto.randomUUID(),
   };
   const endpoints = new ActorRegistry(endpointActor, {

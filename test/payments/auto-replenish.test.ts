@@ -311,7 +311,7 @@ test("three that look at once pay once for each of twenty balances", async () =>
   try {
     await Promise.all(low.map(({ key }) => set(key, SETTINGS)));
     await Promise.all(low.map(({ secretKey }) => gateway.chat(secretKey)));
-    for (const other of others) other.nudge();
+    for (const other of others) other.wake();
     for (const { id } of low) {
       await until("it is paid", async () => (await topUps(id)).length > 0);
       await until("that is noted", () => isAtRest(id));

@@ -11,9 +11,9 @@ import { askModelList } from "../../src/providers/catalogue/ask-model-list.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import {
-  storeLists,
   type ModelLists,
   readStoredLists,
+  storeLists,
 } from "../../src/providers/catalogue/model-list-cache.ts";
 import {
   type DiscoveredModel,
@@ -584,8 +584,8 @@ describe("lists are read in the background", () => {
       intervalMs: 3_600_000,
       random: () => 0,
       ask,
-      kept: new Map(),
-      keep: async () => {},
+      saved: new Map(),
+      save: async () => {},
       async changed(changed) {
         onChange();
         changes.push(changed);

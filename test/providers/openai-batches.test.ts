@@ -31,7 +31,8 @@ const created = async (prompts = PROMPTS) =>
   batches.create(await chatBatch(batches, MODEL, prompts), never);
 
 async function ended(batchId: string, of = batches): Promise<void> {
-  for (let looks = 0; looks < 10; looks++) if ((await of.readState(batchId, never)).hasEnded) return;
+  for (let looks = 0; looks < 10; looks++)
+    if ((await of.readState(batchId, never)).hasEnded) return;
   throw new Error("the batch does not end");
 }
 
@@ -118,7 +119,8 @@ describe("a batch", () => {
     upstream.batches.plan({ validatingReads: 1, runningReads: 2, finalizingReads: 1 });
     const id = await created();
     const seen: boolean[] = [];
-    for (let looks = 0; looks < 5; looks++) seen.push((await batches.readState(id, never)).hasEnded);
+    for (let looks = 0; looks < 5; looks++)
+      seen.push((await batches.readState(id, never)).hasEnded);
     expect(seen).toEqual([false, false, false, false, true]);
   });
 

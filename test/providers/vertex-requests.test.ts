@@ -388,7 +388,10 @@ describe("credentials", () => {
   test.each([
     ["have no client_email", { client_email: undefined }],
     ["have no private_key", { private_key: "" }],
-    ["have a private_key that is not an RSA key in PEM format", { private_key: "-----BEGIN X-----\nabc" }],
+    [
+      "have a private_key that is not an RSA key in PEM format",
+      { private_key: "-----BEGIN X-----\nabc" },
+    ],
     ["have an unsupported type", { type: "external_account" }],
   ])("credentials that %s are refused at the start, without a word of them", (what, more) => {
     const make = () => vertex({ apiKey: serviceAccount(google.origin, more) });

@@ -87,16 +87,16 @@ export class AutoReplenish {
     await changeReplenishment(authored(sql, author), organizationId, (before) =>
       checked({ ...before, ...change }),
     );
-    this.nudge();
+    this.wake();
     return this.find(organizationId);
   }
 
   start(): void {
-    this.nudge();
+    this.wake();
   }
 
   /** Checks for due payments now, because a payment can be due. */
-  nudge(): void {
+  wake(): void {
     if (this.#isClosed) return;
     this.#isLookRequested = true;
     this.#looking ??= this.#look().finally(() => {
@@ -126,7 +126,7 @@ export class AutoReplenish {
       this.#dependencies.onError(error);
     }
     if (this.#isClosed) return;
-    this.#cancelLook = this.#dependencies.clock.after(LOOK_MS, () => this.nudge());
+    this.#cancelLook = this.#dependencies.clock.after(LOOK_MS, () => this.wake());
   }
 
   async #claimDue(): Promise<void> {
@@ -140,7 +140,7 @@ export class AutoReplenish {
         .catch(this.#dependencies.onError)
         .finally(() => {
           this.#running.delete(paying);
-          this.nudge();
+          this.wake();
         });
       this.#running.add(paying);
     }

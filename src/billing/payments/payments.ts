@@ -27,7 +27,7 @@ import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import { isTokenOf } from "./test-processor.ts";
-import { noteUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
+import { recordUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
   /** The database pool for writes that must complete even if they take long. */
@@ -378,7 +378,7 @@ export class Payments {
     if (outcome.kind === "succeeded") return this.#credit(intent, outcome);
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
-      const isNoted = await noteUnpaid(background, instance, id, outcome);
+      const isNoted = await recordUnpaid(background, instance, id, outcome);
       // An event of the processor, or another instance, can have stored an outcome first.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);

@@ -6,7 +6,7 @@ import type {
   PlanProcessor,
   PlanStanding,
 } from "./plan-processor.ts";
-import { asked, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./stripe-processor.ts";
+import { callStripe, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./stripe-processor.ts";
 
 const SUBSCRIPTION_FIELD = "gateway_subscription";
 const MS = 1_000;
@@ -88,15 +88,15 @@ export class StripePlans implements PlanProcessor {
   }
 
   async setEnding(reference: string, ends: boolean): Promise<void> {
-    await asked(() => this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }));
+    await callStripe(() => this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }));
   }
 
   async cancel(order: EarlierPlanOrder): Promise<void> {
-    const reference = order.reference ?? (await asked(() => this.#find(order)))?.id;
+    const reference = order.reference ?? (await callStripe(() => this.#find(order)))?.id;
     if (reference === undefined) return;
-    const { status } = await asked(() => this.#stripe.subscriptions.retrieve(reference));
+    const { status } = await callStripe(() => this.#stripe.subscriptions.retrieve(reference));
     if (status === "canceled" || status === "incomplete_expired") return;
-    await asked(() => this.#stripe.subscriptions.cancel(reference));
+    await callStripe(() => this.#stripe.subscriptions.cancel(reference));
   }
 
   #create(order: PlanOrder, priceId: string): Promise<Stripe.Subscription> {

@@ -73,7 +73,7 @@ export class StripeProcessor implements PaymentProcessor {
     readonly id: string;
     readonly name: string;
   }): Promise<string> {
-    const { id } = await asked(() =>
+    const { id } = await callStripe(() =>
       this.#stripe.customers.create(
         { name: organization.name, metadata: { [ORGANIZATION_FIELD]: organization.id } },
         { idempotencyKey: `customer-${organization.id}`, maxNetworkRetries: READ_RETRIES },
@@ -142,7 +142,7 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   async refundsOf(chargeReference: string): Promise<ReportedRefund[]> {
-    const listed = await asked(() =>
+    const listed = await callStripe(() =>
       this.#stripe.refunds.list(
         { payment_intent: chargeReference, limit: LIST_LIMIT },
         { maxNetworkRetries: READ_RETRIES },
@@ -161,7 +161,7 @@ export class StripeProcessor implements PaymentProcessor {
       [METHOD_FIELD]: setup.methodId,
       [ORGANIZATION_FIELD]: setup.organizationId,
     };
-    const session = await asked(() =>
+    const session = await callStripe(() =>
       this.#stripe.checkout.sessions.create(
         {
           mode: "setup",
@@ -182,7 +182,7 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   async readSetup(reference: string): Promise<SetupOutcome> {
-    const session = await asked(() =>
+    const session = await callStripe(() =>
       this.#stripe.checkout.sessions.retrieve(
         reference,
         { expand: ["setup_intent"] },
@@ -194,7 +194,7 @@ export class StripeProcessor implements PaymentProcessor {
     if (session.status !== "complete" || setupIntent === null) return { kind: "open" };
     const intent =
       typeof setupIntent === "string"
-        ? await asked(() => this.#stripe.setupIntents.retrieve(setupIntent))
+        ? await callStripe(() => this.#stripe.setupIntents.retrieve(setupIntent))
         : setupIntent;
     const method = intent.payment_method;
     if (intent.status !== "succeeded" || !method) return { kind: "open" };
@@ -205,7 +205,7 @@ export class StripeProcessor implements PaymentProcessor {
 
   async detach(method: string): Promise<void> {
     try {
-      await asked(() => this.#stripe.paymentMethods.detach(method));
+      await callStripe(() => this.#stripe.paymentMethods.detach(method));
     } catch (error) {
       // The method is no longer attached.
       const { cause } = error as PaymentProcessorError;
@@ -214,7 +214,7 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   async readMethod(reference: string): Promise<SavedMethod> {
-    const method = await asked(() =>
+    const method = await callStripe(() =>
       this.#stripe.paymentMethods.retrieve(reference, {}, { maxNetworkRetries: READ_RETRIES }),
     );
     const { card } = method;
@@ -481,7 +481,7 @@ function asProcessorError(cause: unknown): PaymentProcessorError {
 }
 
 /** Calls Stripe and converts its errors. Only for calls that move no money. */
-export async function asked<Result>(ask: () => Promise<Result>): Promise<Result> {
+export async function callStripe<Result>(ask: () => Promise<Result>): Promise<Result> {
   try {
     return await ask();
   } catch (error) {

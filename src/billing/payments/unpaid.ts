@@ -20,7 +20,7 @@ export function notSent(id: string, reason = NOT_SENT) {
  * Stores the outcome of an unpaid charge. Returns false if the payment has already ended, or if another
  * instance has claimed it.
  */
-export function noteUnpaid(
+export function recordUnpaid(
   sql: Database,
   instance: InstanceIdentity,
   id: string,

@@ -1,9 +1,9 @@
 import { computed, signal } from "@preact/signals";
 
 /*
- * Client-side routing. A page is one path segment under the dashboard, a section of a page the next one, and
- * its state is in the query. A proxy can serve the dashboard under any path, so all URLs are relative to the
- * script's.
+ * Client-side routing. A page is one path segment under the dashboard, and a section of a page is the next
+ * segment. The state of a page is in the query. A proxy can serve the dashboard under any path, so all URLs
+ * are relative to the script's.
  */
 
 const script = document.querySelector<HTMLScriptElement>("script[src]")!;

@@ -26,7 +26,7 @@ import {
   type RateWindows,
   tokenWindow,
 } from "../../platform/cluster/interface.ts";
-import { halfOf, secondsUntil, TokenReservation } from "./call-tokens.ts";
+import { lowPriorityLimit, secondsUntil, TokenReservation } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -70,7 +70,7 @@ export interface HoldBounds {
   /** The amounts that the gateway charges. Nothing at an endpoint with a BYOK key. */
   readonly bounds: readonly CostBound[];
   /** The amounts that providers bill the organization at such endpoints, if the key's budgets count them. */
-  readonly own: readonly CostBound[];
+  readonly byok: readonly CostBound[];
 }
 
 const NO_HEADERS: RateHeaders = {};
@@ -95,7 +95,7 @@ export class CallAdmission {
   }: Pick<RateSubject, "caller" | "admittedRateHeaders">): RateHeaders | Promise<RateHeaders> {
     if (admittedRateHeaders !== undefined) return admittedRateHeaders;
     if (key.rateLimitRpm === null) return NO_HEADERS;
-    const limit = isLowPriority === true ? halfOf(key.rateLimitRpm) : key.rateLimitRpm;
+    const limit = isLowPriority === true ? lowPriorityLimit(key.rateLimitRpm) : key.rateLimitRpm;
     const { rates, clock } = this.#dependencies;
     const decided = rates.take(key.id, limit);
     return decided instanceof Promise
@@ -214,7 +214,7 @@ export class CallAdmission {
    */
   hold(
     { caller: { key }, requestId }: RateSubject,
-    { bounds, own: byok }: HoldBounds,
+    { bounds, byok: byok }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
     subjects?: readonly BudgetSubject[] | undefined,

@@ -8,7 +8,7 @@ import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 type Call = AdmittedCall<AcceptedRequest>;
 
 /** The results of trying the plan's candidates. */
-type Tries = Pick<Failover, "trail" | "postponed" | "full" | "left">;
+type Tries = Pick<Failover, "attemptLog" | "unhealthy" | "saturated" | "untried">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
 const TRANSFORMS = "x-gateway-transforms";
@@ -49,7 +49,7 @@ export function admittedHeaders(call: Call): Record<string, string> {
   return answerHeaders(call, undefined, UNTRIED);
 }
 
-const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
+const UNTRIED: Tries = { attemptLog: [], unhealthy: [], saturated: [], untried: [] };
 
 /**
  * Returns the headers that describe the request to the provider. They are valid for each request that gets
@@ -97,7 +97,7 @@ export function addCostHeader(
  * route.
  */
 export function explainFailure(call: Call, tries: Tries): void {
-  if (tries.trail.length === 0 && tries.full.length === 0) return;
+  if (tries.attemptLog.length === 0 && tries.saturated.length === 0) return;
   const headers = { ...call.log.headers };
   explain(headers, call, tries);
   call.log.headers = headers;
@@ -109,9 +109,9 @@ export function explainFailure(call: Call, tries: Tries): void {
  * silently.
  */
 function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
-  if (plan.lacked === undefined) return [];
-  if (candidate !== undefined) return plan.lacked.get(candidate)?.listed ?? [];
-  return [...new Set([...plan.lacked.values()].flatMap(({ listed }) => listed))];
+  if (plan.unsupported === undefined) return [];
+  if (candidate !== undefined) return plan.unsupported.get(candidate)?.listed ?? [];
+  return [...new Set([...plan.unsupported.values()].flatMap(({ listed }) => listed))];
 }
 
 function explain(
@@ -123,14 +123,14 @@ function explain(
   const { candidates, sortedBy, skipped = [] } = plan;
   const parts: [string, readonly string[]][] = [
     ["planned", candidates.map(({ endpointId }) => endpointId)],
-    ["tried", tries.trail],
+    ["tried", tries.attemptLog],
     ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
-    ["unhealthy", tries.postponed],
-    ["full", tries.full],
-    ["not needed", tries.left],
+    ["unhealthy", tries.unhealthy],
+    ["full", tries.saturated],
+    ["not needed", tries.untried],
     [
       "skipped",
-      skipped.map(({ placeId: baseEndpointId, reason }) => `${baseEndpointId}=${reason}`),
+      skipped.map(({ baseEndpointId: baseEndpointId, reason }) => `${baseEndpointId}=${reason}`),
     ],
   ];
   const shown = parts.filter(([, list], at) => at < 2 || list.length > 0);

@@ -26,7 +26,7 @@ export type BatchPhase = BatchPreparation | BatchSettlement;
  */
 export interface BatchPreparation {
   readonly kind: "first";
-  handed?: PreparedBatchLine;
+  prepared?: PreparedBatchLine;
 }
 
 /** A call that can be submitted in a batch. */
@@ -42,7 +42,7 @@ export interface PreparedBatchLine {
 export interface BatchSettlement {
   readonly kind: "second";
   /** The endpoint that answered, as phase 1 chose it. */
-  readonly place: AnsweredPlace;
+  readonly endpoint: AnsweredEndpoint;
   readonly hold: Pick<Hold, "organizationId" | "keyId" | "holdNano">;
   readonly feeBasisPoints: bigint;
   readonly answer: RecordedAnswer;
@@ -52,7 +52,7 @@ export interface BatchSettlement {
   charge?: UnwrittenCharge;
 }
 
-export interface AnsweredPlace {
+export interface AnsweredEndpoint {
   readonly model: string;
   readonly terms: ModelTerms;
   readonly providerId: string;
@@ -79,7 +79,7 @@ export async function runBatchPhase<Request extends AcceptedRequest, Answer>(
   const phase = call.batchPhase!;
   if (phase.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, phase);
   const prepared = await prepareForBatch(dependencies, paid, call);
-  if (prepared !== undefined) phase.handed = prepared;
+  if (prepared !== undefined) phase.prepared = prepared;
   return { kind: "whole", headers: {}, body: "" };
 }
 
@@ -92,7 +92,7 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   const { request, caller, requestId } = call;
   const { endpoint } = paid;
   const { key } = caller;
-  if (endpoint.standsInBatches?.(request) !== true) return undefined;
+  if (endpoint.canBeBatched?.(request) !== true) return undefined;
   if ((await paid.guardOf(call)) !== undefined) return undefined;
   const plan = await paid.route(call);
   const live = batchCandidate(plan);
@@ -108,7 +108,7 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   });
   const sent = await batches!.request((provider) => {
     const recorded = { ...candidate, provider };
-    const unsupported = plan.lacked?.get(live);
+    const unsupported = plan.unsupported?.get(live);
     const candidatePlan =
       unsupported === undefined ? plan : { ...plan, lacked: new Map([[recorded, unsupported]]) };
     return endpoint.call(callTo(recorded, requestId), recorded, {
@@ -188,7 +188,7 @@ async function settleFromBatch<Request extends AcceptedRequest, Answer>(
 
 async function answeredCandidate(
   { tunedModels }: Pick<PaidCallDependencies, "tunedModels">,
-  { place: endpoint, answer, hold }: BatchSettlement,
+  { endpoint: endpoint, answer, hold }: BatchSettlement,
 ): Promise<Candidate> {
   const { model: id, terms, providerId, provider, providerModel } = endpoint;
   const model = (await tunedModels.indexFor(hold.organizationId, [id])).resolve(id);
@@ -198,7 +198,7 @@ async function answeredCandidate(
     ...{
       terms,
       providerId,
-      placeId: baseEndpointId,
+      baseEndpointId: baseEndpointId,
       endpointId: baseEndpointId,
       upstreamModel: providerModel,
     },
@@ -207,7 +207,7 @@ async function answeredCandidate(
 }
 
 /** Returns the model as the catalogue had it when the call was submitted. */
-function absentModel({ model: id, terms, providerId: provider }: AnsweredPlace): CatalogueModel {
+function absentModel({ model: id, terms, providerId: provider }: AnsweredEndpoint): CatalogueModel {
   return {
     ...{ ...terms, id, name: id, description: "", provider, ownedBy: "", category: "chat" },
     ...{ isActive: false, created: 0, endpoints: [] },

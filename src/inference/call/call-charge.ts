@@ -68,7 +68,7 @@ export class CallCharge {
 
   /** Returns the charge for the usage: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
-    const { hold, fees, title, details, keeping } = this.#call;
+    const { hold, fees, title, details, cacheWriter: keeping } = this.#call;
     const { model, terms, providerId, byokKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isByok = byokKeyId !== undefined;

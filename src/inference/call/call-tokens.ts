@@ -18,7 +18,7 @@ type LimitedKey = Pick<ApiKeyRecord, "id"> & {
 };
 
 /** Returns the largest part of a limit that low-priority calls can use: at least 1. */
-export function halfOf(limit: number): number {
+export function lowPriorityLimit(limit: number): number {
   return Math.max(1, Math.floor(limit / 2));
 }
 
@@ -87,7 +87,7 @@ export class TokenReservation {
     // A low-priority call that needs more than half waits until little else is reserved.
     const limit =
       key.isLowPriority === true
-        ? Math.max(halfOf(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
+        ? Math.max(lowPriorityLimit(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
         : key.rateLimitTpm;
     const decision = await rates.take(tokenWindow(key.id), limit, amount);
     if (!decision.isAdmitted) throw refused(decision, clock);

@@ -79,7 +79,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly claim: IdempotencyClaim | undefined;
   readonly preparation?: Preparation | undefined;
   /** The writer that stores the answer in the response cache. Undefined if it is not stored. */
-  readonly keeping?: CacheWriter | undefined;
+  readonly cacheWriter?: CacheWriter | undefined;
   /** Receives the candidate that answered, if there were several candidates. */
   readonly recordServed?: ((candidate: Candidate) => void) | undefined;
 }

@@ -104,7 +104,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
    * Returns true if a single provider call in a batch can answer the request. Absent if no request of the
    * endpoint can be batched.
    */
-  standsInBatches?(request: Request): boolean;
+  canBeBatched?(request: Request): boolean;
   /** Returns the work of the gateway before a provider is called. Returns undefined for most requests. */
   preparation?(request: Request): Preparation | undefined;
   /**
@@ -166,7 +166,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
    */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
   /** The cache format of its answers. Absent if they cannot be stored in the response cache. */
-  readonly kept?: CacheFormat<Request>;
+  readonly cacheFormat?: CacheFormat<Request>;
 }
 
 /** The facts that a cache hit adds to the stored answer. A hit costs nothing. */

@@ -221,7 +221,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     claim: IdempotencyClaim | undefined,
     order: CacheOrder | undefined,
   ): Promise<CallOutcome> {
-    const { kept: form } = this.endpoint;
+    const { cacheFormat: form } = this.endpoint;
     return order === undefined || form === undefined
       ? this.#serve(call, plan, claim)
       : this.#serveThroughCache(call, plan, claim, { order, form });
@@ -316,7 +316,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       details: recordedDetails(request.fields),
       claim,
       preparation: this.endpoint.preparation?.(request),
-      keeping,
+      cacheWriter: keeping,
       recordServed: this.#noteServedOf(call, plan),
     };
     if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
@@ -364,7 +364,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const byok = call.caller.key.budgetIncludesByok
       ? this.#byokBounds(request, plan, fees)
       : NO_BOUNDS;
-    const bounds = { bounds: this.#bounds(request, plan), own: byok };
+    const bounds = { bounds: this.#bounds(request, plan), byok };
     return traced(
       call.log.trace,
       "hold",

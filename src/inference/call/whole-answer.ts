@@ -146,7 +146,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     try {
       const prepared = preparation({ organizationId, requestId, signal: this.signal });
       const isWhole = await traced(log.trace, "prepare", prepared);
-      if (!isWhole) this.#admitted.keeping?.end();
+      if (!isWhole) this.#admitted.cacheWriter?.end();
     } catch (error) {
       throw clientSignal.aborted ? clientClosed(error) : error;
     }
@@ -186,7 +186,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (failure === undefined) return undefined;
     if (clientSignal.aborted) return clientClosed(failure);
     if (this.isExpired && this.#dependencies.isAborting()) throw stopping();
-    const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.trail);
+    const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.attemptLog);
     if (claim !== undefined && RETRYABLE.has(error.code)) {
       this.tries.end(!isOfProvider(failure));
       throw error;

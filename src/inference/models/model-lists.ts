@@ -18,8 +18,8 @@ export interface ModelListsDependencies {
   /** Reads a provider's list. Rejects with an Error whose message has one line. */
   ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
   /** The lists that an earlier process saved. */
-  readonly kept: ReadonlyMap<string, StoredModelList>;
-  keep(lists: ReadonlyMap<string, StoredModelList>): Promise<void>;
+  readonly saved: ReadonlyMap<string, StoredModelList>;
+  save(lists: ReadonlyMap<string, StoredModelList>): Promise<void>;
   /** Called once after each reading with changed models. If it rejects, the lists are read again soon. */
   changed(lists: ModelLists): Promise<void>;
   onUnanswered(provider: ProviderConfig, reason: string): void;
@@ -45,7 +45,7 @@ export class ProvidersModelLists {
 
   constructor(dependencies: ModelListsDependencies) {
     this.#dependencies = dependencies;
-    this.#lists = new Map(dependencies.kept);
+    this.#lists = new Map(dependencies.saved);
     this.#published = JSON.stringify([...this.lists]);
   }
 
@@ -103,7 +103,7 @@ export class ProvidersModelLists {
 
   /** @param isRead true if there are lists to save */
   async #publish(isRead: boolean): Promise<void> {
-    const { keep, onError } = this.#dependencies;
+    const { save: keep, onError } = this.#dependencies;
     if (this.#isStopped) return;
     try {
       await this.#publishLists();

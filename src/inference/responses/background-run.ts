@@ -16,7 +16,7 @@ interface BackgroundRunParts {
   readonly clock: Clock;
   readonly id: string;
   readonly organizationId: string;
-  readonly place: ChainPlace | undefined;
+  readonly chainPosition: ChainPlace | undefined;
   readonly progress: BackgroundProgress;
   /** Called after events were written. */
   onWritten(): void;
@@ -37,7 +37,7 @@ export class BackgroundRun {
 
   constructor(parts: BackgroundRunParts) {
     this.#parts = parts;
-    const { store, clock, id, organizationId, place } = parts;
+    const { store, clock, id, organizationId, chainPosition: place } = parts;
     this.#response = {
       ...{ id, organizationId },
       previousId: place?.previousId ?? null,
@@ -71,7 +71,7 @@ export class BackgroundRun {
     const created = eventFrame("response.created", 0, `"response":${json}`);
     const queued = eventFrame("response.queued", 1, `"response":${json}`);
     const bytes = Buffer.from(created + queued, "latin1");
-    const { store, place } = this.#parts;
+    const { store, chainPosition: place } = this.#parts;
     const events = { firstSequence: 0, lastSequence: framesIn(bytes) - 1, bytes };
     const chainBytes = place?.chainBytes ?? 0;
     this.#begunJson = json;

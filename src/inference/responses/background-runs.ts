@@ -42,7 +42,7 @@ const LOOK_MS = 250;
 /** The background responses that this instance runs. */
 export class BackgroundRuns {
   /** Notifies the followers of responses, on whatever instance the responses run. */
-  readonly ears = new ChangeListeners();
+  readonly listeners = new ChangeListeners();
   readonly #dependencies: BackgroundRunsDependencies;
   readonly #running = new Map<string, BackgroundRun>();
 
@@ -98,8 +98,8 @@ export class BackgroundRuns {
     const run = new BackgroundRun({
       ...{ store, clock, id, organizationId: arrived.caller.key.organizationId },
       progress: request.background!,
-      place: request.place,
-      onWritten: () => this.ears.notice(id),
+      chainPosition: request.place,
+      onWritten: () => this.listeners.notice(id),
       onError,
     });
     // Cancels if the client disconnects before the response has begun.
@@ -140,7 +140,7 @@ export class BackgroundRuns {
     clientSignal.removeEventListener("abort", leave);
     if (run.mayBeStored) await run.end();
     this.#running.delete(id);
-    this.ears.notice(id);
+    this.listeners.notice(id);
     copyFacts(log, arrived.log);
     if (!hasBegun) return;
     // Set, because the response has begun and its HTTP answer was sent before.
@@ -181,7 +181,7 @@ export class BackgroundRuns {
     await store.requestCancel(organizationId, id);
     this.cancel(id);
     const untilMs = clock.nowMs() + MAX_CANCEL_WAIT_MS;
-    const subscription = this.ears.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
+    const subscription = this.listeners.open(id, AbortSignal.timeout(MAX_CANCEL_WAIT_MS));
     try {
       while (clock.nowMs() < untilMs) {
         const current = await store.find(organizationId, id);

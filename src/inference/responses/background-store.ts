@@ -53,12 +53,12 @@ export interface BackgroundEnding {
 }
 
 /** The position from which events are read next. */
-export interface EventPlace {
+export interface EventPosition {
   readonly firstSequence: number;
   readonly number: number;
 }
 
-export interface PlainEvents extends EventPlace {
+export interface PlainEvents extends EventPosition {
   readonly plain: Uint8Array;
 }
 
@@ -131,11 +131,11 @@ export class BackgroundStore {
     return findBackground(this.#dependencies.sql, organizationId, id);
   }
 
-  placeBehind(id: string, after: number): Promise<EventPlace> {
+  positionAfter(id: string, after: number): Promise<EventPosition> {
     return placeOfEvents(this.#dependencies.sql, id, after);
   }
 
-  async events(id: string, from: EventPlace): Promise<PlainEvents[]> {
+  async events(id: string, from: EventPosition): Promise<PlainEvents[]> {
     const { sql, keyring } = this.#dependencies;
     const pieces = await readEvents(sql, id, from, PIECES_AT_ONCE);
     return pieces.map(({ sealed, ...place }) => ({ ...place, plain: keyring.open(sealed) }));

@@ -5,7 +5,7 @@ import { overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { DONE } from "../endpoints/responses/response-renderer.ts";
 import type { BackgroundRuns } from "./background-runs.ts";
-import type { BackgroundStore, EventPlace } from "./background-store.ts";
+import type { BackgroundStore, EventPosition } from "./background-store.ts";
 import { frameEnd } from "./event-log.ts";
 
 /** A client that follows the events of a response. */
@@ -58,7 +58,7 @@ export class EventFollowing {
    */
   drain(): void {
     this.#draining.abort();
-    this.#dependencies.runs.ears.noticeAll();
+    this.#dependencies.runs.listeners.noticeAll();
   }
 
   /** Ends every stream. */
@@ -91,7 +91,7 @@ export class EventFollowing {
     const { organizationId, startingAfter } = follower;
     const signal = AbortSignal.any([follower.signal, this.#stopped.signal]);
     const endsAtMs = clock.nowMs() + MAX_FOLLOWING_MS;
-    const subscription = runs.ears.open(id, signal);
+    const subscription = runs.listeners.open(id, signal);
     try {
       const events = new EventReading(store, id, startingAfter);
       let quietMs = 0;
@@ -186,7 +186,7 @@ class EventReading {
   readonly #store: BackgroundStore;
   readonly #id: string;
   readonly #startingAfter: number;
-  #position: EventPlace | undefined;
+  #position: EventPosition | undefined;
   /** The sequence number of the next whole frame. */
   #sequence = 0;
   /** The received part of that frame. */
@@ -201,7 +201,7 @@ class EventReading {
   /** Returns whole frames, possibly none if all are skipped. Returns undefined if there are no more. */
   async next(): Promise<Uint8Array | undefined> {
     if (this.#position === undefined) {
-      this.#position = await this.#store.placeBehind(this.#id, this.#startingAfter);
+      this.#position = await this.#store.positionAfter(this.#id, this.#startingAfter);
       this.#sequence = this.#position.firstSequence;
     }
     const pieces = await this.#store.events(this.#id, this.#position);

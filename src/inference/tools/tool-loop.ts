@@ -1,19 +1,21 @@
 /**
- * The bounded loop of the tools that the gateway runs for a model, as a stream of the answer's events. A step
- * calls the provider. Its text goes to the client as it arrives. When the step has ended, the gateway runs
- * the calls of its tools:
+ * The bounded loop of the tools that the gateway runs for a model, as a stream of the answer's events. Each
+ * step has three parts:
  *
- * step the provider answers
- * run the gateway runs the calls concurrently, and shows each run as an item
- * cover the gateway extends the hold by the maximum cost of the next step, including the tool outputs in its
- * prompt
+ * - Step: the provider answers. Its text goes to the client as it arrives.
+ * - Run: the gateway runs the calls of its tools concurrently, and shows each run as an item.
+ * - Cover: the gateway extends the hold by the maximum cost of the next step, including the tool outputs in
+ *   its prompt.
  *
- * This repeats until the model calls none of these tools. A call of the caller's own function also ends the
- * loop: the runs of this step are shown, and the caller runs its call. The loop also ends if no credit covers
- * a step, or if the maximum number of runs is reached. Checkpoints cover a step before its tools run, and the
- * runs before the next step.
+ * The loop ends when the model calls none of these tools. It also ends in these cases:
  *
- * Between two steps the loop can be stored and continued in another process: see LoopState.
+ * - The model calls one of the caller's functions. The runs of this step are shown, and the caller runs its
+ *   call.
+ * - No credit covers a step.
+ * - The maximum number of runs is reached.
+ *
+ * Checkpoints cover a step before its tools run, and the runs before the next step. Between two steps the
+ * loop can be stored, and continued in another process: see LoopState.
  */
 
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";

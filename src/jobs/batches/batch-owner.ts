@@ -28,10 +28,10 @@ import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { JobFiles } from "../files/job-files.ts";
+import { ProviderBatchSubmitter } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
 import { isOverload, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
-import { ProviderBatchSubmitter } from "./handed-lines.ts";
 
 interface BatchOwnerDependencies {
   readonly sql: Database;
@@ -62,20 +62,21 @@ const FOLLOW_MS = 1_000;
 const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
 
 /**
- * The life of a batch, run by its owner:
+ * The states of a batch, and the work of its owner in each:
  *
- * validating the owner reads the input to its end. Then the batch is in_progress, or failed if a line is
- * invalid
- * in_progress the owner submits lines to providers that take batches, and calls the others, a few at a time,
- * until each has its result. Lines that are not called within the completion window get the end as their
- * result. Then the batch is finalizing. While only provider batches remain, the batch has no owner, except
- * for a check from time to time
- * finalizing the owner writes the files. Then the batch is completed or expired
- * cancelling a request has cancelled the batch while validating or in_progress. Running lines end, uncalled
- * lines get the cancellation as their result, and the files are written. Then the batch is cancelled
- * ended the owner releases the input and removes the stored lines. The batch then needs no owner
+ * - `validating`: the owner reads the input to its end. The batch is then `in_progress`, or `failed` if a
+ *   line is invalid.
+ * - `in_progress`: the owner submits lines to providers that run batches, and calls the others, a few at a
+ *   time, until each line has its result. A line that is not called within the completion window has the
+ *   expiry as its result. The batch is then `finalizing`. While only provider batches remain, the batch has
+ *   no owner, except for a check from time to time.
+ * - `finalizing`: the owner writes the files. The batch is then `completed` or `expired`.
+ * - `cancelling`: a request has cancelled the batch while `validating` or `in_progress`. Running lines end,
+ *   uncalled lines have the cancellation as their result, and the owner writes the files. The batch is then
+ *   `cancelled`.
+ * - Ended: the owner releases the input and removes the stored lines. The batch then needs no owner.
  *
- * The lease guards each of the owner's transactions. The next owner repeats everything that an owner has not
+ * The lease guards each of the owner's transactions. The next owner repeats all work that an owner has not
  * written.
  */
 

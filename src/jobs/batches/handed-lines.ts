@@ -43,12 +43,14 @@ export interface HandedParts extends LineRunParts {
 /**
  * The states of a provider batch, which contains lines of one batch:
  *
- * filling its lines are being held, and nothing was sent. A later owner releases the holds and deletes it
- * ordered stored before the single call that creates it. If the outcome of the call is unknown, the owner
- * searches for the mark at the provider. If found it is running, otherwise lost
- * running the provider runs it, and the owner checks it from time to time
- * read it has ended. Each line is charged, released, or called here
- * lost the provider does not have it. If it appears later, it is cancelled after the batch has ended
+ * - `filling`: the owner holds money for its lines. Nothing was sent. A later owner releases the holds and
+ *   deletes it.
+ * - `ordered`: stored before the single call that creates it. If the outcome of the call is unknown, the
+ *   owner searches for the mark at the provider. The state is then `running` if the mark is found, and
+ *   `lost` otherwise.
+ * - `running`: the provider runs it, and the owner checks it from time to time.
+ * - `read`: it has ended. Each line is charged, released, or called here.
+ * - `lost`: the provider does not have it. If it appears later, it is cancelled after the batch has ended.
  */
 
 /** Milliseconds until a created batch is visible at its provider. */

@@ -134,7 +134,7 @@ export class LineCalls {
     const preparation: BatchPreparation = { kind: "first" };
     const outcome = await this.#runPhase(request, newCall(newId("req")), preparation);
     if ("error" in outcome && isGatewayError(outcome.error)) throw outcome.error;
-    return preparation.handed;
+    return preparation.prepared;
   }
 
   /**

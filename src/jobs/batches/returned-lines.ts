@@ -136,7 +136,7 @@ export class ProviderBatchResults {
       "failure" in result
         ? calls.failed(line, requestId, asCallerError(result.failure, [providerId]))
         : await calls.take(line, requestId, {
-            place: { model, terms, providerId, provider, providerModel },
+            endpoint: { model, terms, providerId, provider, providerModel },
             hold: { organizationId, keyId, holdNano },
             feeBasisPoints: BigInt(feeBasisPoints),
             answer: result.answer,

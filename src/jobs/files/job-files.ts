@@ -150,18 +150,18 @@ function notFound(): GatewayError {
 }
 
 /**
- * The statuses of a file (spec 3.2).
+ * The statuses of a file (spec 3.2):
  *
- * uploaded The file has an id, and its content is still being made. A download gives an empty body. Only
- * result files are ever visible in this status: the job that makes them announces them. An upload of a caller
- * is checked while it streams in, and exists only after its last byte.
- * processed The content is complete and valid. It never changes. Uploads begin here.
- * error The content could not be made, or its reader found it unusable. `status_details` gives the reason.
- * Final. Existing bytes can still be read.
+ * - `uploaded`: the file has an id, and its content is still being made. A download gives an empty body.
+ *   Only result files are ever visible in this status: the job that makes them announces them. An upload of
+ *   a caller is checked while it streams in, and exists only after its last byte.
+ * - `processed`: the content is complete and valid. It never changes. Uploads begin here.
+ * - `error`: the content could not be made, or its reader found it unusable. `status_details` gives the
+ *   reason. This status is final. Existing bytes can still be read.
  *
- * Triggers: `use`, a job begins to work with the content; `succeed`, the content is complete; `fail`, the
- * content is unusable. A job that does not know the result of its last attempt can repeat a trigger, which
- * changes nothing. A deleted file has no status and accepts no trigger.
+ * The triggers: `use`, a job begins to work with the content; `succeed`, the content is complete; `fail`,
+ * the content is unusable. A job that does not know the result of its last attempt can repeat a trigger,
+ * which changes nothing. A deleted file has no status and accepts no trigger.
  */
 
 export type FileTrigger = "use" | "succeed" | "fail";

@@ -57,17 +57,18 @@ const FIRST_DELAY_MS = 2_000;
 const FIRST_EMBEDDING_DELAY_MS = 15_000;
 
 /**
- * The life of a file in a store, run by its owner:
+ * The statuses of a file in a store, and the work of its owner in each:
  *
- * in_progress Without chunks: the owner reads the text into chunks that no search finds yet. Each attempt
- * starts with the first chunk. With chunks: the owner embeds the remaining ones if a model is set. The last
- * transaction makes the file completed, or failed if the file is invalid or its key cannot pay
- * completed nothing remains to be done
- * failed, cancelled, removed the owner deletes the chunks, a thousand at a time, and then the row of a
- * removed file
+ * - `in_progress`, without chunks: the owner reads the text into chunks that no search finds yet. Each
+ *   attempt starts with the first chunk.
+ * - `in_progress`, with chunks: the owner embeds the remaining chunks if a model is set. The last
+ *   transaction makes the file `completed`, or `failed` if the file is invalid or its key cannot pay.
+ * - `completed`: no work remains.
+ * - `failed`, `cancelled`, removed: the owner deletes the chunks, a thousand at a time, and then the row of
+ *   a removed file.
  *
  * Requests can cancel or remove a file at any time. The lease guards each of the owner's transactions, and
- * each changes only a file that is still in_progress.
+ * each changes only a file that is still `in_progress`.
  */
 
 /** Returns the semaphore that bounds the files whose text is being read. */

@@ -315,7 +315,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
   else if (kind === "batch-work") listeners.batches.onWork(objectId);
-  else if (kind === "replenish") listeners.billing.replenish.nudge();
+  else if (kind === "replenish") listeners.billing.replenish.wake();
   else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
@@ -336,6 +336,6 @@ export function forgetAll(listeners: ChangeListeners): void {
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
   webhooks.numbering.nudge();
-  listeners.billing.replenish.nudge();
+  listeners.billing.replenish.wake();
   listeners.responses.runs.recheck();
 }

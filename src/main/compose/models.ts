@@ -106,8 +106,8 @@ export async function composeModels(parts: ModelParts) {
     intervalMs: config.modelListsSeconds * 1_000,
     random: Math.random,
     ask: (provider) => askModelList(httpClient, provider),
-    kept,
-    keep: (read) => storeLists(config.dataDir, asked, read),
+    saved: kept,
+    save: (read) => storeLists(config.dataDir, asked, read),
     async changed(discovered) {
       const catalogue = await build(discovered);
       for (const report of catalogue.reports) logReport(telemetry.log, report);

@@ -43,9 +43,11 @@ const NANO_PER_MS = 1_000_000;
 /**
  * Sends heartbeats from a thread with its own connection, in addition to those of the event loop.
  * An instance whose event loop is blocked for some seconds is alive and must not be declared dead.
- * The fence is the same: the thread's heartbeats succeed only while the instance is alive in the
- * database, they count from their start by the system's monotonic clock, and a stopped process
- * stops the thread too.
+ * The fence is the same:
+ *
+ * - the thread's heartbeats succeed only while the instance is alive in the database,
+ * - they count from their start by the system's monotonic clock,
+ * - a stopped process stops the thread too.
  */
 export class HeartbeatThread {
   readonly #options: HeartbeatThreadOptions;

@@ -6,7 +6,7 @@ import { variablesTable } from "./variables.ts";
  * `bun run schema` writes the published reference of the configuration: the schema of the file,
  * which editors read, and the table of variables in docs/configuration.md.
  */
-const root = join(import.meta.dir, "..", "..");
+const root = join(import.meta.dir, "..", "..", "..");
 const schema = `${JSON.stringify(publishedFileSchema(), null, 2)}\n`;
 await Bun.write(join(root, "gateway.config.schema.json"), schema);
 

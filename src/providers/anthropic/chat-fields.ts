@@ -17,7 +17,7 @@ const never: IsUnsupported = () => false;
 const unlessThinking: IsUnsupported = (_value, traits, request) =>
   !traits.takesSampling || willThink(traits, request);
 
-/** The longest `metadata.user_id`. */
+/** Longest `metadata.user_id`, in characters. */
 const MAX_USER_CHARACTERS = 256;
 
 /**
@@ -33,7 +33,7 @@ const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   parallel_tool_calls: never,
   response_format: (value, traits) =>
     forcesTool({ response_format: value }, traits) && !traits.takesForcedTools,
-  // "stop_sequences: each stop sequence must contain non-whitespace"
+  // Anthropic's error message: "stop_sequences: each stop sequence must contain non-whitespace".
   stop: (value) =>
     (Array.isArray(value) ? value : [value]).some((sequence) => String(sequence).trim() === ""),
   // Anthropic's range ends at 1. Models that do not accept the field sample at 1.

@@ -101,7 +101,7 @@ export class MessagesChat {
       const whole = { read: wholeMessage, options: { answersByTool, failureContext } };
       if (!stream) return await wire.whole(response, whole, call);
       const contentType = response.headers.get("content-type");
-      // Some servers answer a request for a stream with a whole message, or with an error under 200.
+      // Some servers answer a request for a stream with a whole message, or with an error under status 200.
       if (isJson(contentType)) return await wire.wholeAsStream(response, whole);
       return this.#streamOf(response, contentType, answersByTool);
     } catch (error) {

@@ -90,6 +90,6 @@ function shown(value: unknown): string {
 
 /** Returns the failure for a request that the Messages API cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
-  const message = `Anthropic's models do not take ${what} (${param}).`;
+  const message = `Anthropic's models do not support ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });
 }

@@ -17,7 +17,7 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
 
 /**
  * Returns the finish reason. An unknown stop reason counts as "stop". The number of calls decides on
- * "tool_calls", because the input of a tool can be the answer, and some servers end calls like text.
+ * "tool_calls": the input of a tool can be the answer, and some servers end calls like text.
  *
  * @param calls number of calls of the caller's tools in the answer
  */

@@ -176,8 +176,8 @@ export function willThink(traits: ClaudeTraits, request: ChatRequestFields): boo
 }
 
 /**
- * Returns the requested thinking. Returns undefined if the request asks for none, or if the model cannot
- * follow it.
+ * Returns the requested thinking. Returns undefined if the request asks for no thinking, or if the model
+ * cannot follow it.
  */
 export function possibleThinking(
   traits: ClaudeTraits,

@@ -35,7 +35,10 @@ import { failureOfStatus } from "./failure-mapping.ts";
 import { isClaude } from "./model-traits.ts";
 import { pathOfModel, RequestSigner } from "./request-signer.ts";
 
-/** https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages-request-response.html */
+/**
+ * API version of Anthropic's models on Bedrock:
+ * https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages-request-response.html
+ */
 const ANTHROPIC_VERSION = "bedrock-2023-05-31";
 const EVENT_STREAM = /^\s*application\/vnd\.amazon\.eventstream\s*(?:[;,]|$)/i;
 const takesBeta = betasTaken("effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14");

@@ -9,7 +9,10 @@ import { reportedUsage } from "./reported-usage.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_MessageStopEvent.html */
+/**
+ * Finish reasons by Converse's stop reason:
+ * https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_MessageStopEvent.html
+ */
 const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReason>([
   ["end_turn", "stop"],
   ["stop_sequence", "stop"],

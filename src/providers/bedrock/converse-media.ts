@@ -142,6 +142,6 @@ function shown(value: unknown): string {
 
 /** Returns the failure for a request that Converse cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
-  const message = `Bedrock does not take ${what} (${param}).`;
+  const message = `Bedrock does not support ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });
 }

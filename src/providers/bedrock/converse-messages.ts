@@ -124,7 +124,7 @@ class MessageReader {
   #answer(message: Fields, path: string): Block[] {
     const content = this.#content(message.content, `${path}.content`);
     if (content.length === 0)
-      content.push(...[textBlock(message.refusal)].filter((one) => one !== undefined));
+      content.push(...[textBlock(message.refusal)].filter((block) => block !== undefined));
     const others = [...content, ...this.#calls(message.tool_calls, path)];
     const blocks: Block[] = [];
     let next = 0;
@@ -159,7 +159,9 @@ class MessageReader {
     if (!this.#offersTools) return [{ text: "The call resulted in:" }, ...content];
     const isPoint = (block: Block) => block.cachePoint !== undefined;
     const toolUseId = this.#callId(message.tool_call_id);
-    const result = { toolResult: { toolUseId, content: content.filter((one) => !isPoint(one)) } };
+    const result = {
+      toolResult: { toolUseId, content: content.filter((block) => !isPoint(block)) },
+    };
     // A result cannot contain a cache point.
     const point = content.findLast(isPoint);
     return point !== undefined && takesPoint(result, this.#traits) ? [result, point] : [result];

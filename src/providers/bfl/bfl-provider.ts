@@ -105,7 +105,7 @@ function pollingUrlOf(
 }
 
 const RUNNING: ReadonlySet<unknown> = new Set(["Pending", "Queued", "Processing"]);
-/** https://docs.bfl.ai/api_integration/errors */
+/** Task statuses of the safety filter: https://docs.bfl.ai/api_integration/errors */
 const MODERATED: ReadonlySet<unknown> = new Set(["Request Moderated", "Content Moderated"]);
 
 /** Returns the URL of the image, a failure, or undefined while the task runs. */

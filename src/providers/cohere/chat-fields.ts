@@ -26,7 +26,8 @@ const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   tool_choice: (value) => isFields(value) && value.type === "custom",
   // Cohere has no field for it.
   parallel_tool_calls: (value) => value !== true,
-  // "The parameter is not supported when used in combinations with the `documents` or `tools` parameters."
+  // Cohere's documentation: "The parameter is not supported when used in combinations with the `documents` or
+  // `tools` parameters."
   response_format: (value, request) =>
     isFields(value) &&
     value.type !== "text" &&
@@ -36,7 +37,8 @@ const FIELDS: Readonly<Record<string, IsUnsupported>> = {
   top_p: outsideOf(0.01, 0.99),
   top_k: outsideOf(0, 500),
   frequency_penalty: outsideOf(0, 1),
-  // "only one of 'presence_penalty' and 'frequency_penalty' can be specified for this model"
+  // Cohere's error message: "only one of 'presence_penalty' and 'frequency_penalty' can be specified for this
+  // model".
   presence_penalty: (value, request, thinks) =>
     outsideOf(0, 1)(value, request, thinks) || Boolean(request.frequency_penalty),
   seed: outsideOf(0, Number.MAX_SAFE_INTEGER),

@@ -42,8 +42,8 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
 function parseErrorBody(body: unknown): string | undefined {
   if (!isFields(body)) return undefined;
   const { message, error } = body;
-  const said = [message, isFields(error) ? error.message : error];
-  return said.find((one): one is string => typeof one === "string" && one !== "");
+  const messages = [message, isFields(error) ? error.message : error];
+  return messages.find((text): text is string => typeof text === "string" && text !== "");
 }
 
 /** Finish reasons of complete answers. `ERROR_TOXIC` and `ERROR_LIMIT` are older names. */

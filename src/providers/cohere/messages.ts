@@ -133,6 +133,6 @@ function shown({ type }: Fields): string {
 
 /** Returns the failure for a request that Cohere's API cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
-  const message = `Cohere's models do not take ${what} (${param}).`;
+  const message = `Cohere's models do not support ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });
 }

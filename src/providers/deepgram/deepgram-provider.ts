@@ -106,7 +106,10 @@ class DeepgramApi {
   }
 }
 
-/** https://developers.deepgram.com/docs/tts-media-output-settings#audio-format-combinations */
+/**
+ * Query parameters by audio format:
+ * https://developers.deepgram.com/docs/tts-media-output-settings#audio-format-combinations
+ */
 const ENCODINGS: Readonly<Record<SpeechFormat, Readonly<Record<string, string>>>> = {
   mp3: { encoding: "mp3" },
   opus: { encoding: "opus", container: "ogg" },

@@ -84,8 +84,8 @@ function parseErrorBody(body: unknown): ErrorDetails {
     code: Number.isInteger(code) && (code as number) >= 400 ? (code as number) : undefined,
     message: textOf(error.message),
     status: textOf(error.status),
-    reason: details.map(({ reason }) => textOf(reason)).find((one) => one !== undefined),
-    retryAfterMs: details.map(({ retryDelay }) => delayMs(retryDelay)).find((one) => one),
+    reason: details.map(({ reason }) => textOf(reason)).find((text) => text !== undefined),
+    retryAfterMs: details.map(({ retryDelay }) => delayMs(retryDelay)).find((ms) => ms),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { FinishReason } from "../interface.ts";
 
-/** https://ai.google.dev/api/generate-content#FinishReason */
+/** Reasons of content filters: https://ai.google.dev/api/generate-content#FinishReason */
 const FILTERED = new Set([
   "SAFETY",
   "RECITATION",

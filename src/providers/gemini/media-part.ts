@@ -53,7 +53,10 @@ export function partOf(part: Fields, path: string): Part {
     case "file":
       return filePart(part.file, `${path}.file`);
     default:
-      throw rejected(`${path}.type`, `Gemini has no content of type ${shown(part.type)}.`);
+      throw rejected(
+        `${path}.type`,
+        `Gemini does not support content of type ${shown(part.type)}.`,
+      );
   }
 }
 
@@ -63,18 +66,18 @@ function urlOf(value: unknown, path: string): string {
 }
 
 function audioPart(audio: unknown, path: string): Part {
-  if (!isFields(audio)) throw rejected(path, "It has to be an object.");
+  if (!isFields(audio)) throw rejected(path, "Must be an object.");
   const data = textAt(audio.data, `${path}.data`);
   const format = textAt(audio.format, `${path}.format`);
-  if (!/^[a-z0-9.+-]{1,32}$/.test(format)) throw rejected(`${path}.format`, "No such format.");
+  if (!/^[a-z0-9.+-]{1,32}$/.test(format)) throw rejected(`${path}.format`, "Unknown format.");
   return { inlineData: { mimeType: `audio/${format}`, data } };
 }
 
 /** Returns the part of a file. `file_data` is a data URL, or, as in OpenRouter's API, a web URL. */
 function filePart(file: unknown, path: string): Part {
-  if (!isFields(file)) throw rejected(path, "It has to be an object.");
+  if (!isFields(file)) throw rejected(path, "Must be an object.");
   if (file.file_data === undefined || file.file_data === null) {
-    throw rejected(path, "Gemini needs the file itself, as file_data.");
+    throw rejected(path, "Gemini requires the file itself in file_data.");
   }
   return referredPart(textAt(file.file_data, `${path}.file_data`), `${path}.file_data`);
 }
@@ -83,7 +86,7 @@ function filePart(file: unknown, path: string): Part {
 function referredPart(url: string, path: string): Part {
   if (url.startsWith("data:")) return { inlineData: inlineData(url, path) };
   const webUrl = webUrlOf(url);
-  if (webUrl === undefined) throw rejected(path, "It has to be a data URL or a web URL.");
+  if (webUrl === undefined) throw rejected(path, "Must be a data URL or a web URL.");
   const extension = /\.([a-z0-9]{2,4})$/i.exec(webUrl.pathname)?.[1]?.toLowerCase() ?? "";
   const mimeType = Object.hasOwn(TYPES_BY_EXTENSION, extension)
     ? TYPES_BY_EXTENSION[extension]
@@ -127,7 +130,7 @@ function decoded(data: string, path: string): string {
 
 export function textAt(value: unknown, path: string): string {
   if (typeof value === "string" && value !== "") return value;
-  throw rejected(path, "It has to be a text.");
+  throw rejected(path, "Must be a non-empty string.");
 }
 
 export function rejected(param: string, what: string): ProviderFailure {

@@ -7,7 +7,7 @@ type Container = Record<string | number, unknown> | unknown[];
 /** Total length of the values of one call, in UTF-16 code units. */
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 const MAX_DEPTH = 64;
-/** A member or an element of a normal path: https://www.rfc-editor.org/rfc/rfc9535 */
+/** Matches a member or an element of a normalized path: https://www.rfc-editor.org/rfc/rfc9535 */
 const SEGMENT = /\.([^.[\]]+)|\[(\d{1,6})\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]/y;
 
 /**
@@ -40,7 +40,7 @@ export class PartialCall {
     for (const piece of pieces) if (isFields(piece)) this.#addPiece(piece);
   }
 
-  /** The arguments as JSON. */
+  /** Returns the arguments as JSON. */
   get arguments(): string {
     return JSON.stringify(this.#args);
   }

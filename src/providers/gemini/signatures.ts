@@ -44,7 +44,7 @@ export function signatureDetail(data: string, callId?: string): ReasoningDetail 
   };
 }
 
-/** Reasoning that a client sends back in an assistant's message. */
+/** Reasoning that a client sends back in an assistant message. */
 export interface KeptReasoning {
   readonly thoughts: readonly Part[];
   /** Signature of the text. */

@@ -27,7 +27,7 @@ export const wholeSpeech = new AnswerRead(
   },
 );
 
-/** Reads a stream of `streamGenerateContent?alt=sse` of a model that speaks. */
+/** Reads a stream of `streamGenerateContent?alt=sse` of a speech model. */
 export class GeminiSpeechDecoder implements SoundDecoder {
   readonly #context: FailureContext;
   #usage: Usage | undefined;

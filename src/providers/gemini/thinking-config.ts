@@ -3,7 +3,7 @@ import { GEMINI_2_5, GEMINI_3, type ModelGeneration } from "./model-generation.t
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** https://ai.google.dev/api/generate-content#ThinkingConfig */
+/** Google's thinking configuration: https://ai.google.dev/api/generate-content#ThinkingConfig */
 export interface ThinkingConfig {
   readonly includeThoughts?: boolean;
   readonly thinkingBudget?: number;

@@ -108,7 +108,7 @@ export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> 
   end(events: TranscriptEvent[]): void {
     this.#splitter.end((data) => this.#take(data, events));
     if (this.#isOver) return;
-    throw new ProviderFailure("unavailable", "the provider's transcript broke off");
+    throw new ProviderFailure("unavailable", "the provider's transcript was cut off");
   }
 
   #take(data: string, events: TranscriptEvent[]): void {

@@ -91,6 +91,6 @@ function argumentsOf(text: unknown): Fields {
 
 /** Returns the failure for a request that Ollama's API cannot express. */
 export function unsupported(param: string, what: string): ProviderFailure {
-  const message = `Ollama does not take ${what} (${param}).`;
+  const message = `Ollama does not support ${what} (${param}).`;
   return new ProviderFailure("rejected", message, { param });
 }

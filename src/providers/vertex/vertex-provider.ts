@@ -83,9 +83,9 @@ export function createVertexProvider(
 }
 
 /**
- * Returns the base URL for the credentials. An organization's key belongs to the organization's project.
- * Without its own base URL, the operator's is used with the organization's project instead of the operator's,
- * and without a project for an API key. Throws if the credentials have no project.
+ * Returns the base URL for the credentials. An organization's key belongs to the organization's project. If
+ * the organization has no base URL, the operator's is used: with the organization's project, or without a
+ * project for an API key. Throws if the credentials have no project.
  */
 function baseUrlFor({ id, baseUrl, byokKey }: ProviderSettings, access: GoogleAccess): string {
   if (byokKey?.atOperatorsAddress !== true) return baseUrl;

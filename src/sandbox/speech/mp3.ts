@@ -95,11 +95,11 @@ class HybridFilter {
   /** Reduces the aliasing between the subbands on both sides of a line. */
   #reduceAliases(border: number): void {
     const lines = this.#lines;
-    for (const [at, [same, other]] of BUTTERFLIES.entries()) {
-      const below = lines[border - 1 - at]!;
-      const above = lines[border + at]!;
-      lines[border - 1 - at] = below * same + above * other;
-      lines[border + at] = above * same - below * other;
+    for (const [offset, [straight, crossed]] of BUTTERFLIES.entries()) {
+      const below = lines[border - 1 - offset]!;
+      const above = lines[border + offset]!;
+      lines[border - 1 - offset] = below * straight + above * crossed;
+      lines[border + offset] = above * straight - below * crossed;
     }
   }
 }

@@ -22,7 +22,7 @@ const WORD = /[\p{L}\p{M}\p{N}]{1,64}/gu;
 
 /**
  * Answers to prompts. A prompt of the training file gets its answer. Any other prompt gets the answer of the
- * prompt with the largest share of common words, or undefined if no prompt shares a word.
+ * prompt that shares the largest part of its words. Undefined if no prompt shares a word.
  */
 export class LearnedAnswers {
   readonly #learned: readonly LearnedAnswer[];

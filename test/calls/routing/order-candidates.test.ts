@@ -14,15 +14,15 @@ function candidate(
     prices = {},
   }: Pick<Candidate, "weight" | "key"> & { prices?: Partial<ModelPrices> } = {},
 ): Candidate {
-  const placeId = `${providerId}/m`;
+  const baseEndpointId = `${providerId}/m`;
   return {
     model: testModel,
     terms: { ...testModel, prices: { ...testModel.prices, ...prices } },
     providerId,
     provider,
     upstreamModel: "m",
-    placeId,
-    endpointId: key === undefined ? placeId : `${placeId}#${key.name}`,
+    baseEndpointId: baseEndpointId,
+    endpointId: key === undefined ? baseEndpointId : `${baseEndpointId}#${key.name}`,
     weight,
     key,
   };

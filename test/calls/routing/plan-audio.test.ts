@@ -20,19 +20,19 @@ function planOf(...places: readonly (readonly [type: string, name: string])[]): 
     const terms = { contextLength: 1, maxOutputTokens: 0, prices: NO_PRICES, capabilities: [] };
     const model = { id: `${type}/${name}`, ...terms } as unknown as CatalogueModel;
     const provider = { audio: audioFieldsOf(type) };
-    const placeId = model.id;
-    return { model, terms, provider, placeId, upstreamModel: name } as unknown as Candidate;
+    const baseEndpointId = model.id;
+    return { model, terms, provider, baseEndpointId, upstreamModel: name } as unknown as Candidate;
   });
   return { models: candidates.map(({ model }) => model), candidates };
 }
 
-const speech = (asked: Partial<RequestedSpeech>, requiresAll = false) => ({
-  asked: { format: "mp3" as const, characters: 20, fields: [], ...asked },
+const speech = (parts: Partial<RequestedSpeech>, requiresAll = false) => ({
+  parts: { format: "mp3" as const, characters: 20, fields: [], ...asked },
   requiresAll,
 });
 
-const transcript = (asked: Partial<RequestedTranscript>, requiresAll = false) => ({
-  asked: {
+const transcript = (parts: Partial<RequestedTranscript>, requiresAll = false) => ({
+  parts: {
     task: "transcribe" as const,
     needs: { words: false, segments: false, speakers: false },
     logprobs: false,
@@ -44,7 +44,7 @@ const transcript = (asked: Partial<RequestedTranscript>, requiresAll = false) =>
 });
 
 function placesOf(plan: RoutePlan): string[] {
-  return plan.candidates.map(({ placeId }) => placeId);
+  return plan.candidates.map(({ baseEndpointId: baseEndpointId }) => baseEndpointId);
 }
 
 function refusal(run: () => unknown): unknown {
@@ -71,8 +71,8 @@ test("instructions are left out where a model takes none, and listed", () => {
   const plan = planOf(["openai", "tts-1"], ["openai", "gpt-4o-mini-tts"]);
   const planned = planSpeech(speech({ instructions: "Whisper." }), plan);
   expect(placesOf(planned)).toHaveLength(2);
-  expect(planned.lacked?.get(planned.candidates[0]!)?.listed).toEqual(["instructions"]);
-  expect(planned.lacked?.has(planned.candidates[1]!)).toBe(false);
+  expect(planned.unsupported?.get(planned.candidates[0]!)?.listed).toEqual(["instructions"]);
+  expect(planned.unsupported?.has(planned.candidates[1]!)).toBe(false);
   const strict = planSpeech(speech({ instructions: "Whisper." }, true), plan);
   expect(placesOf(strict)).toEqual(["openai/gpt-4o-mini-tts"]);
 });
@@ -131,7 +131,7 @@ test("fields that would cost extra at a provider, or name other sound, are not p
   const plan = planOf(["elevenlabs", "scribe_v1"]);
   const fields = ["keyterms", "source_url", "num_speakers"];
   const planned = planTranscript(transcript({ fields, prompt: "Names: Ada" }), plan);
-  expect(planned.lacked?.get(planned.candidates[0]!)?.listed).toEqual([
+  expect(planned.unsupported?.get(planned.candidates[0]!)?.listed).toEqual([
     "prompt",
     "keyterms",
     "source_url",

@@ -318,7 +318,11 @@ describe("what the backend does wrong is told to the model, and costs nothing:",
     ["JSON of something else", () => Response.json({ results: { a: 1 } }), /cannot be parsed/],
     ["a list", () => Response.json([1, 2]), /cannot be parsed/],
     ["no body", () => new Response(""), /cannot be parsed/],
-    ["too much", () => new Response(`{"results":[],"x":"${"x".repeat(300_000)}"}`), /too many bytes/],
+    [
+      "too much",
+      () => new Response(`{"results":[],"x":"${"x".repeat(300_000)}"}`),
+      /too many bytes/,
+    ],
     [
       "compressed too much",
       () =>

@@ -85,8 +85,8 @@ export function priceSummary({ pricing }: Priced): string {
     );
     return `${parts.join(", ")} per ${TOKENS}`;
   }
-  const other = prices.find(({ kind }) => !EXTRAS.has(kind));
-  return other === undefined ? "Free" : priceText(other);
+  const mainPrice = prices.find(({ kind }) => !EXTRAS.has(kind));
+  return mainPrice === undefined ? "Free" : priceText(mainPrice);
 }
 
 /** Returns the main input and output prices, which lists show and sort by. */

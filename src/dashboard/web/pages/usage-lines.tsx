@@ -162,8 +162,8 @@ const FIGURES: readonly Column<UsageRow>[] = [
 ];
 
 /**
- * Returns the columns of sums. A request counts for each of its tags, so tags have no share column: their
- * shares could exceed 100 % in total.
+ * Returns the columns of sums. A request counts for each of its tags. Tags therefore have no share column,
+ * because their shares could exceed 100 % in total.
  */
 function columnsOfSums({ group, title, name }: LinesProps, whole: UsagePart | undefined) {
   const total = whole?.data.reduce((sum, row) => sum + row.cost_usd, 0) ?? 0;

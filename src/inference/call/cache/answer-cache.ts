@@ -1,7 +1,7 @@
 import type { Database } from "../../../../db/client.ts";
 import {
   type AnswerNote,
-  type AnswerPlace,
+  type AnswerKey,
   type CacheBounds,
   findCachedAnswers,
   keepAnswer,
@@ -13,7 +13,7 @@ import type { Keyring } from "../../../lib/keyring.ts";
 import type { Usage } from "../../../lib/usage.ts";
 
 /** The largest answer that is stored, in UTF-8 bytes. A larger answer is not stored. */
-export const MAX_KEPT_BYTES = 1_048_576;
+export const MAX_STORED_BYTES = 1_048_576;
 /** The longest wait of a request for the cache. A slow cache counts as a miss. */
 const MAX_WAIT_MS = 500;
 /** Keys that one query looks up. Their answers are in memory together. */
@@ -30,7 +30,7 @@ export interface CachedAnswer extends AnswerNote {
 }
 
 /** The result of a look-up. */
-export interface Found {
+export interface LookupResult {
   readonly answer: CachedAnswer | undefined;
   /**
    * The generation of the organization's cache. Undefined if the cache did not answer; then nothing can be
@@ -56,7 +56,7 @@ export interface AnswerCacheDependencies {
 export class AnswerCache {
   readonly #dependencies: AnswerCacheDependencies;
   /** The last use of each answer, by key. */
-  readonly #uses = new Map<string, AnswerPlace & { readonly usedAtMs: number }>();
+  readonly #uses = new Map<string, AnswerKey & { readonly usedAtMs: number }>();
   #isWriting = false;
   /** The look-ups for the next query, by key. One query runs at a time, whatever the number of look-ups. */
   readonly #pending = new Map<string, Look>();
@@ -66,7 +66,7 @@ export class AnswerCache {
     this.#dependencies = dependencies;
   }
 
-  find(key: AnswerPlace): Promise<Found> {
+  find(key: AnswerKey): Promise<LookupResult> {
     return this.#inTime(this.#find(key), NOTHING);
   }
 
@@ -74,8 +74,8 @@ export class AnswerCache {
    * Stores an answer. Returns true if the answer can be found from now on. Returns false if the cache was
    * purged since the look-up.
    */
-  keep(
-    key: AnswerPlace,
+  store(
+    key: AnswerKey,
     generation: number,
     answer: CachedAnswer,
     lifetimeMs: number,
@@ -83,11 +83,11 @@ export class AnswerCache {
     return this.#inTime(this.#keep(key, generation, answer, lifetimeMs), false);
   }
 
-  #find(key: AnswerPlace): Promise<Found> {
+  #find(key: AnswerKey): Promise<LookupResult> {
     const name = nameOf(key);
     const pending = this.#pending.get(name);
     if (pending !== undefined) return pending.promise;
-    const look = { place: key, ...Promise.withResolvers<Found>() };
+    const look = { key, ...Promise.withResolvers<LookupResult>() };
     this.#pending.set(name, look);
     if (!this.#isLooking) void this.#lookOn();
     return look.promise;
@@ -97,7 +97,7 @@ export class AnswerCache {
     this.#isLooking = true;
     while (this.#pending.size > 0) {
       const looks = [...this.#pending.values()].slice(0, MAX_KEYS_A_QUERY);
-      for (const { place: key } of looks) this.#pending.delete(nameOf(key));
+      for (const { key: key } of looks) this.#pending.delete(nameOf(key));
       await this.#look(looks).catch((error) => {
         for (const { reject } of looks) reject(error);
       });
@@ -108,9 +108,9 @@ export class AnswerCache {
   async #look(looks: readonly Look[]): Promise<void> {
     const { sql, clock } = this.#dependencies;
     const nowMs = clock.nowMs();
-    const keys = looks.map(({ place: key }) => key);
+    const keys = looks.map(({ key: key }) => key);
     const results = await findCachedAnswers(sql, keys, nowMs);
-    for (const [at, { place: key, resolve }] of looks.entries()) {
+    for (const [at, { key: key, resolve }] of looks.entries()) {
       const { generation, answer } = results[at]!;
       const opened = answer && this.#opened(answer);
       if (opened !== undefined) this.#noteUse(key, nowMs);
@@ -127,23 +127,23 @@ export class AnswerCache {
   }
 
   async #keep(
-    key: AnswerPlace,
+    key: AnswerKey,
     generation: number,
     { text, ...note }: CachedAnswer,
     lifetimeMs: number,
   ): Promise<boolean> {
     const plain = new TextEncoder().encode(text);
-    if (plain.length > MAX_KEPT_BYTES) return false;
+    if (plain.length > MAX_STORED_BYTES) return false;
     const { sql, keyring, clock, bounds } = this.#dependencies;
     // Otherwise a full cache would remove answers that were used a moment ago.
     await this.#writeUses();
     const nowMs = clock.nowMs();
     const seal = (keyId: string) => keyring.sealUnder(keyId, plain);
-    const entry = { ...note, place: key, generation, seal, expiresAtMs: nowMs + lifetimeMs };
+    const entry = { ...note, key, generation, seal, expiresAtMs: nowMs + lifetimeMs };
     return keepAnswer(sql, entry, bounds, nowMs);
   }
 
-  #noteUse(key: AnswerPlace, usedAtMs: number): void {
+  #noteUse(key: AnswerKey, usedAtMs: number): void {
     const name = nameOf(key);
     if (!this.#uses.has(name) && this.#uses.size >= MAX_NOTED_USES) return;
     this.#uses.set(name, { ...key, usedAtMs });
@@ -174,12 +174,12 @@ export class AnswerCache {
   }
 }
 
-interface Look extends PromiseWithResolvers<Found> {
-  readonly place: AnswerPlace;
+interface Look extends PromiseWithResolvers<LookupResult> {
+  readonly key: AnswerKey;
 }
 
-function nameOf({ organizationId, keyHash }: AnswerPlace): string {
+function nameOf({ organizationId, keyHash }: AnswerKey): string {
   return `${organizationId} ${keyHash}`;
 }
 
-const NOTHING: Found = { answer: undefined, generation: undefined };
+const NOTHING: LookupResult = { answer: undefined, generation: undefined };

@@ -1,5 +1,5 @@
 import type { IdempotencyClaim } from "../../../../db/queries/idempotency.ts";
-import type { AnswerPlace } from "../../../../db/queries/response-cache.ts";
+import type { AnswerKey } from "../../../../db/queries/response-cache.ts";
 import { usageFigures } from "../../../billing/ledger/usage.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import { clientClosed } from "../../../lib/errors.ts";
@@ -18,7 +18,7 @@ import {
 } from "../endpoint.ts";
 import type { RoutePlan } from "../routing/plan-route.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
-import type { Flight, InFlightDeduplication } from "./flights.ts";
+import type { Leader, InFlightDeduplication } from "./flights.ts";
 import { CacheWriter } from "./keeping.ts";
 import { answerKey, type CacheOrder } from "./order.ts";
 
@@ -44,7 +44,7 @@ export interface CachedCall<Request extends AcceptedRequest> {
   /** Calls a provider and charges for the answer. */
   pay(
     current: Pick<CachedCall<Request>, "call" | "plan">,
-    keeping: CacheWriter | undefined,
+    cacheWriter: CacheWriter | undefined,
   ): Promise<CallOutcome>;
 }
 
@@ -94,19 +94,19 @@ export class CachedCalls {
     if (found.answer !== undefined) return this.#hit(cachedCall, keyHash, found.answer);
     return order.isSingleFlight
       ? this.#board(cachedCall, key)
-      : this.#miss(cachedCall, cachedCall, { place: key, generation: found.generation });
+      : this.#miss(cachedCall, cachedCall, { key: key, generation: found.generation });
   }
 
   /** Waits for the answer of an equal running request, or makes the answer itself. */
   async #board<Request extends AcceptedRequest>(
     cachedCall: CachedCall<Request>,
-    key: AnswerPlace,
+    key: AnswerKey,
   ): Promise<CallOutcome> {
     const { answers, flights } = this.#dependencies;
     const { requestId, clientSignal } = cachedCall.call;
     let generation: number | undefined;
-    const boarded = await flights.board({
-      place: key,
+    const boarded = await flights.join({
+      key: key,
       requestId,
       clientSignal,
       async find() {
@@ -120,7 +120,7 @@ export class CachedCalls {
       // After a long wait the key can have changed.
       const current = await cachedCall.readmit();
       if (boarded.kind === "leads") {
-        return await this.#miss(cachedCall, current, { place: key, generation, flight });
+        return await this.#miss(cachedCall, current, { key: key, generation, flight });
       }
       return await this.#hit({ ...cachedCall, ...current }, key.keyHash, boarded.answer);
     } catch (error) {
@@ -132,7 +132,7 @@ export class CachedCalls {
   async #miss<Request extends AcceptedRequest>(
     { order, form, pay }: CachedCall<Request>,
     current: Pick<CachedCall<Request>, "call" | "plan">,
-    { place: key, generation, flight }: CacheMiss,
+    { key: key, generation, flight }: CacheMiss,
   ): Promise<CallOutcome> {
     this.#misses++;
     const { log } = current.call;
@@ -142,7 +142,7 @@ export class CachedCalls {
     const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
     const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
     const keeping = new CacheWriter({
-      ...{ answers, form, place: key, generation, order, isStream, onEnd },
+      ...{ answers, form, key: key, generation, order, isStream, onEnd },
     });
     try {
       const outcome = await pay(current, keeping);
@@ -165,7 +165,7 @@ export class CachedCalls {
     const { admission, clock } = this.#dependencies;
     const { request, log } = call;
     this.#hits++;
-    const hold = await admission.hold(call, { bounds: [NOTHING], own: [] }, NO_FEES, true);
+    const hold = await admission.hold(call, { bounds: [NOTHING], byok: [] }, NO_FEES, true);
     const admitted: AdmittedCall<Request> = {
       ...call,
       plan,
@@ -214,10 +214,10 @@ export class CachedCalls {
 }
 
 interface CacheMiss {
-  readonly place: AnswerPlace;
+  readonly key: AnswerKey;
   readonly generation: number | undefined;
   /** The entry for which equal requests wait. */
-  readonly flight?: Flight | undefined;
+  readonly flight?: Leader | undefined;
 }
 
 const EVENT_STREAM = "text/event-stream; charset=utf-8";

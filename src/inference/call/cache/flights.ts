@@ -1,6 +1,6 @@
 import type { Database } from "../../../../db/client.ts";
 import {
-  type AnswerPlace,
+  type AnswerKey,
   claimFlight,
   endFlight,
   renewFlights,
@@ -26,7 +26,7 @@ export interface FlightDependencies {
 
 /** A request that can wait for an equal request. */
 export interface Waiting {
-  readonly place: AnswerPlace;
+  readonly key: AnswerKey;
   readonly requestId: string;
   readonly clientSignal: AbortSignal;
   /** Looks for the answer in the cache. */
@@ -36,7 +36,7 @@ export interface Waiting {
 /** The result of joining: the answer of an equal request, or the task of leading. */
 export type JoinResult =
   | { readonly kind: "answered"; readonly answer: CachedAnswer }
-  | { readonly kind: "leads"; readonly flight: Flight };
+  | { readonly kind: "leads"; readonly flight: Leader };
 
 /**
  * Single-flight deduplication of equal requests that run at the same time. One of them leads, on this or
@@ -47,9 +47,9 @@ export type JoinResult =
 export class InFlightDeduplication {
   readonly #dependencies: FlightDependencies;
   /** Running leaders, by cache key. */
-  readonly #flights = new Map<string, Flight>();
+  readonly #flights = new Map<string, Leader>();
   /** Leaders with a claim in the database. */
-  readonly #claimed = new Set<Flight>();
+  readonly #claimed = new Set<Leader>();
   #isRenewing = false;
 
   constructor(dependencies: FlightDependencies) {
@@ -60,7 +60,7 @@ export class InFlightDeduplication {
    * Waits for the answer of an equal request, or makes this request the leader. Rejects if the client
    * disconnects, the gateway stops, or the wait exceeds the total timeout of calls.
    */
-  async board(waiting: Waiting): Promise<JoinResult> {
+  async join(waiting: Waiting): Promise<JoinResult> {
     const { deadlines, isAborting } = this.#dependencies;
     const { clientSignal } = waiting;
     const { promise: over, reject } = Promise.withResolvers<never>();
@@ -78,7 +78,7 @@ export class InFlightDeduplication {
   }
 
   async #board(waiting: Waiting, over: Promise<never>): Promise<JoinResult> {
-    const { place: key } = waiting;
+    const { key: key } = waiting;
     const name = `${key.organizationId} ${key.keyHash}`;
     for (;;) {
       const running = this.#flights.get(name);
@@ -87,7 +87,7 @@ export class InFlightDeduplication {
         if (answer !== undefined) return { kind: "answered", answer };
         continue;
       }
-      const flight = new Flight(waiting, (ended, answer) => this.#end(name, ended, answer));
+      const flight = new Leader(waiting, (ended, answer) => this.#end(name, ended, answer));
       this.#flights.set(name, flight);
       try {
         const answer = await this.#claim(flight, waiting, over);
@@ -103,8 +103,8 @@ export class InFlightDeduplication {
 
   /** Resolves with the answer of another instance, or with undefined if this request leads. */
   async #claim(
-    flight: Flight,
-    { place: key, requestId, find }: Waiting,
+    flight: Leader,
+    { key: key, requestId, find }: Waiting,
     over: Promise<never>,
   ): Promise<CachedAnswer | undefined> {
     const { sql, steadyClock, onError } = this.#dependencies;
@@ -123,19 +123,19 @@ export class InFlightDeduplication {
   }
 
   /** Ends a leader. Resolves when another request can lead. */
-  async #end(name: string, flight: Flight, answer: CachedAnswer | undefined): Promise<void> {
+  async #end(name: string, flight: Leader, answer: CachedAnswer | undefined): Promise<void> {
     this.#claimed.delete(flight);
     // Later requests find the answer in the cache, unless the cache was purged.
     if (answer !== undefined) this.#flights.delete(name);
     const { sql, onError } = this.#dependencies;
     // The claim can still be written after its request has stopped waiting for it.
     if (await flight.claiming) {
-      await endFlight(sql, flight.place, flight.requestId).catch(onError);
+      await endFlight(sql, flight.key, flight.requestId).catch(onError);
     }
     if (answer === undefined) this.#flights.delete(name);
   }
 
-  #renew(flight: Flight): void {
+  #renew(flight: Leader): void {
     this.#claimed.add(flight);
     this.#renewSoon();
   }
@@ -153,11 +153,11 @@ export class InFlightDeduplication {
 }
 
 /** Ends a leader. Resolves when another request can lead. */
-type FlightEnd = (flight: Flight, answer: CachedAnswer | undefined) => Promise<void>;
+type FlightEnd = (flight: Leader, answer: CachedAnswer | undefined) => Promise<void>;
 
 /** A request for whose answer other requests wait. */
-export class Flight {
-  readonly place: AnswerPlace;
+export class Leader {
+  readonly key: AnswerKey;
   readonly requestId: string;
   /** Resolves with the stored answer, or with undefined if none was stored. */
   readonly ended: Promise<CachedAnswer | undefined>;
@@ -166,8 +166,8 @@ export class Flight {
   readonly #resolve: (answer: CachedAnswer | undefined) => void;
   #onEnd: FlightEnd | undefined;
 
-  constructor({ place: key, requestId }: Waiting, onEnd: FlightEnd) {
-    this.place = key;
+  constructor({ key: key, requestId }: Waiting, onEnd: FlightEnd) {
+    this.key = key;
     this.requestId = requestId;
     const { promise, resolve } = Promise.withResolvers<CachedAnswer | undefined>();
     this.ended = promise;

@@ -1,4 +1,4 @@
-import type { AnswerPlace } from "../../../../db/queries/response-cache.ts";
+import type { AnswerKey } from "../../../../db/queries/response-cache.ts";
 import type { Hold } from "../../../billing/ledger/interface.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { headersOfAsking } from "../answer-headers.ts";
@@ -10,7 +10,7 @@ import type { CacheOrder } from "./order.ts";
 interface KeepingParts {
   readonly answers: AnswerCache;
   readonly form: CacheFormat<AcceptedRequest>;
-  readonly place: AnswerPlace;
+  readonly key: AnswerKey;
   /** Undefined if nothing can be stored. */
   readonly generation: number | undefined;
   readonly order: CacheOrder;
@@ -88,13 +88,13 @@ export class CacheWriter {
 
   async #keep(text: string | undefined): Promise<void> {
     if (this.#hasEnded) return;
-    const { answers, place: key, generation, order } = this.#parts;
+    const { answers, key: key, generation, order } = this.#parts;
     const metered = this.#metered;
     if (text === undefined || metered === undefined || generation === undefined) return this.end();
     const { model, provider, chargeNano: costNano, usage } = metered;
     const headers = this.#headers;
     const answer = { model, provider, costNano, usage: { ...usage }, headers, text };
-    const isStored = await answers.keep(key, generation, answer, order.lifetimeMs);
+    const isStored = await answers.store(key, generation, answer, order.lifetimeMs);
     this.end(isStored ? answer : undefined);
   }
 }

@@ -99,11 +99,11 @@ export class Failover {
     this.#abort = abort;
     this.#postponed = openOnes(dependencies, candidates);
     this.#tried = withLast(candidates, this.#postponed);
-    if (this.#postponed.length > 0) this.#routing().postponed = this.postponed;
+    if (this.#postponed.length > 0) this.#routing().postponed = this.unhealthy;
   }
 
   /** Endpoints that were tried last because their circuit was open. */
-  get postponed(): readonly string[] {
+  get unhealthy(): readonly string[] {
     return this.#postponed.map(({ endpointId }) => endpointId);
   }
 
@@ -111,13 +111,13 @@ export class Failover {
    * Endpoints that were not called, because an earlier endpoint answered or the maximum number of calls was
    * reached.
    */
-  get left(): readonly string[] {
+  get untried(): readonly string[] {
     if (this.#round > 0) return [];
     return this.#tried.slice(this.#position).map(({ endpointId }) => endpointId);
   }
 
   /** Endpoints that were skipped because they were at their concurrency limit. */
-  get full(): readonly string[] {
+  get saturated(): readonly string[] {
     return this.#fullIds === undefined ? [] : [...this.#fullIds];
   }
 
@@ -139,7 +139,7 @@ export class Failover {
   }
 
   /** The tried endpoints in order, each with its result, for route_explain. */
-  get trail(): readonly string[] {
+  get attemptLog(): readonly string[] {
     const failures = this.#failures ?? [];
     return this.#hasAnswered ? [...failures, `${this.candidate.endpointId}=ok`] : failures;
   }
@@ -307,7 +307,7 @@ export class Failover {
     this.#full = [...this.#full, candidate];
     this.#fullIds ??= new Set();
     this.#fullIds.add(candidate.endpointId);
-    this.#routing().full = this.full;
+    this.#routing().full = this.saturated;
     return false;
   }
 
@@ -357,7 +357,7 @@ export class Failover {
     if (failure === undefined || !isRetryable(failure) || !mayGoOn) {
       throw asCallerError(
         failure ?? new ProviderFailure("unavailable", "no provider was tried"),
-        this.trail,
+        this.attemptLog,
       );
     }
     if (!failure.lostUsedConnection) {

@@ -15,7 +15,7 @@ export interface ByokProvidersDependencies {
 }
 
 /** An organization's own account at a provider. */
-export interface OwnAccount {
+export interface ByokAccount {
   readonly providerId: string;
   readonly apiKey: string;
   /** Null for the base URL of the configuration. */
@@ -56,7 +56,7 @@ export class ByokProviders {
    * Returns undefined if no such provider is configured, or if it needs a base URL. Throws an Error if the
    * key cannot be sent.
    */
-  make({ providerId, apiKey, baseUrl }: OwnAccount): Provider | undefined {
+  make({ providerId, apiKey, baseUrl }: ByokAccount): Provider | undefined {
     const entry = this.#settings.get(providerId);
     if (entry === undefined || entry.type === SANDBOX) return undefined;
     if (baseUrl === null && this.needsBaseUrl(providerId)) return undefined;

@@ -8,12 +8,12 @@ import {
   type UnsupportedAudio,
 } from "../../../providers/audio/fields.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
-import { planByLacks } from "./plan-by-lacks.ts";
+import { filterBySupport } from "./plan-by-lacks.ts";
 import type { Candidate, RoutePlan } from "./plan-route.ts";
 
 /** The requested parts of an audio request, and the parameters that they come from. */
-export interface AskedAudio<Asked> {
-  readonly asked: Asked;
+export interface AudioRequest<Asked> {
+  readonly parts: Asked;
   /** Parameters whose name differs from the part: `{ words: "timestamp_granularities" }`. */
   readonly params?: Readonly<Record<string, string>>;
   /** The value of `provider.require_parameters`. If true, optional parts count as required. */
@@ -25,14 +25,14 @@ export interface AskedAudio<Asked> {
  * a model or provider does not have"). Throws 400 unsupported_model if the models cannot generate speech, and
  * 400 unsupported_parameter if no candidate is left.
  */
-export function planSpeech(request: AskedAudio<RequestedSpeech>, plan: RoutePlan): RoutePlan {
-  return planTask("speech", request, plan, (fields, model) => fields.speech(request.asked, model));
+export function planSpeech(request: AudioRequest<RequestedSpeech>, plan: RoutePlan): RoutePlan {
+  return planTask("speech", request, plan, (fields, model) => fields.speech(request.parts, model));
 }
 
 /** Returns the plan of a transcription or translation, like `planSpeech`. */
-export function planTranscript(request: AskedAudio<RequestedTranscript>, plan: RoutePlan): RoutePlan {
+export function planTranscript(request: AudioRequest<RequestedTranscript>, plan: RoutePlan): RoutePlan {
   return planTask("transcription", request, plan, (fields, model) =>
-    fields.transcript(request.asked, model),
+    fields.transcript(request.parts, model),
   );
 }
 
@@ -43,7 +43,7 @@ const VERBS: Readonly<Record<AudioTask, string>> = {
 
 function planTask(
   task: AudioTask,
-  { params = {}, requiresAll }: AskedAudio<unknown>,
+  { params = {}, requiresAll }: AudioRequest<unknown>,
   plan: RoutePlan,
   unsupportedOf: (fields: AudioFields, model: FieldModel) => UnsupportedAudio<string>,
 ): RoutePlan {
@@ -55,7 +55,7 @@ function planTask(
   const models = plan.models.filter((model) =>
     capable.some((candidate) => candidate.model === model),
   );
-  return planByLacks({ ...plan, models, candidates: capable }, (candidate) => {
+  return filterBySupport({ ...plan, models, candidates: capable }, (candidate) => {
     const { audio } = candidate.provider;
     if (audio === undefined) return { leftOut: [], listed: [], barrier: undefined };
     const { answer, hints } = unsupportedOf(audio, fieldModelOf(candidate));

@@ -1,5 +1,5 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import type { Candidate, LackedFields, RoutePlan } from "./plan-route.ts";
+import type { Candidate, UnsupportedFields, RoutePlan } from "./plan-route.ts";
 
 /** A required part of the request that a candidate does not support. */
 export interface Barrier {
@@ -9,7 +9,7 @@ export interface Barrier {
   readonly param: string;
 }
 
-export interface Lack extends LackedFields {
+export interface CandidateSupport extends UnsupportedFields {
   readonly barrier: Barrier | undefined;
 }
 
@@ -17,17 +17,17 @@ export interface Lack extends LackedFields {
  * Returns the plan without the candidates that cannot serve the request, and with the unsupported fields of
  * the others. Throws 400 unsupported_parameter if no candidate is left.
  */
-export function planByLacks(plan: RoutePlan, supportOf: (candidate: Candidate) => Lack): RoutePlan {
+export function filterBySupport(plan: RoutePlan, supportOf: (candidate: Candidate) => CandidateSupport): RoutePlan {
   if (plan.candidates.length === 0) return plan;
   const candidates: Candidate[] = [];
-  const unsupportedFields = new Map<Candidate, LackedFields>();
+  const unsupportedFields = new Map<Candidate, UnsupportedFields>();
   const barriers: Barrier[] = [];
   const skipped = [...(plan.skipped ?? [])];
   for (const candidate of plan.candidates) {
     const support = supportOf(candidate);
     if (support.barrier !== undefined) {
       barriers.push(support.barrier);
-      skipped.push({ placeId: candidate.placeId, reason: `lacks_${support.barrier.name}` });
+      skipped.push({ baseEndpointId: candidate.baseEndpointId, reason: `lacks_${support.barrier.name}` });
       continue;
     }
     candidates.push(candidate);
@@ -44,7 +44,7 @@ export function planByLacks(plan: RoutePlan, supportOf: (candidate: Candidate) =
     models,
     candidates,
     skipped,
-    ...(unsupportedFields.size > 0 && { lacked: unsupportedFields }),
+    ...(unsupportedFields.size > 0 && { unsupported: unsupportedFields }),
   };
 }
 

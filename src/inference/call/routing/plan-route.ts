@@ -26,7 +26,7 @@ export interface Candidate {
   /** The provider's name of the model. */
   readonly upstreamModel: string;
   /** The id of the endpoint: provider and model there. */
-  readonly placeId: string;
+  readonly baseEndpointId: string;
   /** The id of the endpoint's actor: the endpoint and, for a provider with several keys, the key. */
   readonly endpointId: string;
   /** The endpoint's share of the calls, if the configuration has one. */
@@ -51,21 +51,21 @@ export interface RoutePlan {
   /** The criterion of the order, if it is not that of the configuration. */
   readonly sortedBy?: string | undefined;
   /** Endpoints that could serve a model of the request and are not tried. */
-  readonly skipped?: readonly SkippedPlace[] | undefined;
+  readonly skipped?: readonly SkippedEndpoint[] | undefined;
   /** The unsupported fields of the request, by candidate. Absent if every candidate supports all fields. */
-  readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
+  readonly unsupported?: ReadonlyMap<Candidate, UnsupportedFields>;
   /** Candidates that get a prompt cut to their context length. Absent if the request does not allow that. */
   readonly transformed?: Set<Candidate>;
 }
 
-export interface SkippedPlace {
-  readonly placeId: string;
+export interface SkippedEndpoint {
+  readonly baseEndpointId: string;
   /** One word: "ignored". */
   readonly reason: string;
 }
 
 /** Fields of a request that a candidate does not support. */
-export interface LackedFields {
+export interface UnsupportedFields {
   /** Fields that are not sent in the form of the request. */
   readonly leftOut: readonly string[];
   /** Fields, or members of them, that are reported to the caller as dropped because they had a value. */
@@ -179,8 +179,8 @@ export function planRoute(
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
     return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
   });
-  const tried = new Set(candidates.map(({ placeId: baseEndpointId }) => baseEndpointId));
-  for (const { placeId: baseEndpointId } of allowed.flat()) {
+  const tried = new Set(candidates.map(({ baseEndpointId: baseEndpointId }) => baseEndpointId));
+  for (const { baseEndpointId: baseEndpointId } of allowed.flat()) {
     if (!tried.has(baseEndpointId)) skipped.set(baseEndpointId, "no_fallbacks");
   }
   if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
@@ -191,7 +191,7 @@ export function planRoute(
     ...(sortedBy !== undefined && { sortedBy }),
     ...(skipped.size > 0 && {
       skipped: [...skipped].map(([baseEndpointId, reason]) => ({
-        placeId: baseEndpointId,
+        baseEndpointId: baseEndpointId,
         reason,
       })),
     }),
@@ -213,7 +213,7 @@ function candidatesOf(
       providerId: endpoint.provider,
       provider,
       upstreamModel: endpoint.model,
-      placeId: baseEndpointId,
+      baseEndpointId: baseEndpointId,
       endpointId: baseEndpointId,
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
       limits: limitsOf(endpoint, provider),
@@ -290,7 +290,7 @@ function selectCandidates(
     allowed = remaining.map((ofModel) =>
       ofModel.filter((candidate) => {
         const isAllowed = allows(candidate, preferences!);
-        if (!isAllowed) skipped.set(candidate.placeId, reason);
+        if (!isAllowed) skipped.set(candidate.baseEndpointId, reason);
         return isAllowed;
       }),
     );
@@ -334,7 +334,7 @@ function ofOneChoice(
     return candidates.filter(({ providerId }) => order.includes(providerId));
   }
   return candidates.filter(
-    ({ placeId: baseEndpointId }) => baseEndpointId === candidates[0]!.placeId,
+    ({ baseEndpointId: baseEndpointId }) => baseEndpointId === candidates[0]!.baseEndpointId,
   );
 }
 

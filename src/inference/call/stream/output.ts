@@ -9,7 +9,7 @@ export interface OutputOptions {
   /** Bytes stored as characters (latin1). Sent while there is no other output. */
   readonly keepalive: string;
   /** True if the whole stream must be stored, for its idempotency key. */
-  readonly isKept: boolean;
+  readonly isStored: boolean;
   /** Receives the answer for the response cache. */
   readonly keeping?: CacheWriter | undefined;
 }
@@ -30,7 +30,7 @@ export class StreamOutput {
   #lastWriteMs: number;
   #hasDelivered = false;
 
-  constructor({ nowMs, keepaliveMs, keepalive, isKept, keeping }: OutputOptions) {
+  constructor({ nowMs, keepaliveMs, keepalive, isStored: isKept, keeping }: OutputOptions) {
     this.#lastWriteMs = nowMs;
     this.#keepaliveMs = keepaliveMs;
     this.#keepalive = keepalive;

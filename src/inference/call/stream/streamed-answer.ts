@@ -115,7 +115,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#dependencies = dependencies;
     this.#form = form;
     this.#admitted = admitted;
-    const { claim, clientSignal, log, keeping } = admitted;
+    const { claim, clientSignal, log, cacheWriter: keeping } = admitted;
     const { calls, keepaliveMs, ticker } = dependencies;
     const nowMs = calls.steadyClock.nowMs();
     this.#beganMs = nowMs;
@@ -123,7 +123,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
     const isStored = claim !== undefined;
     const { keepalive } = form;
-    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isKept: isStored, keeping });
+    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isStored: isStored, keeping });
     log.isDeferred = true;
     clientSignal.addEventListener("abort", this);
     ticker.add(this);
@@ -305,7 +305,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#isSettling = true;
       const ending = await this.#settleWhole(relay, also);
       this.#isWhole = true;
-      const { keeping } = this.#admitted;
+      const { cacheWriter: keeping } = this.#admitted;
       if (keeping !== undefined) await keeping.wholeStream(ending);
       if (this.#isClosed) return;
       this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
@@ -358,7 +358,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { requestId, log } = this.#admitted;
     const { calls, onError } = this.#dependencies;
     const gatewayFailure = this.#upstream.failure;
-    const error = gatewayFailure ?? asStreamError(thrown, this.tries.trail);
+    const error = gatewayFailure ?? asStreamError(thrown, this.tries.attemptLog);
     log.errorCode = error.code;
     onError(error.cause ?? error, requestId);
     const isOwed = this.#isOpen && !this.#isSettling;
@@ -463,7 +463,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   #detach(): void {
-    const { clientSignal, log, keeping } = this.#admitted;
+    const { clientSignal, log, cacheWriter: keeping } = this.#admitted;
     keeping?.endStream();
     this.#dependencies.ticker.remove(this);
     clientSignal.removeEventListener("abort", this);

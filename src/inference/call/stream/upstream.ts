@@ -81,7 +81,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #prepare(preparation: Preparation): Promise<void> {
-    const { requestId, keeping, log, hold } = this.#admitted;
+    const { requestId, cacheWriter: keeping, log, hold } = this.#admitted;
     const { organizationId } = hold;
     try {
       const { signal } = this.#abort;

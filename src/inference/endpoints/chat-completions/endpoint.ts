@@ -129,7 +129,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
-  readonly kept = keptChat;
+  readonly cacheFormat = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
   readonly #services: ChatServices;
@@ -168,7 +168,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     return new ChatSearch(webSearch, plan, question);
   }
 
-  standsInBatches({ fields: { plugins }, search, echoes }: AcceptedChat): boolean {
+  canBeBatched({ fields: { plugins }, search, echoes }: AcceptedChat): boolean {
     const needsGateway = search !== undefined || echoes;
     return !needsGateway && (plugins ?? []).every(({ id }) => id === RESPONSE_HEALING);
   }
@@ -329,7 +329,7 @@ async function callProvider(
   const customAsFunctions = translatedTools(request, candidate) !== undefined;
   for (let tries = 0, promptShare = 1; ; tries++) {
     const shape = { addition, customAsFunctions, promptShare };
-    const body = providerBody(request.fields, candidate, limit, plan.lacked, shape);
+    const body = providerBody(request.fields, candidate, limit, plan.unsupported, shape);
     call.body = request.echoes ? new EchoedBody(body) : body;
     try {
       return await candidate.provider.chat!(call);

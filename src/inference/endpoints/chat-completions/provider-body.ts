@@ -52,7 +52,7 @@ export function providerBody(
   request: ChatRequest,
   candidate: Candidate,
   outputTokens: number | undefined,
-  unsupported: RoutePlan["lacked"],
+  unsupported: RoutePlan["unsupported"],
   { added, asItems, addition = "", customAsFunctions, promptShare = 1 }: ShapeOptions = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;

@@ -1,6 +1,10 @@
 import { type FieldModel, fieldKind, isDefault } from "../../../providers/chat-fields.ts";
 import { isAtWebAddress, kindOfPart, type PartKind } from "../../../providers/part-kinds.ts";
-import { type Barrier, type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
+import {
+  type Barrier,
+  type CandidateSupport,
+  filterBySupport,
+} from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { longCacheLifetime } from "./cost-bound.ts";
 import { asFunctions, customToolsOf, takesCustomTools } from "./custom-tools.ts";
@@ -44,7 +48,7 @@ export function planFields(
     requiresAll: request.provider?.require_parameters === true,
     hints,
   };
-  return planByLacks(plan, (candidate) => unsupportedFields(candidate, requested));
+  return filterBySupport(plan, (candidate) => unsupportedFields(candidate, requested));
 }
 
 /** The fields of a request that a provider must support, and how they count. */
@@ -81,7 +85,7 @@ const NO_HINTS: ReadonlySet<string> = new Set();
 
 const ofField = (field: string): Barrier => ({ name: field, param: field });
 
-function unsupportedFields(candidate: Candidate, requested: RequestedFields): Lack {
+function unsupportedFields(candidate: Candidate, requested: RequestedFields): CandidateSupport {
   const { fields: ofProvider } = candidate.provider;
   const leftOut: string[] = [];
   const listed = [...requested.strayOptions];

@@ -131,9 +131,9 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   categories: ["embedding"],
   capability: "embed",
   title: "Embeddings",
-  kept: embeddingsCacheFormat,
+  cacheFormat: embeddingsCacheFormat,
 
-  standsInBatches: () => true,
+  canBeBatched: () => true,
   readable: withoutTokens,
 
   accept(body) {

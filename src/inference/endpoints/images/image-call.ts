@@ -14,7 +14,7 @@ export function callForImages(
   candidate: Candidate,
   { request, plan }: AdmittedCall<AcceptedImages>,
 ): Promise<GeneratedImages | ImageStream> {
-  const leftOut = plan.lacked?.get(candidate)?.leftOut ?? [];
+  const leftOut = plan.unsupported?.get(candidate)?.leftOut ?? [];
   const supported = Object.fromEntries(
     Object.entries(request.asked).filter(([name]) => !leftOut.includes(name)),
   );

@@ -1,7 +1,7 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { RequestedImages } from "../../../providers/image-fields.ts";
-import { type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
+import { type CandidateSupport, filterBySupport } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import type { AcceptedImages } from "./request.ts";
 
@@ -13,7 +13,7 @@ export function planImages(request: AcceptedImages, plan: RoutePlan): RoutePlan 
   const able = withTask(request, withRoomForPrompt(request, plan));
   const requested = requestedImages(request);
   const requiresAll = request.fields.provider?.require_parameters === true;
-  return planByLacks(able, (candidate) => unsupportedBy(candidate, requested, requiresAll));
+  return filterBySupport(able, (candidate) => unsupportedBy(candidate, requested, requiresAll));
 }
 
 /**
@@ -97,7 +97,7 @@ function unsupportedBy(
   candidate: Candidate,
   requested: RequestedImages,
   requiresAll: boolean,
-): Lack {
+): CandidateSupport {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
   const unsupported = imageFields.unsupported(requested, fieldModelOf(candidate), requiresAll);

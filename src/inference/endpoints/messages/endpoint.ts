@@ -62,7 +62,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   readonly categories = ["chat", "code"] as const;
   readonly title = "Message";
   readonly capability = "chat";
-  readonly kept = keptMessages;
+  readonly cacheFormat = keptMessages;
   readonly stream: StreamForm<AcceptedMessages>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
@@ -260,7 +260,7 @@ function chat(
     body: {
       model: candidate.upstreamModel,
       outputTokens: Math.min(limitAt(admitted, candidate), candidate.terms.maxOutputTokens),
-      leftOut: admitted.plan.lacked?.get(candidate)?.leftOut ?? [],
+      leftOut: admitted.plan.unsupported?.get(candidate)?.leftOut ?? [],
     },
   });
   return candidate.provider.chat!(call);

@@ -1,7 +1,7 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { MessagesProvider } from "../../../providers/messages-provider.ts";
-import type { Candidate, LackedFields, RoutePlan } from "../../call/routing/plan-route.ts";
+import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
 import { askedParts, planFields } from "../chat-completions/request-fields.ts";
 import { CONTEXT_EDITS, CONTEXT_EDITS_BETA } from "./platform-request.ts";
 import type { MessagesFacts } from "./request-facts.ts";
@@ -53,7 +53,7 @@ export function planMessages(request: AskedOfCandidates, plan: RoutePlan): Route
     candidates.some((candidate) => candidate.model === model),
   );
   const skipped = [...(plan.skipped ?? []), ...passed.skipped, ...translated.skipped];
-  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
+  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { unsupported: lacked }) };
 }
 
 /** Returns the provider's Messages capability if it serves this model through Anthropic's API. */
@@ -87,13 +87,13 @@ function fieldModelOf({ upstreamModel, model }: Candidate): FieldModel {
 
 interface Part {
   readonly candidates: ReadonlySet<Candidate>;
-  readonly lacked: ReadonlyMap<Candidate, LackedFields>;
+  readonly lacked: ReadonlyMap<Candidate, UnsupportedFields>;
   readonly skipped: NonNullable<RoutePlan["skipped"]>;
 }
 
 function planPassed(request: AskedOfCandidates, passable: readonly Candidate[]): Part {
   const needsLongCache = request.passedSize.longCacheLifetime !== undefined;
-  const unsupported = new Map<Candidate, LackedFields>();
+  const unsupported = new Map<Candidate, UnsupportedFields>();
   for (const candidate of passable) {
     const betas = request.betas.filter((beta) => !passesBeta(beta, candidate));
     const listed = [...request.unpriced, ...unsupportedByPlatform(request, candidate)];
@@ -145,12 +145,15 @@ function planTranslated(request: AskedOfCandidates, plan: RoutePlan, passed: Par
     planned = planFields(request.chat, { ...plan, candidates }, HINTS);
   } catch (error) {
     if (passed.candidates.size === 0) throw renamed(error);
-    const skipped = candidates.map(({ placeId }) => ({ placeId, reason: "lacks_fields" }));
+    const skipped = candidates.map(({ baseEndpointId: baseEndpointId }) => ({
+      baseEndpointId,
+      reason: "lacks_fields",
+    }));
     return { ...nothing, skipped };
   }
-  const lacked = new Map<Candidate, LackedFields>();
+  const lacked = new Map<Candidate, UnsupportedFields>();
   for (const candidate of planned.candidates) {
-    const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
+    const { leftOut = [], listed = [] } = planned.unsupported?.get(candidate) ?? {};
     const all = [...listed.map(nameOf), ...unsupportedBeside(request, candidate)];
     if (all.length > 0) lacked.set(candidate, { leftOut, listed: [...new Set(all)] });
   }

@@ -2,7 +2,7 @@ import type { ChatBody } from "../../../providers/chat-body.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
-import { cacheControlsOf, withPlainCache, withDefaultLifetime } from "./cache-controls.ts";
+import { cacheControlsOf, withDefaultLifetime, withPlainCache } from "./cache-controls.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import { passedMedia } from "./passed-media.ts";
 import { passedFields, unpricedFields } from "./passed-request.ts";

@@ -57,7 +57,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly categories = ["chat", "code"] as const;
   readonly title: string = "Response";
   readonly capability = "chat";
-  readonly kept: KeptResponses;
+  readonly cacheFormat: KeptResponses;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
@@ -69,7 +69,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
-    this.kept = new KeptResponses(keeping);
+    this.cacheFormat = new KeptResponses(keeping);
     const streamed = new ResponseStreamForm(clock, keeping);
     this.stream = ({ background }) =>
       background === undefined ? streamed : new ResponseStreamForm(clock, keeping, background);

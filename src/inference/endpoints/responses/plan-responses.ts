@@ -1,6 +1,6 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import { type Lack, planByLacks } from "../../call/routing/plan-by-lacks.ts";
-import type { Candidate, LackedFields, RoutePlan } from "../../call/routing/plan-route.ts";
+import { type CandidateSupport, filterBySupport } from "../../call/routing/plan-by-lacks.ts";
+import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
 import { goesAsItems, providerToolLack } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
@@ -42,28 +42,32 @@ export function planResponses(
   const able =
     ofProvider === undefined
       ? plan
-      : planByLacks(plan, (candidate) => unsupportedItems(facts, candidate, requiresAll));
+      : filterBySupport(plan, (candidate) => unsupportedItems(facts, candidate, requiresAll));
   let planned: RoutePlan;
   try {
     planned = planFields(chat, able, HINTS);
   } catch (error) {
     throw renamed(error);
   }
-  if (untranslated.length === 0 && planned.lacked === undefined) return planned;
-  const lacked = new Map<Candidate, LackedFields>();
+  if (untranslated.length === 0 && planned.unsupported === undefined) return planned;
+  const lacked = new Map<Candidate, UnsupportedFields>();
   for (const candidate of planned.candidates) {
-    const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
+    const { leftOut = [], listed = [] } = planned.unsupported?.get(candidate) ?? {};
     const missed = listed.filter((name) => isMissed(name, chat.reasoning));
     const ofItems = unsupportedItems(facts, candidate, false);
     const all = [...new Set([...missed.map(nameOf), ...ofItems.listed])];
     const without = [...leftOut, ...ofItems.leftOut];
     if (all.length + without.length > 0) lacked.set(candidate, { leftOut: without, listed: all });
   }
-  return { ...planned, lacked };
+  return { ...planned, unsupported: lacked };
 }
 
 /** Returns the tools and items without a counterpart in chats that a candidate does not support. */
-function unsupportedItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: boolean): Lack {
+function unsupportedItems(
+  facts: ResponsesFacts,
+  candidate: Candidate,
+  requiresAll: boolean,
+): CandidateSupport {
   const { untranslated, ofProvider, chat } = facts;
   const { leftOut, barrier } = providerToolLack(facts, candidate);
   const asItems = goesAsItems(facts, candidate);

@@ -170,6 +170,6 @@ export function chat(
   const { fields, facts } = admitted.request;
   const asItems = goesAsItems(facts, candidate);
   call.asItems = asItems;
-  call.body = providerBody(fields, candidate, limit, admitted.plan.lacked, { added, asItems });
+  call.body = providerBody(fields, candidate, limit, admitted.plan.unsupported, { added, asItems });
   return candidate.provider.chat!(call);
 }

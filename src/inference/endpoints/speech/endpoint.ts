@@ -99,7 +99,7 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
       fields: Object.keys(providerFields(fields)),
     };
     const requiresAll = fields.provider?.require_parameters === true;
-    return planSpeech({ asked: requested, requiresAll }, plan);
+    return planSpeech({ parts: requested, requiresAll }, plan);
   },
 
   bound: ({ size }, terms) => speechBound(size, terms),

@@ -62,7 +62,7 @@ export class SoundLength {
  */
 const OGG_POSITION = 6;
 const OPUS_SAMPLES_A_MS = 48;
-/** Minimum rate of Opus: 6 kbit/s would be 750 bytes per second, but silence can use less. */
+/** Minimum plausible rate of Opus in bytes per second. Speech has at least 750 (6 kbit/s), and silence less. */
 const MIN_OPUS_RATE = 250;
 
 /** Returns the rate in bytes per second. */

@@ -168,7 +168,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
       fields: Object.keys(providerFields(fields)),
     };
     const requiresAll = fields.provider?.require_parameters === true;
-    return planTranscript({ asked: requested, params: PARAMS, requiresAll }, plan);
+    return planTranscript({ parts: requested, params: PARAMS, requiresAll }, plan);
   }
 
   bound({ size }: AcceptedSound, terms: Candidate["terms"]) {

@@ -127,7 +127,7 @@ function descriptionOf({ wheelFolder, maxRunSeconds }: CodeInterpreterSettings):
     `${installed} Nothing else can be installed; there is no network, no subprocess and no thread.`,
     `The user's files are in ${WORK_FOLDER}, which is the working directory.`,
     `Pictures (PNG, JPEG, WebP, GIF) that the code writes there are shown to the user.`,
-    `A call may take ${maxRunSeconds} seconds. Use \`await\` at the top level in place of asyncio.run.`,
+    `A call can take at most ${maxRunSeconds} seconds. Use \`await\` at the top level in place of asyncio.run.`,
   ].join(" ");
 }
 

@@ -9,7 +9,7 @@ export type Architecture = "x64" | "arm64";
 interface ArchitectureFacts {
   /** AUDIT_ARCH_… of linux/audit.h. */
   readonly auditArchitecture: number;
-  /** The index of the architecture's number in a row of ALLOWED. */
+  /** The index of the architecture's number in `Numbers`. */
   readonly column: 0 | 1;
 }
 

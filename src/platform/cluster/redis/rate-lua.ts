@@ -114,14 +114,20 @@ end
 `;
 
 /**
- * Returns the script that takes amounts of windows. KEYS: marker, present, windows. ARGV:
- * generation, instance, deadline, number of live instances, milliseconds since the last contact for
- * which an instance counts as joined, buckets, for each window its limit and the full, reduced and
- * least amount, and the live instances.
+ * Returns the script that takes amounts of windows.
  *
- * The answer has six numbers for each window: 0 if rejected, 1 if admitted, 2 if admitted into a
- * window that did not exist; the rest of the limit; milliseconds until the oldest admission leaves;
- * if rejected, milliseconds until it would be admitted; the amount taken, and its bucket.
+ * - KEYS: marker, present, windows.
+ * - ARGV: generation, instance, deadline, number of live instances, milliseconds for which an
+ *   instance counts as joined after its last contact, buckets. Then for each window its limit and
+ *   the full, reduced and least amount. Then the live instances.
+ *
+ * The answer has six numbers for each window:
+ *
+ * - 0 if rejected, 1 if admitted, 2 if admitted into a window that did not exist,
+ * - the rest of the limit,
+ * - milliseconds until the oldest admission leaves,
+ * - if rejected, milliseconds until it would be admitted,
+ * - the amount taken, and its bucket.
  */
 export function takeLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -200,10 +206,11 @@ return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
 }
 
 /**
- * Returns the script that changes the amounts of admissions that are still in their windows. KEYS:
- * marker, present, the name of the recount, windows. ARGV: generation, instance, deadline, how long
- * the name is remembered, and for each window the number of its changes, and for each change its
- * bucket and its difference.
+ * Returns the script that changes the amounts of admissions that are still in their windows.
+ *
+ * - KEYS: marker, present, the name of the recount, windows.
+ * - ARGV: generation, instance, deadline, how long the name is remembered. Then for each window the
+ *   number of its changes, and for each change its bucket and its difference.
  */
 export function recountLua(clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -244,10 +251,12 @@ return {${CARRIED_OUT}, now}`;
 }
 
 /**
- * Returns the script that adds admissions without Redis to the windows, by their ages. KEYS:
- * marker, present, windows. ARGV: generation, instance, deadline, 1 if everything is reported and
- * the instance is joined from now on, buckets, and for each window the number of its pieces, and
- * for each piece its age in milliseconds and its count.
+ * Returns the script that adds admissions without Redis to the windows, by their ages.
+ *
+ * - KEYS: marker, present, windows.
+ * - ARGV: generation, instance, deadline, 1 if everything is reported and the instance is joined
+ *   from now on, buckets. Then for each window the number of its pieces, and for each piece its age
+ *   in milliseconds and its count.
  */
 export function mergeLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}

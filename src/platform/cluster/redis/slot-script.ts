@@ -98,11 +98,15 @@ export class SlotScript {
 }
 
 /**
- * The script of an exchange. KEYS: members (by the end of their leases), and for each limit a hash
- * of the calls of each member. ARGV: member, instance, 1 if it joins, number of live instances,
- * lease, and the live instances; the used and maximum slots of each limit; for each requested call
- * the number of its limits, their keys, and the slots that it leaves free. The answer is 1, and for
- * each requested call 1 or 0; or only 0 if the member is not joined.
+ * The script of an exchange.
+ *
+ * - KEYS: members (by the end of their leases), and for each limit a hash of the calls of each
+ *   member.
+ * - ARGV: member, instance, 1 if it joins, number of live instances, lease, the live instances.
+ *   Then the used and maximum slots of each limit. Then for each requested call the number of its
+ *   limits, their keys, and the slots that it leaves free.
+ *
+ * The answer is 1, and for each requested call 1 or 0; or only 0 if the member is not joined.
  *
  * A live instance that is not joined may be using its own share of each limit, so the script leaves
  * that share to it.
