@@ -77,7 +77,7 @@ describe("a generated key", () => {
       const kept = `${path}.kept`;
       copyFileSync(path, kept);
       rmSync(path);
-      expect(await refusal(grounds.launch({ dataDir }))).toStartWith(`${path} is missing`);
+      expect(await refusal(grounds.launch({ dataDir }))).toContain(`is missing (${path})`);
       expect(existsSync(path)).toBe(false);
       const doctor = await runCliProcess({ DATA_DIR: dataDir, PORT: "0" }, "doctor");
       expect(doctor.stdout).toMatch(/wrong\s+sealed values/);
